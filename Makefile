@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine with Python 3.11 and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp-dev
+BENCH_STAMP := $(VENV)/.stamp-bench
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench format clean
+
+help: ## show what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+$(BENCH_STAMP): $(STAMP)
+	$(PIP) torch
+	$(PIP) --editable '.[bench]'
+	touch $@
+
+demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens, time, tasks done right
+	$(BIN)/python -m examples.office.demo $(ARGS)
+
+test: lint ## lint, types and tests
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+lint: $(STAMP) ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shared/data; see benchmarks/README.md)
+	$(BIN)/python -m benchmarks.replay $(ARGS)
+	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+format: $(STAMP) ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .hypothesis

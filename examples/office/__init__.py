@@ -1,0 +1,18 @@
+"""A resettable office: tools with real effects on its own data, tasks with checkers, a scripted assistant.
+
+    from examples.office import Office, make_tasks
+
+    office = Office(seed=0)
+    tools = office.tools()              # LangChain tools, 40 of them
+    task = make_tasks(1, seed=0)[0]     # .request, .checker(office)
+    office.reset(0)                     # as it was
+
+`python -m examples.office.demo` runs 200 tasks without and with a tool memory and compares.
+"""
+
+from __future__ import annotations
+
+from examples.office.office import ALTERNATIVES, TODAY, Office
+from examples.office.tasks import Task, make_tasks
+
+__all__ = ["ALTERNATIVES", "TODAY", "Office", "Task", "make_tasks"]

@@ -1,0 +1,64 @@
+"""The office agent as a LangGraph app, without a memory and with one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
+from langchain_core.tools import BaseTool
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from examples.office.data import ME, TODAY
+
+if TYPE_CHECKING:
+    from langgraph_toolmem import ToolMemory
+
+PROMPT = (
+    f"You are the office assistant of {ME}. Today is Monday, {TODAY}. Carry out the request with the tools, "
+    "do nothing that was not asked for, and close with one sentence."
+)
+
+Builder = StateGraph[MessagesState, Any, Any, Any]
+
+
+def build_graph(model: BaseChatModel, tools: list[BaseTool], memory: ToolMemory | None = None) -> Builder:
+    """The agent loop: model, tools, model, … until the model answers in words.
+
+    Args:
+        model: any chat model that can call tools.
+        tools: the office's tools.
+        memory: a tool memory to plug in; None leaves the graph as somebody had it before.
+
+    Returns:
+        The graph, not compiled yet: give it a checkpointer.
+    """
+    bound = model.bind_tools(tools)
+
+    def call_model(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [bound.invoke([SystemMessage(PROMPT), *state["messages"]])]}
+
+    builder: Builder = StateGraph(MessagesState)
+    builder.add_node("agent", call_model)
+    builder.add_node("tools", ToolNode(tools))
+    if memory is None:
+        builder.add_edge(START, "agent")
+        builder.add_edge("tools", "agent")
+        builder.add_conditional_edges("agent", tools_condition)
+    else:
+        _plug_in(builder, memory)
+    return builder
+
+
+def _plug_in(builder: Builder, memory: ToolMemory) -> None:
+    """The memory's two nodes and their edges; all that a user adds."""
+    from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
+
+    builder.add_node("inertia", InertiaShortcut(memory))
+    builder.add_node("record", Recorder(memory))
+    builder.add_edge(START, "inertia")
+    builder.add_edge("tools", "inertia")
+    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "record"})
+    builder.add_edge("record", END)

@@ -1,0 +1,18 @@
+"""The command line: `toolmem replay | import | report | inspect | doctor`.
+
+==============  ==========================================================
+``app``         the commands and their options
+``inputs``      what a user names on the command line: tools, policy, memory folder
+``terminal``    where text goes: tables and sentences, errors, progress
+``tables``      a replay, an import and a graph in plain words
+``health``      what `doctor` looks at
+==============  ==========================================================
+
+Exit codes: 0 fine; 1 `doctor` found a problem; 2 bad input or usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from langgraph_toolmem.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,261 @@
+"""The commands of `toolmem` and their options. What they do is elsewhere; here is how they are called."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from langgraph_toolmem._version import __version__
+from langgraph_toolmem.cli.inputs import POLICY_HELP, open_memory, read_policy, read_tools_file
+from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress
+from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.graph.export import printable
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.logs import RunLog
+
+app = typer.Typer(
+    name="toolmem",
+    cls=Commands,
+    help="Tool-use memory for LangGraph agents: what do past runs tell about the next tool call?",
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class _Format(str, Enum):
+    TABLES = "tables"
+    MERMAID = "mermaid"
+    GRAPHML = "graphml"
+    JSON = "json"
+
+
+LogFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="Recorded runs, one a line, in OpenAI's message format (JSONL, may be gzipped)."
+    ),
+]
+MemoryFolder = Annotated[Path, typer.Option("--memory", metavar="FOLDER", help="The folder of a memory.")]
+ToolsFile = Annotated[
+    Path | None,
+    typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), to refuse calls that break them."),
+]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+def main() -> None:
+    """Entry point of the `toolmem` program."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"toolmem {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _toolmem(
+    context: typer.Context,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def replay(
+    file: LogFile,
+    tools: ToolsFile = None,
+    policy: Annotated[str, typer.Option(metavar="POLICY", help=POLICY_HELP)] = "calibrated",
+    min_precision: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Act only from this probability on.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
+    lenient: Lenient = False,
+    as_json: Json = False,
+) -> None:
+    """What would the memory have saved on recorded runs?
+
+    Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
+    the truth. Needs no key and calls no model.
+    """
+    from langgraph_toolmem.replay import replay as run_replay
+
+    chosen = read_policy(policy, min_precision=min_precision)
+    schemas = read_tools_file(tools)
+    log = _load(file, lenient=lenient, limit=limit, quiet=as_json)
+    with progress("replaying", len(log.runs), show=not as_json) as update:
+        done = 0
+
+        def on_run(*_: Any) -> None:
+            nonlocal done
+            done += 1
+            update(done)
+
+        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, on_run=on_run)
+    if as_json:
+        answer_json({"file": str(file), "policy": chosen.to_dict(), **_skipped(log), **report.to_dict()})
+        return
+    from langgraph_toolmem.cli.tables import show_replay
+
+    show_replay(console(), report)
+
+
+@app.command("import")
+def import_(
+    file: LogFile,
+    memory: MemoryFolder,
+    tools: ToolsFile = None,
+    lenient: Lenient = False,
+    as_json: Json = False,
+) -> None:
+    """Warm a memory from recorded runs.
+
+    The whole file is checked before anything is learned. Importing it again teaches nothing twice.
+    """
+    schemas = read_tools_file(tools)
+    log = _load(file, lenient=lenient, quiet=as_json)
+    with open_memory(memory, tools=schemas) as opened:
+        before = _calls(opened.view())
+        with progress("learning", len(log.runs), show=not as_json) as update:
+            for number, run in enumerate(log.runs, start=1):
+                opened.finish(run.messages, run_id=run.run_id, success=run.success, user_id=run.user_id)
+                update(number)
+        view = opened.view()
+    learned = _calls(view) - before
+    if as_json:
+        runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
+        answer_json({**runs, "calls_learned": learned, "calls_known": _calls(view), **_skipped(log)})
+        return
+    from langgraph_toolmem.cli.tables import count
+
+    known, of = count(_calls(view), "tool call"), count(len(view.tools), "tool")
+    typer.echo(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
+    typer.echo(f"The memory in {memory} now knows {known} of {of}.")
+
+
+@app.command()
+def report(memory: MemoryFolder, as_json: Json = False) -> None:
+    """What did a memory do so far, and how often was it right?"""
+    with open_memory(memory, read_only=True) as opened:
+        result = opened.report()
+    if as_json:
+        answer_json(result.to_dict())
+    else:
+        for line in str(result).splitlines():
+            typer.echo(printable(line))
+
+
+@app.command()
+def inspect(
+    memory: MemoryFolder,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
+    graphml: Annotated[bool, typer.Option("--graphml", help="As GraphML, for graph tools.")] = False,
+    as_json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file instead.")
+    ] = None,
+    min_count: Annotated[int, typer.Option(min=1, help="Mermaid: leave out arrows seen less often.")] = 1,
+    max_edges: Annotated[int, typer.Option(min=1, help="Mermaid: draw at most so many arrows.")] = 60,
+) -> None:
+    """Show what a memory knows.
+
+    Which tools, what follows what, and where arguments come from: as tables, Mermaid, GraphML or JSON.
+    """
+    if mermaid + graphml + as_json > 1:
+        raise ConfigurationError("choose one of --mermaid, --graphml and --json")
+    form = _Format.MERMAID if mermaid else _Format.GRAPHML if graphml else _Format.JSON if as_json else None
+    if form is None:
+        form = _form_of(output) if output else _Format.TABLES
+    with open_memory(memory, read_only=True) as opened:
+        view = opened.view()
+    if form is _Format.TABLES:
+        from langgraph_toolmem.cli.tables import show_graph
+
+        show_graph(console(), view)
+        return
+    text = _render(view, form, min_count=min_count, max_edges=max_edges)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error.strerror or error}") from error
+    note(f"written to {output}")
+
+
+@app.command()
+def doctor(
+    memory: Annotated[
+        Path | None,
+        typer.Option("--memory", metavar="FOLDER", help="The folder of a memory [default: .toolmem if there]."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Is everything installed, and the memory readable?
+
+    Also says where the memory is, how big, and what was set aside. The exit code is 1 if there is a problem.
+    """
+    from langgraph_toolmem.cli.health import examine, show_health
+
+    health = examine(memory)
+    if as_json:
+        answer_json(health.to_dict())
+    else:
+        show_health(console(), health)
+    if health.problems:
+        raise typer.Exit(1)
+
+
+def _load(file: Path, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
+    from langgraph_toolmem.cli.tables import skipped_notes
+    from langgraph_toolmem.logs import load_runs
+
+    size = file.stat().st_size if file.is_file() else 0
+    with progress("reading", size, show=not quiet) as update:
+        log = load_runs(file, lenient=lenient, limit=limit, on_line=update)
+    for remark in skipped_notes(log.skipped, log.shared_ids):
+        note(remark)
+    if not log.runs:
+        raise InputError(f"{file} holds no runs" + (" that can be read" if log.skipped else ""))
+    return log
+
+
+def _skipped(log: RunLog) -> dict[str, Any]:
+    lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
+    return {"skipped_lines": lines, "shared_ids": log.shared_ids}
+
+
+def _calls(view: Any) -> int:
+    return sum(counts.calls for counts in view.tools.values())
+
+
+def _form_of(output: Path) -> _Format:
+    forms = {".graphml": _Format.GRAPHML, ".xml": _Format.GRAPHML, ".json": _Format.JSON}
+    return forms.get(output.suffix.lower(), _Format.MERMAID)
+
+
+def _render(view: Any, form: _Format, *, min_count: int, max_edges: int) -> str:
+    import dataclasses
+    import json
+
+    from langgraph_toolmem.graph.export import to_graphml, to_mermaid
+
+    if form is _Format.MERMAID:
+        return to_mermaid(view, min_count=min_count, max_edges=max_edges)
+    if form is _Format.GRAPHML:
+        return to_graphml(view)
+    return json.dumps(dataclasses.asdict(view), indent=2, allow_nan=False) + "\n"

@@ -1,0 +1,117 @@
+"""What a user names on the command line: a tools file, a policy, a memory folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph_toolmem.errors import ConfigurationError, InputError
+
+if TYPE_CHECKING:
+    from langgraph_toolmem import InertiaPolicy, ToolMemory
+
+POLICY_HELP = (
+    "`calibrated` (acts by its track record), `paper` (AutoTool as published), a JSON file, or `name=value` "
+    "pairs with commas, also after one of the two words: `paper,alpha=0.3`."
+)
+
+_NEXT_SETTING = re.compile(r"\s*,(?=\s*\w+\s*=)\s*")
+"""A comma before `name=`; other commas belong to a list of tool names."""
+
+
+def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
+    """Tool schemas from a JSON file: a list of tools, or an object with `tools`. None without a file.
+
+    Raises:
+        InputError: the file cannot be read as that.
+    """
+    if path is None:
+        return None
+    value = _read_json(path)
+    if isinstance(value, dict):
+        value = value.get("tools")
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise InputError(f"{path} must hold a list of tool schemas (or an object with 'tools')")
+    return value
+
+
+def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPolicy:
+    """The policy that `--policy` and `--min-precision` describe.
+
+    Raises:
+        ConfigurationError: no such policy, no such setting, or a value that cannot work.
+        InputError: the file cannot be read.
+    """
+    from langgraph_toolmem import InertiaPolicy
+
+    first, *pairs = _NEXT_SETTING.split(text.strip())
+    if "=" in first:
+        pairs, first = [first, *pairs], "calibrated"
+    if first == "paper":
+        settings = InertiaPolicy.paper().to_dict()
+    elif first == "calibrated":
+        settings = InertiaPolicy().to_dict()
+    elif Path(first).suffix == ".json":
+        settings = _read_json(Path(first))
+        if not isinstance(settings, dict):
+            raise ConfigurationError(f"{first} must hold one JSON object with the policy's settings")
+    else:
+        raise ConfigurationError(
+            f"--policy {first!r} is none of: calibrated, paper, a file that ends in .json, name=value"
+        )
+    several = {name for name, value in InertiaPolicy().to_dict().items() if isinstance(value, list)}
+    settings |= dict(_setting(pair, several) for pair in pairs)
+    if min_precision is not None:
+        if settings.get("kind") == "paper":
+            raise ConfigurationError("--min-precision is for the calibrated policy; the paper's has threshold=…")
+        settings["min_precision"] = min_precision
+    if "environment" in settings:
+        raise ConfigurationError("'environment' is Python code; it cannot be given on the command line")
+    try:
+        return InertiaPolicy.from_dict(settings)
+    except TypeError as error:
+        raise ConfigurationError(f"--policy {text!r} has a value of the wrong kind: {error}") from error
+
+
+def open_memory(folder: Path, *, tools: list[dict[str, Any]] | None = None, read_only: bool = False) -> ToolMemory:
+    """The memory in a folder; with `read_only`, it must be there already.
+
+    Raises:
+        InputError: there is no memory, or the path is a file.
+        StorageError: it cannot be opened.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --memory takes the folder of a memory")
+    if read_only and not folder.is_dir():
+        raise InputError(f"there is no memory at {folder}")
+    from langgraph_toolmem import ToolMemory
+
+    return ToolMemory(folder, tools=tools, read_only=read_only)
+
+
+def _setting(pair: str, several: set[str]) -> tuple[str, Any]:
+    name, equals, value = (part.strip() for part in pair.partition("="))
+    if not name or not equals:
+        raise ConfigurationError(f"{pair!r} in --policy is not name=value")
+    if name in several:
+        return name, [item.strip() for item in value.split(",") if item.strip()]
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if value.lower() in words:
+        return name, words[value.lower()]
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON ({error})") from error

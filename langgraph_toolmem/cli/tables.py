@@ -1,0 +1,158 @@
+"""A replay, an import and a graph, as tables and sentences that a stranger understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from langgraph_toolmem.graph.export import START, GraphView, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from langgraph_toolmem.errors import LogError
+    from langgraph_toolmem.inertia.entropy import InertiaTest, LikelihoodRatio
+    from langgraph_toolmem.replay import ReplayReport
+
+TOOLS_SHOWN = 20
+CHAINS_SHOWN = 10
+EDGES_SHOWN = 20
+PROBLEMS_SHOWN = 5
+
+
+def show_replay(out: Console, report: ReplayReport) -> None:
+    """What the memory would have saved, by tool; frequent chains; whether the workload has inertia."""
+    out.print(headline(report.turns, report.right, report.wrong), soft_wrap=True)
+    if report.turns:
+        out.print(
+            f"That is {report.yield_per_100:.1f} right and {report.wrong_per_100:.1f} wrong per 100 turns, "
+            "by a memory that was empty before the first run and learned as it went.",
+            soft_wrap=True,
+        )
+    out.print(
+        f"Read: {count(report.runs, 'run')}, {count(report.calls, 'tool call')}, "
+        f"{count(report.words, 'answer')} in words.",
+        soft_wrap=True,
+    )
+    tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))
+    rows = [(name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}") for name, tally in tools]
+    _table(out, "Calls that could have been made without the model", _by_tool(), rows, TOOLS_SHOWN)
+    chains = [(" → ".join(chain), f"{times:,}") for chain, times in report.chains]
+    _table(out, "Most frequent chains of tools", ("chain", "times"), chains, CHAINS_SHOWN)
+    if report.inertia is not None:
+        show_inertia(out, report.inertia)
+
+
+def headline(turns: int, right: int, wrong: int) -> str:
+    """The replay in one sentence."""
+    if not turns:
+        return "The log has no model turns, so there is nothing that could have been skipped."
+    if not right + wrong:
+        return f"Of {count(turns, 'model turn')}, none would have been skipped."
+    skipped = f"{right + wrong:,} could have been skipped: {right:,} right, {wrong:,} wrong"
+    return f"Of {count(turns, 'model turn')}, {skipped}."
+
+
+def show_inertia(out: Console, test: InertiaTest) -> None:
+    """Entropy of the next tool, fitted and honest, with the tests of each step."""
+    if test.calls:
+        rows = [
+            ("fitted", *(f"{bits:.2f}" for bits in test.fitted)),
+            ("honest", *(f"{bits:.2f}" for bits in test.honest)),
+        ]
+        columns = ("bits", "knowing nothing", "the previous tool", "the previous two")
+        _table(out, "How uncertain is the next tool?", columns, rows, len(rows))
+        out.print(
+            "Fitted: described with its own frequencies, so it flatters. Honest: each call guessed from what "
+            "came before it only.",
+            soft_wrap=True,
+        )
+        for ratio in test.tests:
+            out.print(_ratio(ratio), soft_wrap=True)
+    out.print(test.verdict, soft_wrap=True)
+
+
+def show_graph(out: Console, view: GraphView) -> None:
+    """Tools, what follows what, and where arguments come from."""
+    if not view.edges and not view.tools:
+        out.print("The memory is empty.")
+        return
+    tools = sorted(view.tools.items(), key=lambda item: (-item[1].calls, item[0]))
+    rows = [(name, f"{tally.ok:,}", f"{tally.failed:,}") for name, tally in tools]
+    _table(out, "Tools", ("tool", "went well", "failed"), rows, TOOLS_SHOWN)
+    total: dict[str, int] = {}
+    for edge in view.edges:
+        total[edge.source] = total.get(edge.source, 0) + edge.count
+    edges = sorted(view.edges, key=lambda edge: (-edge.count, edge.source, edge.target))
+    followers = [
+        (
+            "(start of a run)" if edge.source == START else edge.source,
+            edge.target,
+            f"{edge.count:,}",
+            f"{edge.count / total[edge.source]:.0%}" if total[edge.source] else "–",
+        )
+        for edge in edges
+    ]
+    _table(out, "What follows what", ("after", "comes", "times", "share"), followers, EDGES_SHOWN)
+    flows = sorted(view.dataflow, key=lambda flow: (-flow.hits, flow.target_tool, flow.parameter, flow.path))
+    sourced = [
+        (
+            f"{flow.target_tool}: {flow.parameter}",
+            f"{'argument' if flow.direction == 'in' else 'output'} {flow.path}".strip() + f" of {flow.source_tool}",
+            f"{flow.hits:,} of {flow.hits + flow.misses:,}",
+        )
+        for flow in flows
+    ]
+    _table(out, "Where arguments come from", ("argument", "had the value of", "times"), sourced, EDGES_SHOWN)
+
+
+def skipped_notes(skipped: Sequence[LogError], shared_ids: int) -> list[str]:
+    """Remarks on a log that was read: lines left out, ids that several lines share."""
+    notes = [f"left out: {error}" for error in skipped[:PROBLEMS_SHOWN]]
+    if len(skipped) > PROBLEMS_SHOWN:
+        notes.append(f"left out: {len(skipped) - PROBLEMS_SHOWN:,} more malformed lines")
+    if shared_ids:
+        lines = count(shared_ids, "line")
+        notes.append(f"note: {lines} had the id of an earlier line and counted as that run, seen later")
+    return notes
+
+
+def count(number: int, noun: str) -> str:
+    """`3 runs`, `1 run`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _by_tool() -> tuple[str, ...]:
+    return ("tool", "calls", "right", "wrong")
+
+
+def _ratio(ratio: LikelihoodRatio) -> str:
+    step = "the previous tool" if ratio.order == 1 else "the tool before it"
+    if not ratio.df:
+        return f"Does {step} matter? There is nothing to test."
+    p = f"p = {ratio.p:.2g}" if ratio.p > 0 else "p below any number a computer holds"
+    return f"Does {step} matter? Likelihood ratio G = {ratio.g:,.0f}, {ratio.df:,} degrees of freedom, {p}."
+
+
+def _table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int) -> None:
+    """Print at most `most` rows; names wrap, numbers never do."""
+    rows = list(rows)
+    if not rows:
+        return
+    table = Table()
+    numbers = [all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    for column, number in zip(columns, numbers, strict=True):
+        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows[:most]:
+        table.add_row(*(printable(cell) for cell in row))
+    out.print()
+    out.print(title, style="bold", soft_wrap=True)  # a table's own title would wrap at the table's width
+    out.print(table)
+    if len(rows) > most:
+        out.print(f"… and {len(rows) - most:,} more")
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text == "–"

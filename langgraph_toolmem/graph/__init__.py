@@ -1,0 +1,1 @@
+"""The evidence graph: tools, sequences, dataflow, past requests. No I/O, no LangChain."""

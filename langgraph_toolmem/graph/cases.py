@@ -1,0 +1,220 @@
+"""Past requests and the calls that followed them; the nearest ones, and their values carried over.
+
+The nearest cases are found through an inverted index over words and word pairs with bounded postings, so
+the cost of a look-up does not grow with the number of past runs. A value of an old call is carried over by
+aligning the old request's wording with the new one and making the same replacements in the value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from langgraph_toolmem.graph.text import month_day, read_text
+from langgraph_toolmem.graph.values import ABSENT
+
+MAX_CASES: Final = 20_000
+MAX_POSTINGS: Final = 64
+MAX_TERMS: Final = 80
+MAX_CALLS: Final = 24
+_SHORTLIST: Final = 24
+
+
+class Neighbour(NamedTuple):
+    """A past request near this one, and what came next in it."""
+
+    similarity: float
+    case_id: str
+    text: str
+    tool: str | None
+    """The next tool; None: the model answered in words."""
+    args: dict[str, Any]
+
+
+@lru_cache(maxsize=4096)
+def _terms(text: str) -> tuple[str, ...]:
+    words = read_text(text).words[:400]
+    pairs = [f"{a} {b}" for a, b in pairwise(words)]
+    return tuple(dict.fromkeys([*words, *pairs]))
+
+
+class CaseIndex:
+    """Bounded memory of past requests. Oldest cases leave first once there are more than MAX_CASES."""
+
+    def __init__(self, max_cases: int = MAX_CASES) -> None:
+        self.max_cases = max_cases
+        #: case id -> [text, user, [[tool, args JSON, status], …], ended in words]
+        self.cases: dict[str, list[Any]] = {}
+        self._postings: dict[str, list[str]] = {}
+        self._seen: dict[str, int] = {}
+
+    # --- writing ---
+
+    def open(self, case_id: str, text: str, user: str | None) -> None:
+        """Adds a request; nothing happens if it is there already."""
+        if case_id in self.cases or not text:
+            return
+        self.cases[case_id] = [text, user, [], False]
+        self._index(case_id, text)
+        if len(self.cases) > self.max_cases:
+            self.remove(next(iter(self.cases)))
+
+    def add_call(self, case_id: str, position: int, tool: str, args: str, status: str) -> None:
+        """Adds the call at `position` after the request."""
+        case = self.cases.get(case_id)
+        if case is not None and position == len(case[2]) < MAX_CALLS:
+            case[2].append([tool, args, status])
+            case[3] = False
+
+    def end(self, case_id: str, position: int) -> None:
+        """The model answered in words after `position` calls."""
+        case = self.cases.get(case_id)
+        if case is not None and position == len(case[2]):
+            case[3] = True
+
+    def remove(self, case_id: str) -> None:
+        """Takes a request out."""
+        text = self.cases.pop(case_id)[0]
+        for term in _terms(text):
+            posted = self._postings.get(term)
+            if posted and case_id in posted:
+                posted.remove(case_id)
+                if not posted:
+                    del self._postings[term]
+                    self._seen.pop(term, None)
+
+    def forget_user(self, user: str) -> int:
+        """Takes out all requests of a user; returns how many."""
+        mine = [case_id for case_id, case in self.cases.items() if case[1] == user]
+        for case_id in mine:
+            self.remove(case_id)
+        return len(mine)
+
+    def _index(self, case_id: str, text: str) -> None:
+        for term in _terms(text):
+            posted = self._postings.setdefault(term, [])
+            posted.append(case_id)
+            self._seen[term] = self._seen.get(term, 0) + 1
+            if len(posted) > MAX_POSTINGS:
+                del posted[0]
+
+    # --- reading ---
+
+    def nearest(self, text: str, prefix: list[tuple[str, str]], *, k: int = 3, exclude: str = "") -> list[Neighbour]:
+        """The nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first."""
+        total = len(self.cases) + 1
+        weights: list[tuple[float, str]] = []
+        norm = 0.0
+        for term in _terms(text):
+            weight = math.log(total / (self._seen.get(term, 0) + 0.5)) if total > 1 else 0.0
+            weight = max(weight, 0.05)
+            norm += weight
+            if term in self._postings:
+                weights.append((weight, term))
+        if len(weights) > MAX_TERMS:
+            weights = sorted(weights, reverse=True)[:MAX_TERMS]
+        scores: dict[str, float] = {}
+        for weight, term in weights:
+            for case_id in self._postings[term]:
+                scores[case_id] = scores.get(case_id, 0.0) + weight
+        shortlist = sorted(scores.items(), key=lambda item: -item[1])
+        found: list[Neighbour] = []
+        for case_id, score in shortlist[: _SHORTLIST * 4]:
+            if case_id == exclude:
+                continue
+            old_text, _, calls, ended = self.cases[case_id]
+            position = len(prefix)
+            if len(calls) < position or any((c[0], c[2]) != p for c, p in zip(calls, prefix, strict=False)):
+                continue
+            if len(calls) > position:
+                tool, args, _ = calls[position]
+                found.append(Neighbour(score / norm, case_id, old_text, tool, json.loads(args)))
+            elif ended:
+                found.append(Neighbour(score / norm, case_id, old_text, None, {}))
+            if len(found) >= k:
+                break
+        return found
+
+    # --- persistence ---
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain containers."""
+        return {"max_cases": self.max_cases, "cases": self.cases}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> CaseIndex:
+        """The inverse of to_state; the index is rebuilt."""
+        index = cls(state["max_cases"])
+        index.cases = state["cases"]
+        for case_id, case in index.cases.items():
+            index._index(case_id, case[0])
+        return index
+
+
+# --- carrying values over -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
+    """The wording that differs: (old part, new part) pairs, longest old part first."""
+    a, b = read_text(old), read_text(new)
+    pairs: list[tuple[str, str]] = []
+    matcher = difflib.SequenceMatcher(None, a.words, b.words, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag != "replace":
+            continue
+        pairs.append((a.span(i1, i2 - 1), b.span(j1, j2 - 1)))
+        if i2 - i1 == j2 - j1 > 1:
+            pairs += [(a.span(i, i), b.span(j, j)) for i, j in zip(range(i1, i2), range(j1, j2), strict=True)]
+    return tuple(sorted(dict.fromkeys(pairs), key=lambda p: -len(p[0])))
+
+
+def _forms(old: str, new: str) -> list[tuple[str, str]]:
+    """The shapes in which a piece of wording may stand inside an argument."""
+    forms = [
+        (old, new),
+        (old.lower(), new.lower()),
+        (old.capitalize(), new.capitalize()),
+        (old.title(), new.title()),
+    ]
+    forms.append((old.lower().replace(" ", "_"), new.lower().replace(" ", "_")))
+    before, after = month_day(read_text(old).words), month_day(read_text(new).words)
+    if before and after:
+        forms.append((before, after))
+    return forms
+
+
+def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:
+    """An old argument value in the new request's terms.
+
+    Returns:
+        The value, and whether anything in it was replaced. A value that mentions nothing of the differing
+        wording comes back as it was.
+    """
+    if value is ABSENT or isinstance(value, bool) or value is None:
+        return value, False
+    if isinstance(value, list):
+        parts = [carry_over(v, old, new) for v in value]
+        return [p[0] for p in parts], any(p[1] for p in parts)
+    if isinstance(value, dict):
+        items = {k: carry_over(v, old, new) for k, v in value.items()}
+        return {k: v[0] for k, v in items.items()}, any(v[1] for v in items.values())
+    text = str(value)
+    for before, after in replacements(old, new):
+        for form, replacement in _forms(before, after):
+            if form == text or (len(form) > 2 and form in text):
+                return _like(value, text.replace(form, replacement, 1)), True
+    return value, False
+
+
+def _like(original: Any, text: str) -> Any:
+    if isinstance(original, str):
+        return text
+    try:
+        return type(original)(text)
+    except ValueError:
+        return text

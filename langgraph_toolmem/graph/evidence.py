@@ -1,0 +1,278 @@
+"""The evidence graph: everything the memory has learned, and the increments by which it learns.
+
+An observation is turned into a *record*: a list of small operations in plain containers. Applying a record
+is the only way the graph changes; `apply` skips records whose key it has seen. So learning live, recovering
+from the journal, merging other workers and replaying logs are one mechanism.
+
+Operations (first element is the code):
+    ["s", contexts, next, column]            successor counts (columns: see COLUMNS)
+    ["t", tool, status]                      outcome of a call
+    ["e", tool, was_repeat]                  whether an identical call had been made in the run
+    ["a", slot, previous, {descriptor: hit}] argument sources that were right (1) or wrong (0)
+    ["v", slot, previous, value, pattern, run, user]   a value that a slot took
+    ["w", slot, [descriptors], user]         who was seen with descriptors that hold words of a user
+    ["co", case, text, user] ["cc", case, position, tool, args, status] ["ce", case, position]
+    ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
+    ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
+    ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
+    ["d", tool, plain description]           what is known of a tool itself
+    ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
+    ["ru", run, shortcuts, user]             shortcuts taken in a run
+    ["vd", run, score, comment, user]        a verdict on a run
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any, Final
+
+from langgraph_toolmem.graph.cases import CaseIndex
+from langgraph_toolmem.graph.tables import CountTable, WitnessTable
+
+COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
+HIT, MISS = 0, 1
+
+MAX_CONTEXTS: Final = 60_000
+MAX_SLOTS: Final = 20_000
+MAX_RULES: Final = 40_000
+MAX_SEEN: Final = 2_000_000
+MAX_SOURCES: Final = 32
+MAX_OPEN: Final = 4_096
+MAX_RUNS: Final = 50_000
+OPEN: Final = "?"
+"""Successor of a context whose model turn began and whose end has not been seen."""
+
+Record = list[list[Any]]
+"""One observation's operations."""
+
+
+class EvidenceGraph:
+    """Tools, successor statistics, argument sources, past requests and the track record.
+
+    Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
+    each), MAX_RULES rules, 20,000 past requests, MAX_SEEN keys of observations. At a bound the rows with the
+    least evidence leave (requests and keys: the oldest).
+    """
+
+    def __init__(self) -> None:
+        self.tools: dict[str, dict[str, Any]] = {}
+        self.successors = CountTable(MAX_CONTEXTS, width=len(COLUMNS))
+        self.sources = CountTable(MAX_SLOTS, width=2, max_items=MAX_SOURCES)
+        self.values = CountTable(MAX_SLOTS, max_items=12)
+        self.value_witnesses = WitnessTable(MAX_SLOTS)
+        self.pattern_witnesses = WitnessTable(MAX_SLOTS)
+        self.descriptor_witnesses = WitnessTable(MAX_SLOTS)
+        self.rules = CountTable(MAX_RULES, width=2, max_items=1)
+        self.cases = CaseIndex()
+        self.counters: dict[str, float] = {}
+        self.by_tool: dict[str, dict[str, float]] = {}
+        self.open_turns: dict[str, dict[str, Any]] = {}
+        self.runs: dict[str, list[Any]] = {}
+        self._seen: dict[int, None] = {}
+
+    # --- what has been seen ---
+
+    def has_seen(self, key: str) -> bool:
+        """Whether an observation with this key (16 hex digits) was applied already."""
+        return int(key, 16) in self._seen
+
+    def apply(self, key: str | None, record: Record) -> bool:
+        """Applies a record once.
+
+        Returns:
+            False if its key was seen before; nothing changes then. A record without a key is always applied.
+        """
+        if key is not None:
+            number = int(key, 16)
+            if number in self._seen:
+                return False
+            self._seen[number] = None
+            if len(self._seen) > MAX_SEEN:
+                del self._seen[next(iter(self._seen))]
+        for code, *rest in record:
+            getattr(self, _HANDLERS[code])(*rest)
+        return True
+
+    # --- the operations ---
+
+    def _add_successor(self, contexts: list[str], item: str, column: int, amount: int = 1) -> None:
+        for context in contexts:
+            self.successors.add(context, item, column, amount)
+
+    def _add_outcome(self, tool: str, status: str) -> None:
+        entry = self.tools.setdefault(tool, {})
+        entry[status] = entry.get(status, 0) + 1
+
+    def _add_repeat(self, tool: str, was_repeat: int) -> None:
+        entry = self.tools.setdefault(tool, {})
+        entry["repeats"] = entry.get("repeats", 0) + was_repeat
+
+    def _add_sources(self, slot: str, previous: str, judged: dict[str, int]) -> None:
+        narrow = f"{slot}\x1e{previous}"
+        for descriptor, hit in judged.items():
+            column = HIT if hit else MISS
+            self.sources.add(slot, descriptor, column)
+            self.sources.add(narrow, descriptor, column)
+
+    def _add_value(self, slot: str, previous: str, value: str, pattern: str, run: str, user: str | None) -> None:
+        if value is not None:
+            self.values.add(slot, value)
+            self.values.add(f"{slot}\x1e{previous}", value)
+            self.value_witnesses.add(slot, value, run, user)
+        if pattern:
+            self.pattern_witnesses.add(slot, pattern, run, user)
+
+    def _add_descriptor_witness(self, slot: str, descriptors: list[str], user: str) -> None:
+        for descriptor in descriptors:
+            self.descriptor_witnesses.add(slot, descriptor, "", user)
+
+    def _open_case(self, case_id: str, text: str, user: str | None) -> None:
+        self.cases.open(case_id, text, user)
+
+    def _add_case_call(self, case_id: str, position: int, tool: str, args: str, status: str) -> None:
+        self.cases.add_call(case_id, position, tool, args, status)
+
+    def _end_case(self, case_id: str, position: int) -> None:
+        self.cases.end(case_id, position)
+
+    def _add_rules(self, rules: list[str], hit: int, amount: int = 1) -> None:
+        for rule in rules:
+            self.rules.add(rule, "", HIT if hit else MISS, amount)
+
+    def _count(self, name: str, amount: float = 1) -> None:
+        self.counters[name] = self.counters.get(name, 0) + amount
+
+    def _count_tool(self, tool: str, name: str, amount: float = 1) -> None:
+        entry = self.by_tool.setdefault(tool, {})
+        entry[name] = entry.get(name, 0) + amount
+
+    def _add_parameters(self, tool: str, types: dict[str, str]) -> None:
+        entry = self.tools.setdefault(tool, {})
+        entry["calls_read"] = entry.get("calls_read", 0) + 1
+        known = entry.setdefault("parameters_seen", {})
+        for parameter, kind in types.items():
+            kinds = known.setdefault(parameter, {})
+            kinds[kind] = kinds.get(kind, 0) + 1
+
+    def _open_turn(self, turn: str, payload: dict[str, Any]) -> None:
+        """Until its end is seen, a turn that began counts as "the model did something else"."""
+        if turn in self.open_turns:
+            return
+        self.open_turns[turn] = payload
+        self._count_open(payload, 1)
+        if len(self.open_turns) > MAX_OPEN:
+            del self.open_turns[next(iter(self.open_turns))]
+
+    def _close_turn(self, turn: str) -> None:
+        payload = self.open_turns.pop(turn, None)
+        if payload is not None:
+            self._count_open(payload, -1)
+
+    def _count_open(self, payload: dict[str, Any], amount: int) -> None:
+        self._add_successor(payload["windows"], OPEN, 0, amount)
+        for rules in payload["rules"]:
+            self._add_rules(rules, 0, amount)
+        if payload["would_act"]:
+            self._count("would_act_open", amount)
+
+    def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
+        entry = self.runs.setdefault(run, [0, None, None, user])
+        entry[0] += shortcuts
+        if len(self.runs) > MAX_RUNS:
+            del self.runs[next(iter(self.runs))]
+
+    def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
+        self._add_run(run, 0, user)
+        entry = self.runs[run]
+        entry[1], entry[2] = score, comment
+
+    def _describe_tool(self, tool: str, plain: dict[str, Any]) -> None:
+        self.tools.setdefault(tool, {}).update(plain)
+
+    # --- forgetting ---
+
+    def forget_user(self, user: str) -> int:
+        """Takes out what came from one user: requests, and values and wordings nobody else was seen with.
+
+        Returns:
+            How many pieces were removed. Pure counts (which tool follows which) hold nothing of a person
+            and stay.
+        """
+        removed = self.cases.forget_user(user)
+        for witnesses, table in (
+            (self.value_witnesses, self.values),
+            (self.descriptor_witnesses, self.sources),
+        ):
+            before = {(slot, item) for slot, row in witnesses.rows.items() for item in row if user in row[item][1]}
+            removed += witnesses.forget_user(user)
+            gone = {(slot, item) for slot, item in before if item not in witnesses.rows.get(slot, {})}
+            if gone:
+                for key, row in table.rows.items():
+                    slot = key.partition("\x1e")[0]
+                    for item in [i for i in row if (slot, i) in gone]:
+                        del row[item]
+        removed += self.pattern_witnesses.forget_user(user)
+        mine = [run for run, entry in self.runs.items() if entry[3] == user]
+        for run in mine:
+            del self.runs[run]
+        begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
+        for turn in begun:
+            del self.open_turns[turn]
+        return removed + len(mine) + len(begun)
+
+    # --- persistence ---
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain containers only; see `from_state`."""
+        state: dict[str, Any] = {name: getattr(self, name).to_state() for name in _TABLES}
+        state |= {name: getattr(self, name) for name in _PLAIN}
+        state["seen"] = struct.pack(f"<{len(self._seen)}Q", *self._seen)
+        return state
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> EvidenceGraph:
+        """The inverse of `to_state`."""
+        graph = cls()
+        for name, kind in _TABLES.items():
+            setattr(graph, name, kind.from_state(state[name]))
+        for name in _PLAIN:
+            setattr(graph, name, state[name])
+        seen: Iterable[int] = struct.unpack(f"<{len(state['seen']) // 8}Q", state["seen"])
+        graph._seen = dict.fromkeys(seen)
+        return graph
+
+
+_TABLES: Final[dict[str, Any]] = {
+    "successors": CountTable,
+    "sources": CountTable,
+    "values": CountTable,
+    "value_witnesses": WitnessTable,
+    "pattern_witnesses": WitnessTable,
+    "descriptor_witnesses": WitnessTable,
+    "rules": CountTable,
+    "cases": CaseIndex,
+}
+
+_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs")
+
+_HANDLERS: Final = {
+    "s": "_add_successor",
+    "t": "_add_outcome",
+    "e": "_add_repeat",
+    "a": "_add_sources",
+    "v": "_add_value",
+    "w": "_add_descriptor_witness",
+    "co": "_open_case",
+    "cc": "_add_case_call",
+    "ce": "_end_case",
+    "r": "_add_rules",
+    "n": "_count",
+    "nt": "_count_tool",
+    "p": "_add_parameters",
+    "d": "_describe_tool",
+    "o+": "_open_turn",
+    "o-": "_close_turn",
+    "ru": "_add_run",
+    "vd": "_add_verdict",
+}

@@ -1,0 +1,200 @@
+"""From one finished turn to the operations the evidence graph applies. Pure: reads, never writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
+from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
+from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
+from langgraph_toolmem.graph.sources import MISSING, discover, evaluate
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
+from langgraph_toolmem.graph.text import month_day
+from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
+from langgraph_toolmem.trajectory import Step, Turn
+
+MAX_CASE_TEXT: Final = 2000
+_PIECE = re.compile(r"\w+")
+
+
+def encode_value(value: Any) -> str:
+    """A value as text that `decode_value` reads back; ABSENT is the empty string."""
+    return "" if value is ABSENT else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def decode_value(text: str) -> Any:
+    """The inverse of `encode_value`."""
+    return json.loads(text) if text else ABSENT
+
+
+def json_type(value: Any) -> str:
+    """The JSON schema type of a value."""
+    if value is None:
+        return "null"
+    return next(
+        name
+        for name, kinds in (
+            ("boolean", bool),
+            ("integer", int),
+            ("number", float),
+            ("string", str),
+            ("array", (list, tuple)),
+            ("object", object),
+        )
+        if isinstance(value, kinds)
+    )
+
+
+def pattern_of(value: Any, state: RunState) -> str:
+    """What remains of a value when the words it shares with this run's user are taken out.
+
+    Empty: the value is made of the user's own words. A pattern seen in several runs is no secret of one.
+    """
+    if value is ABSENT:
+        return ""
+    text = canon(value)[:MAX_VALUE_CHARS]
+    own = own_pieces(state)
+    for date in own["dates"]:
+        text = text.replace(date, "%")
+    words: set[str] = own["words"]
+    masked = _PIECE.sub(lambda m: "%" if m.group().lower() in words else m.group(), text)
+    return masked if _PIECE.search(masked) else ""
+
+
+def own_pieces(state: RunState) -> dict[str, Any]:
+    """The words and dates of this run's user."""
+    words: set[str] = set()
+    dates: list[str] = []
+    for text in (state.user, *state.past_users):
+        words.update(p.lower() for p in _PIECE.findall(text.raw))
+        for i, word in enumerate(text.words):
+            if word.isalpha() and len(word) >= 3 and (date := month_day(text.words[max(0, i - 1) : i + 2])):
+                dates.append(date)
+    return {"words": words, "dates": dates}
+
+
+def learn_turn(
+    graph: EvidenceGraph,
+    state: RunState,
+    turn: Turn,
+    *,
+    properties: Mapping[str, Mapping[str, Any]],
+    neighbours: Iterable[Neighbour],
+    run: str,
+    user: str | None,
+) -> Record:
+    """The operations that teach one turn.
+
+    Args:
+        graph: read for the sources known so far.
+        state: the run before the turn.
+        turn: a settled turn.
+        properties: parameter schemas per tool (JSON schema properties).
+        neighbours: the nearest past requests at this point, so that carrying values over gets its record.
+        run: digest of the run, a witness of the values seen.
+        user: digest of the user, if known.
+    """
+    record: Record = []
+    executed = [step for step in turn.steps if step.status != "rejected"]
+    if turn.chosen_by == "model":
+        following = WORDS if not turn.steps else (turn.steps[0].tool if len(turn.steps) == 1 else PARALLEL)
+        ok = all(step.status == "ok" for step in turn.steps)
+        record.append(["s", windows(state), following, 0 if ok else 1])
+    case_id = state.user_key
+    position = len(state.since_user)
+    if case_id and turn.chosen_by == "model":
+        if position == 0 and case_id not in graph.cases.cases and len(state.user.raw) > 0:
+            record.append(["co", case_id, state.user.raw[:MAX_CASE_TEXT], user])
+        if not turn.steps:
+            record.append(["ce", case_id, position])
+    tools = list(state.tools)
+    for offset, step in enumerate(turn.steps):
+        record.append(["t", step.tool, step.status])
+        if step in executed:
+            record += _learn_outcome(tools, step)
+            record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}])
+            record.append(["e", step.tool, int((step.tool, canon_args(step.args)) in state.called)])
+        if step in executed and step.chosen_by == "model":
+            if case_id and position + offset < MAX_CALLS:
+                record.append(["cc", case_id, position + offset, step.tool, canon_args(step.args), step.status])
+            record += _learn_arguments(graph, state, step, properties.get(step.tool, {}), neighbours, run, user)
+        tools.append(step.tool)
+    return record
+
+
+def _learn_outcome(tools: list[str], step: Step) -> Record:
+    """The paper's windows: what the model chose is evidence, what the shortcut chose is feedback."""
+    keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
+    column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
+    return [["s", keys, step.tool, column]] if keys else []
+
+
+def _learn_arguments(
+    graph: EvidenceGraph,
+    state: RunState,
+    step: Step,
+    properties: Mapping[str, Any],
+    neighbours: Iterable[Neighbour],
+    run: str,
+    user: str | None,
+) -> Record:
+    record: Record = []
+    previous = state.symbols[-1]
+    same_tool = [n for n in neighbours if n.tool == step.tool]
+    for parameter in [*properties, *(p for p in step.args if p not in properties)]:
+        value = step.args.get(parameter, ABSENT)
+        slot = slot_key(step.tool, parameter)
+        schema = properties.get(parameter)
+        truth = canon(value)
+        judged: dict[str, int] = {}
+        for descriptor in graph.sources.row(slot):
+            if "|" in descriptor:
+                offered = evaluate(descriptor, state, (step.tool, parameter))
+                if offered is not MISSING and (fitted := fit(offered, schema)) is not ABSENT:
+                    judged[descriptor] = int(canon(fitted) == truth)
+        judged |= _judge_dynamic(graph, state, parameter, slot, previous, same_tool, truth)
+        if value is not ABSENT:
+            room = MAX_SOURCES - 4
+            for descriptor in discover(value, state, (step.tool, parameter))[:room]:
+                judged.setdefault(descriptor, 1)
+        if judged:
+            record.append(["a", slot, previous, judged])
+            wordy = [d for d in judged if d.lstrip("[]").startswith(("ua|", "xa|"))]
+            if user is not None and wordy:
+                record.append(["w", slot, wordy, user])
+        encoded = encode_value(value)
+        if len(encoded) <= MAX_VALUE_CHARS:
+            record.append(["v", slot, previous, encoded, pattern_of(value, state), run, user])
+    return record
+
+
+def _judge_dynamic(
+    graph: EvidenceGraph,
+    state: RunState,
+    parameter: str,
+    slot: str,
+    previous: str,
+    same_tool: list[Neighbour],
+    truth: str,
+) -> dict[str, int]:
+    """The sources whose content changes as the memory grows: constants, and the nearest past request."""
+    judged: dict[str, int] = {}
+    for descriptor, value in constants(graph, slot, previous).items():
+        judged[descriptor] = int(canon(value) == truth)
+    if same_tool:
+        carried, _ = carry_over(same_tool[0].args.get(parameter, ABSENT), same_tool[0].text, state.user.raw)
+        judged["n"] = int(canon(carried) == truth)
+    return judged
+
+
+def constants(graph: EvidenceGraph, slot: str, previous: str) -> dict[str, Any]:
+    """The most frequent value of a slot: overall (``c``) and after the previous symbol (``cp``)."""
+    found: dict[str, Any] = {}
+    for name, key in (("c", slot), ("cp", f"{slot}\x1e{previous}")):
+        row = graph.values.row(key)
+        if row:
+            found[name] = decode_value(max(row, key=lambda item: row[item][0]))
+    return found

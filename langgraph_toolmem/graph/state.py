@@ -1,0 +1,152 @@
+"""The state of one run, folded over its events: what a prediction may look at, and nothing else."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from langgraph_toolmem.graph.text import Text, read_text
+from langgraph_toolmem.graph.values import MAX_VALUE_CHARS, canon, canon_args, flatten
+from langgraph_toolmem.trajectory import Run, Step, Turn, UserMessage
+
+START: Final = "<start>"
+USER: Final = "<user>"
+WORDS: Final = "<words>"
+PARALLEL: Final = "<parallel>"
+NO_TEXT: Final = read_text("")
+MAX_PAST_TEXTS: Final = 4
+
+
+class Observation(NamedTuple):
+    """One tool output, addressed."""
+
+    scalars: dict[str, Any]
+    lists: dict[str, list[Any]]
+    text: Text
+
+
+@lru_cache(maxsize=2048)
+def _read_text_output(output: str) -> Observation:
+    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
+
+
+def read_output(output: Any) -> Observation:
+    """Addresses an output's values."""
+    if isinstance(output, str):
+        return _read_text_output(output)
+    scalars, lists = flatten(output)
+    return Observation(scalars, lists, NO_TEXT)
+
+
+class RunState:
+    """What has happened in a run so far.
+
+    Attributes:
+        symbols: the run as a sequence: START, tools (``name`` or ``name!`` when the call failed), USER for a
+            later user message, WORDS for an answer in words.
+        tools: the tools alone, in order.
+        statuses: "ok", "failed" … of each call.
+        user: the latest user message; `past_users` holds the ones before, latest first.
+        since_user: calls since the latest user message.
+    """
+
+    __slots__ = (
+        "_observations",
+        "called",
+        "concrete",
+        "inputs",
+        "last",
+        "last_is_user",
+        "outputs",
+        "past_users",
+        "recent",
+        "since_user",
+        "statuses",
+        "steps",
+        "symbols",
+        "tools",
+        "used",
+        "user",
+        "user_key",
+    )
+
+    def __init__(self) -> None:
+        self.symbols: list[str] = [START]
+        self.tools: list[str] = []
+        self.statuses: list[str] = []
+        self.steps: list[Step] = []
+        self.user: Text = NO_TEXT
+        self.user_key = ""
+        self.past_users: list[Text] = []
+        self.since_user: list[Step] = []
+        self.last_is_user = False
+        self.inputs: dict[tuple[str, str], Any] = {}
+        self.outputs: dict[str, int] = {}
+        self.recent: list[int] = []
+        self._observations: dict[int, Observation] = {}
+        self.used: dict[tuple[str, str], set[str]] = {}
+        self.concrete: list[str] = []
+        self.called: set[tuple[str, str]] = set()
+        self.last: str = START
+
+    @classmethod
+    def of(cls, run: Run) -> RunState:
+        """Folds a whole run."""
+        state = cls()
+        for event in run.events:
+            state.push(event)
+        return state
+
+    def push(self, event: UserMessage | Turn) -> None:
+        """Takes the next event in."""
+        if isinstance(event, UserMessage):
+            self._push_user(event)
+        elif not event.steps:
+            self.symbols.append(WORDS)
+            self.last_is_user = False
+        else:
+            for step in event.steps:
+                self._push_step(step)
+
+    def _push_user(self, message: UserMessage) -> None:
+        if self.user.raw:
+            self.past_users = [self.user, *self.past_users[: MAX_PAST_TEXTS - 1]]
+        if len(self.symbols) > 1:
+            self.symbols.append(USER)
+        self.user = read_text(message.text)
+        self.user_key = message.key
+        self.since_user = []
+        self.last_is_user = True
+
+    def _push_step(self, step: Step) -> None:
+        ok = step.status == "ok"
+        index = len(self.steps)
+        self.symbols.append(step.tool if ok else step.tool + "!")
+        self.tools.append(step.tool)
+        self.statuses.append(step.status)
+        self.steps.append(step)
+        self.since_user.append(step)
+        self.last_is_user = False
+        text = canon_args(step.args)
+        self.concrete.append(f"{step.tool}\x1f{text}\x1f{int(ok)}")
+        self.called.add((step.tool, text))
+        for name, value in step.args.items():
+            self.inputs[(step.tool, name)] = value
+            used = self.used.setdefault((step.tool, name), set())
+            if isinstance(value, list) and len(value) == 1:
+                used.add(canon(value[0]))
+            used.add(canon(value))
+        if ok and step.output is not None:
+            self.outputs[step.tool] = index
+
+    def observation(self, index: int) -> Observation:
+        """The addressed output of call `index`; read once, when something first asks for it."""
+        found = self._observations.get(index)
+        if found is None:
+            found = self._observations[index] = read_output(self.steps[index].output)
+        return found
+
+    def latest_output(self, tool: str) -> Observation | None:
+        """The latest successful output of a tool."""
+        index = self.outputs.get(tool)
+        return None if index is None else self.observation(index)

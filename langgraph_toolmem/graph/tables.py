@@ -1,0 +1,144 @@
+"""Bounded counting tables. Constant time per look-up, a stated bound on memory, plain containers inside.
+
+Counts commute: the same increments in any order give the same table, as long as no bound is reached. At a
+bound the rows with the least evidence leave first, older before newer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Final
+
+MAX_SUCCESSORS: Final = 24
+"""Different successors kept per context; a new one replaces the rarest."""
+
+
+class CountTable:
+    """``key -> {item -> [count, …]}`` with a cap on keys and on items per key.
+
+    Args:
+        max_rows: rows kept; when a tenth more are there, those with the smallest total leave.
+        width: numbers per item.
+        max_items: items kept per row.
+    """
+
+    __slots__ = ("max_items", "max_rows", "rows", "width")
+
+    def __init__(self, max_rows: int, *, width: int = 1, max_items: int = MAX_SUCCESSORS) -> None:
+        self.max_rows = max_rows
+        self.width = width
+        self.max_items = max_items
+        self.rows: dict[str, dict[str, list[float]]] = {}
+
+    def add(self, key: str, item: str, column: int = 0, amount: float = 1) -> None:
+        """Adds to one number."""
+        row = self.rows.get(key)
+        if row is None:
+            if len(self.rows) >= self.max_rows * 1.1:
+                self._shrink()
+            row = self.rows[key] = {}
+        cell = row.get(item)
+        if cell is None:
+            if len(row) >= self.max_items:
+                del row[min(row, key=lambda i: sum(row[i]))]
+            cell = row[item] = [0] * self.width
+        cell[column] += amount
+
+    def row(self, key: str) -> dict[str, list[float]]:
+        """The items of a row; empty if there is none. Do not change it."""
+        return self.rows.get(key) or {}
+
+    def _shrink(self) -> None:
+        excess = len(self.rows) - self.max_rows
+        totals = ((sum(map(sum, row.values())), i, key) for i, (key, row) in enumerate(self.rows.items()))
+        for _, _, key in heapq.nsmallest(excess, totals):
+            del self.rows[key]
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain containers."""
+        return {
+            "max_rows": self.max_rows,
+            "width": self.width,
+            "max_items": self.max_items,
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> CountTable:
+        """The inverse of to_state."""
+        table = cls(state["max_rows"], width=state["width"], max_items=state["max_items"])
+        table.rows = state["rows"]
+        return table
+
+
+class WitnessTable:
+    """``key -> item -> who has been seen with it``: up to `enough` different runs and users each.
+
+    The smallest digests are kept, so that the result does not depend on the order of arrival.
+    """
+
+    __slots__ = ("enough", "max_items", "max_rows", "rows")
+
+    def __init__(self, max_rows: int, *, max_items: int = 64, enough: int = 3) -> None:
+        self.max_rows = max_rows
+        self.max_items = max_items
+        self.enough = enough
+        self.rows: dict[str, dict[str, list[list[str]]]] = {}
+
+    def add(self, key: str, item: str, run: str, user: str | None) -> None:
+        """One more witness."""
+        row = self.rows.get(key)
+        if row is None:
+            if len(self.rows) >= self.max_rows:
+                del self.rows[next(iter(self.rows))]
+            row = self.rows[key] = {}
+        cell = row.get(item)
+        if cell is None:
+            if len(row) >= self.max_items:
+                del row[min(row, key=lambda i: len(row[i][0]))]
+            cell = row[item] = [[], []]
+        self._note(cell[0], run)
+        if user is not None:
+            self._note(cell[1], user)
+
+    def _note(self, seen: list[str], who: str) -> None:
+        if who not in seen:
+            seen.append(who)
+            seen.sort()
+            del seen[self.enough :]
+
+    def is_public(self, key: str, item: str, user: str | None) -> bool:
+        """Whether an item may be used in anybody's run: seen in enough runs, of enough users if known."""
+        cell = self.rows.get(key, {}).get(item)
+        if cell is None or len(cell[0]) < self.enough:
+            return False
+        users = cell[1]
+        return not users or len(users) >= self.enough or users == [user]
+
+    def forget_user(self, user: str) -> int:
+        """Takes a user out as a witness; returns how many items lost one."""
+        lost = 0
+        for row in self.rows.values():
+            for item in list(row):
+                if user in row[item][1]:
+                    row[item][1].remove(user)
+                    lost += 1
+                    if not row[item][1]:
+                        del row[item]
+        return lost
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain containers."""
+        return {
+            "max_rows": self.max_rows,
+            "max_items": self.max_items,
+            "enough": self.enough,
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> WitnessTable:
+        """The inverse of to_state."""
+        table = cls(state["max_rows"], max_items=state["max_items"], enough=state["enough"])
+        table.rows = state["rows"]
+        return table

@@ -1,0 +1,129 @@
+"""Text as a source of argument values: words with their places, shapes, quoted parts, dates.
+
+A value that the model copied from a text is described by where it stood ("the word after *order number*",
+"the first token shaped #A9999999", "the first quoted part"), so that it can be found again in another text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+MAX_TEXT_CHARS: Final = 6000
+MAX_SPAN_WORDS: Final = 12
+
+_WORD = re.compile(r"[#@$]?\w(?:[\w@.\-/:+&']*\w)?|[^\w\s]")
+_QUOTED = re.compile(r"(?<!\w)(['\"“‘`])(.{1,200}?)(['\"”’`])(?!\w)", re.DOTALL)
+_MONTHS: Final = {
+    name: number
+    for number, names in enumerate(
+        ("january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug",
+         "september sep sept", "october oct", "november nov", "december dec"),
+        start=1,
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Text:
+    """A tokenised text. `words[i]` is lower-cased and spans `starts[i]:ends[i]` of `raw`."""
+
+    raw: str
+    words: list[str]
+    starts: list[int]
+    ends: list[int]
+    _places: dict[str, list[int]] | None = field(default=None, repr=False)
+    _shapes: dict[str, list[int]] | None = field(default=None, repr=False)
+
+    def places(self, word: str) -> list[int]:
+        """Indices at which a word stands."""
+        if self._places is None:
+            self._places = {}
+            for i, w in enumerate(self.words):
+                self._places.setdefault(w, []).append(i)
+        return self._places.get(word, [])
+
+    def with_shape(self, shape: str) -> list[str]:
+        """The original words that have this shape, in order."""
+        if self._shapes is None:
+            self._shapes = {}
+            for i in range(len(self.words)):
+                found = shape_of(self.raw[self.starts[i] : self.ends[i]])
+                if found:
+                    self._shapes.setdefault(found, []).append(i)
+        return [self.raw[self.starts[i] : self.ends[i]] for i in self._shapes.get(shape, [])]
+
+    def span(self, first: int, last: int) -> str:
+        """The original text from word `first` to word `last`, both included."""
+        return self.raw[self.starts[first] : self.ends[last]]
+
+    def find(self, value: str) -> tuple[int, int] | None:
+        """The word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
+        wanted = read_text(value).words if len(value) <= 200 else []
+        if not wanted or len(wanted) > MAX_SPAN_WORDS:
+            return None
+        n = len(wanted)
+        for i in self.places(wanted[0]):
+            if self.words[i : i + n] == wanted:
+                return i, i + n - 1
+        return None
+
+
+@lru_cache(maxsize=4096)
+def read_text(raw: str) -> Text:
+    """Tokenises a text; the result is shared, so do not change it."""
+    raw = raw[:MAX_TEXT_CHARS]
+    words, starts, ends = [], [], []
+    for match in _WORD.finditer(raw):
+        words.append(match.group().lower())
+        starts.append(match.start())
+        ends.append(match.end())
+    return Text(raw, words, starts, ends)
+
+
+def is_word(token: str) -> bool:
+    """Whether a token is more than a punctuation mark."""
+    return len(token) > 1 or token.isalnum()
+
+
+@lru_cache(maxsize=8192)
+def shape_of(token: str) -> str | None:
+    """The shape of an identifier-like token: e-mail, date, or its letters and digits classed one by one.
+
+    Plain words have no shape: "the first lower-case word" tells nothing.
+    """
+    if "@" in token[1:]:
+        return "<email>"
+    if re.match(r"\d{4}-\d\d-\d\d", token):
+        return "<datetime>" if len(token) > 10 else "<date>"
+    if "/" in token or "\\" in token:
+        return "<path>"
+    if not any(c.isdigit() for c in token):
+        if token[0] in "#@$":
+            return token[0] + "<word>"
+        if re.search(r"\w\.\w{2,4}$", token):
+            return "<file>"
+        return "<underscored>" if "_" in token else None
+    if token.isdigit():
+        return f"<digits{len(token)}>" if len(token) > 3 else "<number>"
+    if re.fullmatch(r"[$€£]?\d+([.,]\d+)*%?", token):
+        return "<number>"
+    return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub(r"\d", "9", token)))
+
+
+@lru_cache(maxsize=2048)
+def quoted_parts(raw: str) -> tuple[str, ...]:
+    """Parts of a text in quotes, in order."""
+    return tuple(m.group(2) for m in _QUOTED.finditer(raw[:MAX_TEXT_CHARS]))
+
+
+def month_day(words: list[str]) -> str | None:
+    """``"11-21"`` for words like *november 21st* or *21 november*; None if they are no such date."""
+    month = next((_MONTHS[w] for w in words if w in _MONTHS), None)
+    day = next((m.group(1) for w in words if (m := re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?", w))), None)
+    if month is None or day is None or not 1 <= int(day) <= 31:
+        return None
+    return f"{month:02d}-{int(day):02d}"

@@ -1,0 +1,128 @@
+"""Values as the evidence graph compares them: flattened outputs, canonical text, casts to a schema's type."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+MAX_LEAVES: Final = 600
+"""Scalars read from one output; the rest of a larger output is not a source of arguments."""
+MAX_DEPTH: Final = 8
+MAX_VALUE_CHARS: Final = 400
+"""Longer strings are never learned as constants and never indexed: they are prose, not values."""
+
+
+class _Absent:
+    """The value of an optional argument that the model leaves out."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+_ABSENT_TEXT: Final = "\x00absent"
+
+
+def canon(value: Any) -> str:
+    """Canonical text of an argument value, equal for values a tool would treat alike (``5`` and ``"5"``)."""
+    if isinstance(value, str):
+        return value
+    if value is ABSENT:
+        return _ABSENT_TEXT
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
+
+
+def canon_args(args: Mapping[str, Any]) -> str:
+    """Canonical text of a whole argument dict."""
+    return json.dumps(dict(args), sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
+
+
+def flatten(output: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Splits an output into addressed scalars and lists.
+
+    Returns:
+        Two dicts. The first maps a JSON path (``$.user.id``) to a scalar, for paths without a list on the
+        way. The second maps a starred path (``$.orders[*].id``) to the scalars found there, in order.
+    """
+    scalars: dict[str, Any] = {}
+    lists: dict[str, list[Any]] = {}
+    budget = MAX_LEAVES
+    for path, starred, value in _walk(output, "$", False, 0):
+        if budget <= 0:
+            break
+        budget -= 1
+        if starred:
+            lists.setdefault(path, []).append(value)
+        else:
+            scalars[path] = value
+    return scalars, lists
+
+
+def _walk(value: Any, path: str, starred: bool, depth: int) -> Iterator[tuple[str, bool, Any]]:
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _walk(inner, f"{path}.{key}", starred, depth + 1)
+        if value and depth and all(isinstance(inner, dict) for inner in value.values()):
+            # {"id1": {...}, "id2": {...}} is a list under another name: its keys are values too
+            for key in value:
+                yield f"{path}.*~", True, key
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _walk(inner, f"{path}[*]", True, depth + 1)
+    elif value is not None and value != "":
+        yield path, starred, value
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?$")
+
+
+def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
+    """Casts a value to the type its parameter declares.
+
+    Returns:
+        The cast value, or ABSENT if it cannot stand there. Without a declared type it is returned as it is.
+    """
+    kind = schema.get("type") if schema else None
+    if kind is None:
+        return value
+    if isinstance(kind, list):
+        kind = next((k for k in kind if k != "null"), None)
+    if kind == "string":
+        if isinstance(value, str):
+            return value
+        return ABSENT if isinstance(value, (list, dict, bool)) or value is None else canon(value)
+    if kind in ("integer", "number"):
+        if isinstance(value, bool):
+            return ABSENT
+        if isinstance(value, str):
+            if not _NUMBER.match(value):
+                return ABSENT
+            value = float(value) if "." in value else int(value)
+        if isinstance(value, float) and kind == "integer":
+            return int(value) if value.is_integer() else ABSENT
+        return value if isinstance(value, (int, float)) else ABSENT
+    if kind == "boolean":
+        if isinstance(value, bool):
+            return value
+        return {"true": True, "false": False}.get(str(value).lower(), ABSENT)
+    if kind == "array":
+        return value if isinstance(value, list) else ABSENT
+    if kind == "object":
+        return value if isinstance(value, dict) else ABSENT
+    return value

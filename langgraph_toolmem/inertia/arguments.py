@@ -1,0 +1,117 @@
+"""Filling a call's arguments from the sources with the best record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from langgraph_toolmem.graph.cases import Neighbour, carry_over
+from langgraph_toolmem.graph.contexts import slot_key
+from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
+from langgraph_toolmem.graph.learning import constants, pattern_of
+from langgraph_toolmem.graph.sources import MISSING, evaluate
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.values import ABSENT, canon, fit
+
+
+class Filled(NamedTuple):
+    """One argument's value and why."""
+
+    value: Any
+    probability: float
+    source: str
+    agreeing: int
+    """Further sources that offer the same value."""
+
+
+def fill(
+    graph: EvidenceGraph,
+    state: RunState,
+    tool: str,
+    properties: Mapping[str, Any],
+    required: Iterable[str],
+    neighbours: Iterable[Neighbour],
+    user: str | None,
+) -> dict[str, Filled] | str:
+    """Every parameter's best value.
+
+    Returns:
+        Parameter → value (ABSENT for an optional one that is best left out), or the name of a required
+        parameter for which nothing is known.
+    """
+    same_tool = [n for n in neighbours if n.tool == tool]
+    needed = set(required)
+    filled: dict[str, Filled] = {}
+    for parameter, schema in properties.items():
+        best = _best(graph, state, tool, parameter, schema, parameter in needed, same_tool, user)
+        if best is None:
+            if parameter in needed:
+                return parameter
+            continue
+        filled[parameter] = best
+    return filled
+
+
+def _best(
+    graph: EvidenceGraph,
+    state: RunState,
+    tool: str,
+    parameter: str,
+    schema: Any,
+    is_required: bool,
+    same_tool: list[Neighbour],
+    user: str | None,
+) -> Filled | None:
+    slot = slot_key(tool, parameter)
+    previous = state.symbols[-1]
+    overall = graph.sources.row(slot)
+    here = graph.sources.row(f"{slot}\x1e{previous}")
+    offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
+
+    def offer(descriptor: str, value: Any) -> None:
+        if value is not ABSENT:
+            value = fit(value, schema)
+            if value is ABSENT:
+                return
+        elif is_required:
+            return
+        weight = _precision(overall.get(descriptor), here.get(descriptor))
+        offers.setdefault(canon(value), (value, []))[1].append((weight, descriptor))
+
+    for descriptor in overall:
+        if "|" in descriptor:
+            value = evaluate(descriptor, state, (tool, parameter))
+            if value is not MISSING:
+                offer(descriptor, value)
+    for descriptor, value in constants(graph, slot, previous).items():
+        if _may_use(graph, state, slot, value, schema, user):
+            offer(descriptor, value)
+    if same_tool:
+        value, _ = carry_over(same_tool[0].args.get(parameter, ABSENT), same_tool[0].text, state.user.raw)
+        if _may_use(graph, state, slot, value, schema, user):
+            offer("n", value)
+    if not offers:
+        return None
+    value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))
+    probability, source = max(backing)
+    return Filled(value, probability, source, len(backing) - 1)
+
+
+def _precision(overall: list[float] | None, here: list[float] | None) -> float:
+    """How often a source was right, shrunk from this point in the run towards its overall record."""
+    p = 0.5
+    if overall is not None:
+        p = (overall[HIT] + 0.5) / (overall[HIT] + overall[MISS] + 1.0)
+    if here is not None:
+        p = (here[HIT] + 2 * p) / (here[HIT] + here[MISS] + 2)
+    return p
+
+
+def _may_use(graph: EvidenceGraph, state: RunState, slot: str, value: Any, schema: Any, user: str | None) -> bool:
+    """No leaks: a value that is not this run's own must be a constant of the tool or of enough other runs."""
+    if value is ABSENT or isinstance(value, bool):
+        return True
+    if isinstance(schema, Mapping) and (value in schema.get("enum", ()) or value == schema.get("default", ABSENT)):
+        return True
+    pattern = pattern_of(value, state)
+    return not pattern or graph.pattern_witnesses.is_public(slot, pattern, user)

@@ -1,0 +1,144 @@
+"""The default policy: act on the track record of whole predicted calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from langgraph_toolmem.graph.cases import Neighbour
+from langgraph_toolmem.graph.contexts import SEPARATOR
+from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
+from langgraph_toolmem.graph.sources import describe
+from langgraph_toolmem.graph.state import START, USER, RunState
+from langgraph_toolmem.graph.values import ABSENT, canon_args
+from langgraph_toolmem.inertia.candidates import Candidate, candidates
+from langgraph_toolmem.inertia.guards import pace, refusal
+from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
+from langgraph_toolmem.inertia.record import budget_left, probability, rules_of
+from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.tools import ToolSpec
+
+
+def decide(
+    graph: EvidenceGraph,
+    state: RunState,
+    neighbours: Sequence[Neighbour],
+    *,
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    user: str | None,
+    draw: float,
+) -> Decision:
+    """Weighs the likeliest calls by their record.
+
+    Args:
+        graph: the evidence.
+        state: the run before the model's turn.
+        neighbours: the nearest past requests at this point.
+        specs: the tools that may be called.
+        policy: thresholds and guards.
+        user: digest of the user, if known; decides which constants may be used.
+        draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
+    """
+    found = candidates(
+        graph,
+        state,
+        neighbours,
+        properties={name: spec.properties for name, spec in specs.items()},
+        required={name: spec.required for name, spec in specs.items()},
+        user=user,
+    )
+    if not found:
+        return Decision(None, "nothing like this has been seen yet")
+    weighed: list[tuple[float, Candidate, tuple[str, ...]]] = []
+    for candidate in found:
+        rules = rules_of(candidate, state)
+        weighed.append((probability(graph, candidate, rules), candidate, rules))
+    weighed.sort(key=lambda w: -w[0])
+    judged = tuple(Judged(c.tool, canon_args(c.args), rules, _rule(state, c)) for _, c, rules in weighed)
+    options = tuple(
+        Option(
+            c.tool,
+            c.args,
+            p,
+            refusal(c.tool, c.args, specs=specs, policy=policy, graph=graph, state=state)
+            or ("" if p >= policy.min_precision else f"confidence {p:.2f} is below {policy.min_precision:.2f}"),
+        )
+        for p, c, _ in weighed
+    )
+    best = options[0]
+    if best.refused:
+        return Decision(None, best.refused, options, judged)
+    p, candidate, _ = weighed[0]
+    slow = pace(policy, [step.chosen_by for step in state.steps])
+    if slow:
+        return Decision(None, slow, options, judged)
+    hold, audit = _hold(graph, policy, draw)
+    proposal = Proposal(
+        tool=candidate.tool,
+        args=candidate.args,
+        confidence=p,
+        evidence=_evidence(graph, state, candidate, p, neighbours),
+        act=not hold,
+        hold=hold,
+        audit=audit,
+        sources={n: describe(f.source) for n, f in candidate.filled.items() if f.value is not ABSENT},
+    )
+    return Decision(proposal, hold or proposal.evidence, options, judged)
+
+
+def _hold(graph: EvidenceGraph, policy: InertiaPolicy, draw: float) -> tuple[str, bool]:
+    """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check."""
+    if not budget_left(graph.counters, policy.max_wrong_per_100):
+        turns = int(graph.counters.get("turns", 0))
+        return (
+            f"the budget of {policy.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
+            f"({turns} turns seen)"
+        ), False
+    if policy.shadow:
+        return "shadow mode: the model is asked and the answer compared", True
+    if draw < policy.audit_rate:
+        return "audit: the model is asked and the answer compared", True
+    return "", False
+
+
+def _rule(state: RunState, candidate: Candidate) -> str:
+    kinds = sorted({f.source.partition("|")[0] for f in candidate.filled.values() if f.value is not ABSENT})
+    return SEPARATOR.join((state.symbols[-1], candidate.tool, "+".join(kinds)))
+
+
+def symbol_in_words(symbol: str) -> str:
+    """A run symbol as a person reads it."""
+    if symbol == START:
+        return "the start of a run"
+    if symbol == USER:
+        return "a further user message"
+    return f"a failed {symbol[:-1]}" if symbol.endswith("!") else symbol
+
+
+def _evidence(
+    graph: EvidenceGraph, state: RunState, candidate: Candidate, p: float, neighbours: Sequence[Neighbour]
+) -> str:
+    parts = []
+    if candidate.window:
+        row = graph.successors.row(candidate.window)
+        seen = sum(sum(cell) for cell in row.values())
+        times = sum(row.get(candidate.tool, [0.0]))
+        tail = candidate.window.split(SEPARATOR)[1:]
+        path = " → ".join(symbol_in_words(s) for s in tail if s) or "any point"
+        parts.append(f"After {path}, {candidate.tool} came next {times:g} of {seen:g} times.")
+    if candidate.neighbour_agrees == 2:
+        parts.append(
+            f"The nearest past request (similarity {candidate.similarity:.2f}) went on with {candidate.tool}, as "
+            f"did {candidate.agreeing_neighbours:.0%} of the {len(neighbours)} nearest."
+        )
+    for name, filled in candidate.filled.items():
+        if filled.value is not ABSENT:
+            also = f", and {filled.agreeing} more source(s) agree" if filled.agreeing else ""
+            parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time{also}).")
+    cell = graph.rules.row(rules_of(candidate, state)[-1]).get("")
+    if cell:
+        parts.append(
+            f"Predictions of {candidate.tool} of this kind were exactly what the model did "
+            f"{cell[HIT]:g} of {cell[HIT] + cell[MISS]:g} times; confidence {p:.2f}."
+        )
+    return " ".join(parts)

@@ -1,0 +1,267 @@
+"""The inertia engine: reads runs, decides, and turns what it sees into records. No I/O.
+
+One pass over a run serves both: it books what would have been proposed before each new turn (hit or miss),
+then learns the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from langgraph_toolmem.graph.cases import Neighbour
+from langgraph_toolmem.graph.contexts import windows
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem.graph.learning import learn_turn
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.values import canon_args
+from langgraph_toolmem.inertia import calibrated, paper
+from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.trajectory import Run, Turn
+
+Apply = Callable[[str, Record], bool]
+RULE_PREFIX: Final = "R"
+
+
+class InertiaEngine:
+    """Decides and learns over one evidence graph.
+
+    Args:
+        graph: read here; changed only through `apply` of the caller.
+        specs: tools that may be called. None: what the observed calls show of them.
+        similarity: (intuition, tool name, description) → cosine; for the paper's policy.
+        seed: of the draw that picks audits.
+    """
+
+    def __init__(
+        self,
+        graph: EvidenceGraph,
+        specs: Mapping[str, ToolSpec] | None,
+        *,
+        similarity: Callable[[str, str], float],
+        seed: int = 0,
+    ) -> None:
+        self.graph = graph
+        self._given = specs
+        self._similarity = similarity
+        self._seed = seed
+        self._inferred: dict[str, tuple[int, ToolSpec]] = {}
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """The tools that may be called."""
+        if self._given is not None:
+            return self._given
+        for name, entry in self.graph.tools.items():
+            read = int(entry.get("calls_read", 0))
+            if read and self._inferred.get(name, (0,))[0] != read:
+                self._inferred[name] = (read, infer_spec(name, entry))
+        return {name: spec for name, (_, spec) in self._inferred.items()}
+
+    # --- deciding ---
+
+    def decide(
+        self, state: RunState, *, thought: str, turn: str, policy: InertiaPolicy, user: str | None
+    ) -> tuple[Decision, Sequence[Neighbour]]:
+        """The decision before one model turn, and the nearest past requests it looked at.
+
+        Args:
+            state: the run before the turn.
+            thought: the agent's latest stated thought.
+            turn: the turn's key; with the seed it draws the audits.
+            policy: when to act.
+            user: digest of the user, if known.
+        """
+        if policy.kind == "paper":
+            decision = paper.decide(
+                self.graph,
+                state,
+                specs=self.specs,
+                policy=policy,
+                intuition=thought,
+                similarity=self._similarity,
+            )
+            return decision, ()
+        neighbours = near_requests(self.graph, state)
+        decision = calibrated.decide(
+            self.graph,
+            state,
+            neighbours,
+            specs=self.specs,
+            policy=policy,
+            user=user,
+            draw=int(digest("audit", self._seed, turn)[:8], 16) / 0x100000000,
+        )
+        return decision, neighbours
+
+    # --- learning ---
+
+    def learn(
+        self,
+        run: Run,
+        *,
+        apply: Apply,
+        policy: InertiaPolicy,
+        user: str | None = None,
+        last_turn_too: bool = False,
+        on_turn: Callable[[Turn, Decision], None] | None = None,
+    ) -> tuple[RunState, int]:
+        """Learns the turns of a run that were not learned before.
+
+        Args:
+            run: the run as read.
+            apply: takes each record at once, so that the next turn sees it.
+            policy: what the record is kept for: which proposals would have been acted on.
+            user: digest of the user, if known.
+            last_turn_too: learn the last turn although some of its calls have no answer.
+            on_turn: told of each new turn of the model and what would have been decided before it.
+
+        Returns:
+            The state after the run, and how many turns were new.
+        """
+        state = RunState()
+        new = 0
+        thought = ""
+        run_digest = digest("run", run.run_id or run_scope(run))
+        for event in run.events:
+            if isinstance(event, Turn) and (event.settled or last_turn_too):
+                key = turn_digest(event)
+                if not self.graph.has_seen(key):
+                    new += 1
+                    record = self._turn_record(state, event, run_digest, thought, policy, user, on_turn)
+                    apply(key, record)
+                if event.chosen_by == "model" and event.text:
+                    thought = event.text
+            elif not isinstance(event, Turn):
+                thought = ""
+            state.push(event)
+        return state, new
+
+    def _turn_record(
+        self,
+        state: RunState,
+        turn: Turn,
+        run: str,
+        thought: str,
+        policy: InertiaPolicy,
+        user: str | None,
+        on_turn: Callable[[Turn, Decision], None] | None,
+    ) -> Record:
+        record: Record = []
+        neighbours: Sequence[Neighbour] = ()
+        if turn.chosen_by == "shortcut":
+            record += book_shortcut(turn, run, user)
+        else:
+            opened = self.graph.open_turns.get(turn.key)
+            if opened is not None:
+                record.append(["o-", turn.key])
+                record += book_turn(turn, opened["judged"], opened["would_act"], new=False)
+                if policy.kind == "calibrated":
+                    neighbours = near_requests(self.graph, state)
+            else:
+                decision, neighbours = self.decide(state, thought=thought, turn=turn.key, policy=policy, user=user)
+                record += book_turn(turn, plain_judged(decision), decision.would_act or decision.acts, new=True)
+                if on_turn is not None:
+                    on_turn(turn, decision)
+        record += learn_turn(
+            self.graph,
+            state,
+            turn,
+            properties={name: spec.properties for name, spec in self.specs.items()},
+            neighbours=neighbours,
+            run=run,
+            user=user,
+        )
+        return record
+
+    def open_turn(self, state: RunState, turn: str, decision: Decision, user: str | None) -> Record:
+        """The record of a model turn that begins now, so that one whose end is never reported counts too."""
+        payload = {
+            "windows": windows(state),
+            "rules": [list(j.rules) for j in decision.judged],
+            "judged": plain_judged(decision),
+            "would_act": decision.would_act,
+            "user": user,
+        }
+        return [["o+", turn, payload], ["n", "turns", 1]]
+
+
+def run_scope(run: Run) -> str:
+    """What stands for the run when no id was given: its first event."""
+    first = run.events[0] if run.events else None
+    return first.key if first is not None else ""
+
+
+def turn_digest(turn: Turn) -> str:
+    """The key under which a turn is learned once: its executed calls, or its position if it has none."""
+    if len(turn.steps) == 1:
+        return turn.steps[0].key
+    if turn.steps:
+        return digest("calls", *(step.key for step in turn.steps))
+    return digest("words", turn.key)
+
+
+def call_digest(tool: str, args_text: str) -> str:
+    """Short identity of a call, so that the record of predictions holds no argument text."""
+    return digest("call", tool, args_text)
+
+
+def plain_judged(decision: Decision) -> list[list[Any]]:
+    """The judged candidates in plain containers: tool, digest of the call, rules, readable rule."""
+    return [[j.tool, call_digest(j.tool, j.args_text), list(j.rules), j.rule] for j in decision.judged]
+
+
+def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool) -> Record:
+    """Hit or miss for every candidate, now that it is known what the model did."""
+    record: Record = [["n", "turns", 1]] if new else []
+    if turn.steps:
+        record.append(["n", "calls", len(turn.steps)])
+    else:
+        record.append(["n", "answers", 1])
+    truth = ""
+    if len(turn.steps) == 1:
+        truth = call_digest(turn.steps[0].tool, canon_args(turn.steps[0].args))
+    for position, (tool, call, rules, rule) in enumerate(judged):
+        hit = int(call == truth)
+        named = [RULE_PREFIX + rule] if position == 0 and rule else []
+        record.append(["r", [*rules, *named], hit])
+        if position == 0:
+            record.append(["nt", tool, "hits" if hit else "misses", 1])
+            if would_act:
+                outcome = "right" if hit else "wrong"
+                record += [["n", outcome, 1], ["nt", tool, outcome, 1]]
+    if turn.tokens:
+        record += [["n", "tokens", turn.tokens], ["n", "turns_with_tokens", 1]]
+    return record
+
+
+def book_shortcut(turn: Turn, run: str, user: str | None) -> Record:
+    """A turn that the shortcut took is booked by its outcome only."""
+    ok = all(step.status == "ok" for step in turn.steps)
+    outcome = "acted_ok" if ok else "acted_failed"
+    record: Record = [["n", "turns", 1], ["n", outcome, 1], ["ru", run, 1, user]]
+    record += [["nt", step.tool, outcome, 1] for step in turn.steps]
+    return record
+
+
+@lru_cache(maxsize=1024)
+def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str]) -> ToolSpec:
+    schema = {
+        "type": "object",
+        "properties": {p: ({"type": kind} if kind else {}) for p, kind in properties},
+        "required": sorted(required),
+    }
+    return ToolSpec(name=name, description="", parameters=schema)
+
+
+def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
+    """What the observed calls of a tool show of its schema: parameters always given are required."""
+    seen = entry.get("parameters_seen", {})
+    calls = entry.get("calls_read", 0)
+    properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in seen.items())
+    return _spec(name, properties, frozenset(p for p, kinds in seen.items() if sum(kinds.values()) >= calls))

@@ -1,0 +1,207 @@
+"""AutoTool's inertia shortcut as published (arXiv 2511.14650).
+
+For each candidate c seen after the last k tools, with weight w(c) and W = Σ w:
+
+    ICF  = 1 − κ^(−W)
+    freq = w(c) / W · ICF
+    ctx  = cos(embed(intuition), embed(description of c))
+    CIPS = (1 − α) · freq + α · ctx
+
+The paper scans all stored paths that contain the window; a table of successors per window gives the same
+numbers in constant time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
+from langgraph_toolmem.graph.evidence import HIT, EvidenceGraph
+from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.values import ABSENT, canon_args, fit
+from langgraph_toolmem.inertia.guards import pace, refusal
+from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
+from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
+from langgraph_toolmem.tools import ToolSpec
+
+Similarity = Callable[[str, str], float]
+"""(intuition, tool name) → cosine with the tool's description."""
+
+MODEL_OK, MODEL_FAILED, SHORTCUT_OK, SHORTCUT_FAILED = range(4)
+
+
+def weights(graph: EvidenceGraph, tools: list[str], k: int) -> dict[str, float]:
+    """w(c) per tool seen after the last k tools.
+
+    What the model chose counts +1. What the shortcut chose is feedback: its failures lower the weight, its
+    successes make up for failures but are no evidence of what the model would do. A longer chain (k + 1) in
+    which the shortcut failed more often than it succeeded is negative evidence and takes the tool out.
+    """
+    key = paper_window(tools, k)
+    if key is None:
+        return {}
+    longer = paper_window(tools, k + 1) if k < 3 else None
+    chains = graph.successors.row(longer) if longer else {}
+    found: dict[str, float] = {}
+    for tool, cell in graph.successors.row(key).items():
+        chain = chains.get(tool)
+        if chain is not None and chain[SHORTCUT_FAILED] > chain[SHORTCUT_OK] + chain[MODEL_OK]:
+            continue
+        efficacy = min(0.0, cell[SHORTCUT_OK] - cell[SHORTCUT_FAILED])
+        weight = cell[MODEL_OK] + cell[MODEL_FAILED] + efficacy
+        if weight > 0:
+            found[tool] = weight
+    return found
+
+
+def scores(
+    graph: EvidenceGraph, tools: list[str], intuition: str, similarity: Similarity, policy: InertiaPolicy
+) -> list[tuple[float, str]]:
+    """CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
+    found = weights(graph, tools, policy.window)
+    total = sum(found.values())
+    if total <= 0:
+        return []
+    icf = 1 - policy.kappa ** (-total)
+    ranked = []
+    for tool, weight in found.items():
+        freq = weight / total * icf
+        ctx = similarity(intuition, tool) if intuition and policy.alpha else 0.0
+        ranked.append(((1 - policy.alpha) * freq + policy.alpha * ctx, tool))
+    return sorted(ranked, key=lambda item: (-item[0], item[1]))
+
+
+def fill(
+    graph: EvidenceGraph, state: RunState, spec: ToolSpec, policy: InertiaPolicy
+) -> tuple[dict[str, Any], dict[str, str]] | str:
+    """Arguments in the paper's order of trust: dataflow, environment, heuristic.
+
+    Returns:
+        Arguments and their sources, or the name of a required parameter that could not be filled.
+    """
+    args: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    context = _environment(policy, spec.name, state)
+    for parameter, schema in spec.properties.items():
+        slot = slot_key(spec.name, parameter)
+        row = graph.sources.row(slot)
+        flows = sorted((d for d in row if d[0] in "iol["), key=lambda d: -row[d][HIT])
+        for descriptor in flows:
+            value = evaluate(descriptor, state, (spec.name, parameter))
+            if value is not MISSING and (fitted := fit(value, schema)) is not ABSENT:
+                args[parameter], sources[parameter] = fitted, descriptor
+                break
+        else:
+            if parameter in context:
+                args[parameter], sources[parameter] = context[parameter], "env"
+            elif parameter in spec.required:
+                value = _from_goal(parameter, schema, state)
+                if value is ABSENT:
+                    return parameter
+                args[parameter], sources[parameter] = value, "goal"
+    return args, sources
+
+
+def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
+    adapter = policy.environment
+    if adapter is None:
+        return {}
+    if isinstance(adapter, EnvironmentAdapter):
+        return adapter.parameters(tool, state.steps)
+    return adapter(tool, state.steps)
+
+
+def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:
+    """A value the goal itself names: an allowed value it mentions, or what stands after the parameter's name."""
+    for allowed in schema.get("enum", ()):
+        if isinstance(allowed, str) and state.user.find(allowed):
+            return allowed
+    words = [w for w in parameter.lower().replace("-", "_").split("_") if w]
+    span = state.user.find(" ".join(words)) if words else None
+    if span and span[1] + 1 < len(state.user.words):
+        first = span[1] + 1
+        if state.user.words[first] in ("is", ":", "=") and first + 1 < len(state.user.words):
+            first += 1
+        return fit(state.user.span(first, first), schema)
+    return ABSENT
+
+
+def decide(
+    graph: EvidenceGraph,
+    state: RunState,
+    *,
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    intuition: str,
+    similarity: Similarity,
+) -> Decision:
+    """The published decision rule with its cap, its recovery path and the guards that every shortcut passes."""
+    recovery = _recovery(graph, state, specs, policy)
+    if recovery is not None:
+        return recovery
+    slow = pace(policy, [step.chosen_by for step in state.steps])
+    if slow:
+        return Decision(None, slow)
+    ranked = scores(graph, state.tools, intuition, similarity, policy)
+    if not ranked:
+        return Decision(None, "no tool has been seen after the last tools of this run")
+    score, tool = ranked[0]
+    rest = tuple(Option(name, {}, value, "another tool scores higher") for value, name in ranked[1:])
+    if score <= policy.threshold:
+        reason = f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}"
+        return Decision(None, reason, (Option(tool, {}, score, reason), *rest))
+    if tool not in specs:
+        reason = f"{tool} is not among the tools"
+        return Decision(None, reason, (Option(tool, {}, score, reason), *rest))
+    filled = fill(graph, state, specs[tool], policy)
+    if isinstance(filled, str):
+        reason = f"nothing in this run fills {filled} of {tool}"
+        return Decision(None, reason, (Option(tool, {}, score, reason), *rest))
+    args, sources = filled
+    refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
+    options = (Option(tool, args, score, refused), *rest)
+    judged = (_judged(state, tool, args),)
+    if refused:
+        return Decision(None, refused, options, judged)
+    known = {name: describe(source) for name, source in sources.items()}
+    window = " → ".join(state.tools[-policy.window :])
+    told = "".join(f" {name}: {source}." for name, source in known.items())
+    evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}.{told}"
+    hold = "shadow mode: the model is asked and the answer compared" if policy.shadow else ""
+    proposal = Proposal(tool, args, score, evidence, not hold, hold, bool(hold), known)
+    return Decision(proposal, hold or evidence, options, judged)
+
+
+def _judged(state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
+    return Judged(tool, canon_args(args), (), SEPARATOR.join((state.symbols[-1], tool, "paper")))
+
+
+def _recovery(
+    graph: EvidenceGraph, state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
+) -> Decision | None:
+    """After failed calls in a row, the configured tool that shows what is possible; it may break the pace."""
+    tool = policy.recovery_tool
+    recent: Sequence[str] = state.statuses[-policy.recovery_after :]
+    if tool is None or tool not in specs or len(recent) < policy.recovery_after or set(recent) != {"failed"}:
+        return None
+    filled = fill(graph, state, specs[tool], policy)
+    if isinstance(filled, str):
+        return None
+    args, sources = filled
+    refused = refusal(
+        tool,
+        args,
+        specs=specs,
+        policy=policy.with_(allow_repeats=policy.allow_repeats | {tool}),
+        graph=graph,
+        state=state,
+    )
+    if refused:
+        return None
+    evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
+    hold = "shadow mode: the model is asked and the answer compared" if policy.shadow else ""
+    known = {name: describe(source) for name, source in sources.items()}
+    proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, bool(hold), known)
+    return Decision(proposal, hold or evidence, (Option(tool, args, 1.0),), (_judged(state, tool, args),))

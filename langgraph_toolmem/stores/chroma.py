@@ -1,0 +1,198 @@
+"""The connection to Chroma: opened late, closed cleanly, guarded against forks, its errors in plain words.
+
+Chroma is imported at the first call of `ChromaConnection.client`; that takes about a second.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from langgraph_toolmem.errors import ConfigurationError, StorageError, ToolMemoryError
+
+LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
+_FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
+
+_numbers = itertools.count(1)
+_open: dict[str, tuple[int, int]] = {}  # what is open in this process: place -> (process id, how often)
+_open_lock = threading.Lock()
+
+
+def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
+    """A name Chroma takes, different for every kind and namespace.
+
+    Letters and digits stay, any other byte is written ``-xx``; a name that would get too long is a digest.
+
+    >>> collection_name("tm", "tools", ("toolmem", "a@b"))
+    'tm.tools.toolmem.a-40b.v1'
+    """
+    name = ".".join([prefix, *(_escape(part) for part in (kind, *namespace))]) + _FINAL
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{prefix}-h.{blake2b(name.encode(), digest_size=20).hexdigest()}{_FINAL}"
+
+
+def _escape(part: str) -> str:
+    written = "".join(
+        chr(byte) if chr(byte).isalnum() and byte < 128 else f"-{byte:02x}"
+        for byte in part.encode("utf-8", "surrogatepass")
+    )
+    return written or "-"  # no escape is a single dash, so an empty part is told apart
+
+
+def draft_name(name: str) -> str:
+    """The name under which a collection is rebuilt."""
+    return name.removesuffix(_FINAL) + _DRAFT
+
+
+def final_name(name: str) -> str:
+    """The name a collection has, or will have when its rebuilding is done."""
+    return name.removesuffix(_DRAFT) + _FINAL if name.endswith(_DRAFT) else name
+
+
+def is_not_found(error: BaseException | None) -> bool:
+    """Whether Chroma says that a collection is not there (any more)."""
+    from chromadb.errors import NotFoundError
+
+    return isinstance(error, NotFoundError)
+
+
+class ChromaConnection:
+    """One Chroma: embedded in a folder, in memory, or a client somebody made.
+
+    Args:
+        folder: where the embedded database lives; made if needed. ``None``: in memory.
+        client: a synchronous chromadb client to use instead; it is never closed here.
+
+    Raises:
+        ConfigurationError: the client is an asynchronous one.
+    """
+
+    def __init__(self, folder: Path | None, client: Any | None = None) -> None:
+        if inspect.isawaitable(client) or inspect.iscoroutinefunction(getattr(client, "get_collection", None)):
+            raise ConfigurationError(
+                "`chroma` cannot be an AsyncHttpClient. Give chromadb.HttpClient(...); "
+                "the memory's async methods call it in threads."
+            )
+        self.folder = folder
+        self.ephemeral = folder is None and client is None
+        # All in-memory clients of a process see one database: a number keeps their collections apart.
+        self.prefix = f"tm{next(_numbers)}" if self.ephemeral else "tm"
+        self.given = client
+        self._client: Any | None = None
+        self._process: int | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def where(self) -> str:
+        """The place, for error messages."""
+        if self.given is not None:
+            return f"Chroma ({type(self.given).__name__} given by the application)"
+        return "Chroma in memory" if self.folder is None else f"Chroma in {self.folder}"
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can be stored here yet, so that a question need not open Chroma."""
+        if self._client is not None or self._closed or self.given is not None:
+            return False
+        return self.folder is None or not self.folder.exists()
+
+    def owns(self, name: str) -> bool:
+        """Whether a collection of that name may be this memory's; its label decides."""
+        return name.startswith((f"{self.prefix}.", f"{self.prefix}-h."))
+
+    def client(self) -> Any:
+        """The client, opened if it is not.
+
+        Raises:
+            StorageError: it is closed, cannot be opened, or was opened before this process was forked.
+        """
+        process = os.getpid()
+        if self._process is not None and self._process != process:
+            raise self._forked()
+        if self._client is None:
+            with self._lock:
+                if self._closed:
+                    raise StorageError(f"{self.where} is closed. Make a new memory to go on.")
+                if self._client is None:
+                    self._client = self._opened(process)
+                    self._process = process
+        return self._client
+
+    def _opened(self, process: int) -> Any:
+        if self.given is not None:
+            return self.given
+        key = str(self.folder)
+        with _open_lock:
+            owner, times = _open.get(key, (process, 0))
+            if owner != process:
+                raise self._forked()
+            with self.errors("open"):
+                import chromadb
+                from chromadb.config import Settings
+
+                # A fresh Settings each time: Chroma changes the object it is given.
+                settings = Settings(anonymized_telemetry=False)
+                if self.folder is None:
+                    client = chromadb.EphemeralClient(settings=settings)
+                else:
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    client = chromadb.PersistentClient(path=self.folder, settings=settings)
+            _open[key] = (process, times + 1)
+        return client
+
+    def _forked(self) -> StorageError:
+        return StorageError(
+            f"{self.where} was opened before this process was forked and cannot be used in the child. "
+            "Make the memory after the fork, or share one server: `chroma run` and "
+            "chroma=chromadb.HttpClient(...)."
+        )
+
+    def close(self) -> None:
+        """Release files and threads; a client that was given stays open. Twice is harmless."""
+        with self._lock:
+            client, self._client, self._closed = self._client, None, True
+            if client is None or self.given is not None or self._process != os.getpid():
+                return
+            with _open_lock:
+                key = str(self.folder)
+                owner, times = _open.get(key, (os.getpid(), 1))
+                if times > 1:
+                    _open[key] = (owner, times - 1)
+                else:
+                    _open.pop(key, None)
+            with self.errors("close"):
+                close = getattr(client, "close", None)  # missing in the oldest chromadb supported
+                if close is not None:
+                    close()
+
+    @contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Whatever Chroma raises inside comes out as a `StorageError` that says where and what to do."""
+        try:
+            yield
+        except ToolMemoryError:
+            raise
+        except BaseException as error:
+            # A panic in Chroma's Rust part is a BaseException, yet nobody asked the program to stop.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            lines = str(error).strip().splitlines() or [""]
+            raise StorageError(
+                f"{self.where}: could not {doing}: {type(error).__name__}: {lines[0]}. {self._advice()}"
+            ) from error
+
+    def _advice(self) -> str:
+        if self.given is not None:
+            return "Check that the server runs and that the client's host, port, tenant and database are right."
+        if self.folder is None:
+            return "Nothing on disk is affected."
+        return "Check that the folder can be read and written and no other process uses it (`toolmem doctor`)."

@@ -1,0 +1,116 @@
+"""The journal's bytes: a header, then one frame a record. Values in, values out; no file is opened here.
+
+Header: magic, format version, generation, CRC-32 of the three. Frame: length of the payload, its CRC-32,
+CRC-32 of these two, then the payload (a plain pickle). Because the frame's head has a check of its own, its
+length can be trusted: a frame that runs past the end of the file was cut off while it was written (*torn*),
+and anything else that does not fit is damage (*corrupt*).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.stores import plain_pickle
+
+RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {}
+"""From a record as format version n stored it to the record of version n + 1."""
+
+_MAGIC: Final = b"\x93TMJRNL\n"
+_HEADER: Final = struct.Struct("<8sHQ")  # magic, format version, generation
+_FRAME: Final = struct.Struct("<II")  # length and CRC-32 of the payload
+_CRC: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _HEADER.size + _CRC.size
+_FRAME_BYTES: Final = _FRAME.size + _CRC.size
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What the bytes of a journal say.
+
+    Attributes:
+        version: its format version.
+        generation: number of the snapshot that its records come after; None if the header is unreadable.
+        records: the records up to the first that cannot be read.
+        end: offset behind the last readable record.
+        ending: "clean"; "torn" if the last record was cut off; "corrupt" if there is damage at `end`.
+        why: what is wrong at `end`, "" if nothing.
+    """
+
+    version: int
+    generation: int | None
+    records: list[Any]
+    end: int
+    ending: Literal["clean", "torn", "corrupt"]
+    why: str = ""
+
+
+def header(generation: int) -> bytes:
+    """First bytes of a journal whose records come after the snapshot of that generation."""
+    head = _HEADER.pack(_MAGIC, plain_pickle.FORMAT_VERSION, generation)
+    return head + _CRC.pack(zlib.crc32(head))
+
+
+def frame(record: Any) -> bytes:
+    """One record, ready to be appended.
+
+    Raises:
+        NotPlainError: the record is not a plain value.
+    """
+    payload = plain_pickle.encode(record)
+    head = _FRAME.pack(len(payload), zlib.crc32(payload))
+    return b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
+
+
+def parse(data: bytes) -> Journal:
+    """Read a journal as far as it is whole.
+
+    Raises:
+        FormatVersionError: a newer release wrote it, or a migration of its records is missing or failed.
+    """
+    current = plain_pickle.FORMAT_VERSION
+    if len(data) < HEADER_BYTES:
+        # The header is written in one go before any record: cut off inside it, nothing was acknowledged yet.
+        return Journal(current, None, [], 0, "torn", "the header is cut off")
+    head = data[: _HEADER.size]
+    magic, version, generation = _HEADER.unpack(head)
+    if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != zlib.crc32(head):
+        return Journal(current, None, [], 0, "corrupt", "the header is damaged")
+    if version > current:
+        raise plain_pickle.FormatVersionError(
+            f"format version {version} was written by a newer release; this one reads up to {current}. "
+            "Upgrade langgraph-toolmem, or use another folder",
+            version=version,
+        )
+    with plain_pickle.without_gc():
+        records, end, ending, why = _frames(data)
+    if version < current:
+        records = [plain_pickle.migrate(record, version, RECORD_MIGRATIONS) for record in records]
+    return Journal(version, generation, records, end, ending, why)
+
+
+def _frames(data: bytes) -> tuple[list[Any], int, Literal["clean", "torn", "corrupt"], str]:
+    records: list[Any] = []
+    at, size = HEADER_BYTES, len(data)
+    while at < size:
+        start = at + _FRAME_BYTES
+        if start > size:
+            return records, at, "torn", "the last record is cut off"
+        length, check = _FRAME.unpack_from(data, at)
+        if _CRC.unpack_from(data, at + _FRAME.size)[0] != zlib.crc32(data[at : at + _FRAME.size]):
+            return records, at, "corrupt", "the head of a record is damaged"
+        if start + length > size:
+            return records, at, "torn", "the last record is cut off"
+        payload = data[start : start + length]
+        if zlib.crc32(payload) != check:
+            return records, at, "corrupt", "the checksum of a record is wrong"
+        try:
+            records.append(plain_pickle.decode(payload))
+        except GraphFileError as error:
+            return records, at, "corrupt", f"a record is not plain: {error}"
+        at = start + length
+    return records, at, "clean", ""

@@ -1,0 +1,247 @@
+"""Words as vectors, without a model: the built-in embedder and an index over it.
+
+- `LexicalEmbedder` turns a text into a hashed bag of word stems, pairs of neighbouring stems and character
+  4-grams. It needs no download, gives the same vector in every process, and is a LangChain ``Embeddings``.
+- `LexicalIndex` ranks a few thousand short texts by Okapi BM25 over the same features.
+
+A *feature* is a 32-bit integer: the CRC-32 of a stem or 4-gram with a letter for its sort before it, or, for
+a pair, a mix of the two stems. Identifiers are split first: ``getUserName``, ``get_user_name`` and
+``get.user-name`` have the same stems.
+
+BM25: S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, eq. 3.15.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+from zlib import crc32
+
+from langchain_core.embeddings import Embeddings
+
+VERSION = 1  # goes up with every change of what a text's vector is, so that stored ones are made again
+STEM_WEIGHT = 1.0
+STOP_WEIGHT = 0.1  # kept, not dropped: "to" and "from" are all that tells two booking tools apart
+PAIR_WEIGHT = 0.5
+GRAM_WEIGHT = 0.25
+GRAM = 4
+LONGEST_CACHED = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
+
+_STOP_WORDS = """
+a about all also am an and any are as at be been but by can could did do does for from get had has
+have he her him his how i if in into is it its just let like may me might must my need no not now of
+on or our out please shall she should so some than that the their them then there these they this
+those to up us want was we were what when where which who whom whose why will with would you your
+""".split()  # noqa: SIM905 - a list of 90 quoted words is hard to read
+_PIECE = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_VOWEL = re.compile("[aeiouy]")
+_MASK = 0xFFFFFFFF
+_EMPTY = crc32(b"nothing")  # a text without words needs a direction too: a zero vector has no cosine
+
+
+class _Token(NamedTuple):
+    stems: tuple[int, ...]
+    features: dict[int, float]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, identifiers split, accents of Latin letters taken off.
+
+    >>> words("getUserName(order_id=12, café)")
+    ['get', 'user', 'name', 'order', 'id', '12', 'cafe']
+    """
+    if not text.isascii():
+        decomposed = unicodedata.normalize("NFKD", text)
+        text = unicodedata.normalize("NFC", re.sub("[\u0300-\u036f]", "", decomposed))
+    found: list[str] = []
+    for piece in _PIECE.findall(text):
+        for word in _CAMEL.split(piece):
+            if _UNSPACED.search(word):
+                # Scripts without spaces: characters and their pairs stand in for words.
+                found += word
+                found += [a + b for a, b in pairwise(word)]
+            else:
+                found.append(word.casefold())
+    return found
+
+
+def stem(word: str) -> str:
+    """A light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
+
+    >>> [stem(w) for w in ("creating", "creates", "creation", "cities", "status")]
+    ['creat', 'creat', 'creat', 'city', 'status']
+    """
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "ches", "shes", "xes", "zes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for suffix in ("ing", "ed"):
+        left = word[: -len(suffix)]
+        if word.endswith(suffix) and len(left) >= 3 and _VOWEL.search(left) and not word.endswith("eed"):
+            if left[-1] == left[-2] and left[-1] not in "lsz":
+                left = left[:-1]
+            return left.removesuffix("e")
+    if len(word) > 6 and word.endswith(("tion", "sion")):
+        word = word[:-3]
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+# By stem, so that one feature never has two weights: "need" and "needs" are the same feature.
+_STOP_STEMS = frozenset(map(stem, _STOP_WORDS))
+
+
+def _hash(sort: str, value: str) -> int:
+    return crc32((sort + value).encode("utf-8", "surrogatepass"))
+
+
+def _analyse(token: str) -> _Token:
+    stems: list[int] = []
+    features: dict[int, float] = {}
+    for word in words(token):
+        base = stem(word)
+        key = _hash("w", base)
+        if base in _STOP_STEMS:
+            features.setdefault(key, STOP_WEIGHT)
+            continue
+        stems.append(key)
+        features[key] = STEM_WEIGHT
+        framed = f"<{base}>"
+        for start in range(len(framed) - GRAM + 1):
+            features.setdefault(_hash("g", framed[start : start + GRAM]), GRAM_WEIGHT)
+    return _Token(tuple(stems), features)
+
+
+_analyse_cached = lru_cache(maxsize=16_384)(_analyse)
+
+
+def features(text: str) -> dict[int, float]:
+    """Weighted features of a text, not normalised.
+
+    A stem that occurs n times weighs 1 + ln n; stop words, pairs and 4-grams have fixed small weights. What
+    lies between white space is analysed as one and remembered, so a text of known words costs microseconds.
+    """
+    found: dict[int, float] = {}
+    stems: list[int] = []
+    for token in text.split():
+        known = _analyse_cached(token) if len(token) <= LONGEST_CACHED else _analyse(token)
+        found.update(known.features)
+        stems += known.stems
+    for left, right in pairwise(stems):
+        found[(left * 1_000_003 ^ right) & _MASK] = PAIR_WEIGHT
+    if len(stems) != len(set(stems)):
+        for key, times in Counter(stems).items():
+            if times > 1:
+                found[key] = STEM_WEIGHT + math.log(times)
+    return found or {_EMPTY: 1.0}
+
+
+def similarity(left: Mapping[int, float], right: Mapping[int, float]) -> float:
+    """Cosine of two sparse vectors of length 1: 0 (nothing shared) to 1 (the same bag).
+
+    >>> embedder = LexicalEmbedder()
+    >>> similarity(embedder.sparse("send an email"), embedder.sparse("send an email")) > 0.999
+    True
+    """
+    if len(left) > len(right):
+        left, right = right, left
+    look_up = right.get
+    return min(1.0, sum([weight * look_up(key, 0.0) for key, weight in left.items()]))
+
+
+class LexicalEmbedder(Embeddings):
+    """The built-in embedder: hashed stems, pairs and character 4-grams; no model, no download, no state.
+
+    Args:
+        dimension: length of the dense vectors. `sparse` does not fold: prefer it where it can be used.
+    """
+
+    def __init__(self, dimension: int = 1024) -> None:
+        self.dimension = dimension
+
+    def sparse(self, text: str) -> dict[int, float]:
+        """The text as feature -> weight, of length 1. About 10 µs for 20 words seen before."""
+        found = features(text)
+        length = math.hypot(*found.values())
+        return {key: weight / length for key, weight in found.items()}
+
+    def embed_query(self, text: str) -> list[float]:
+        """The text as `dimension` floats of length 1, folded with a sign so that clashes average out."""
+        dense = [0.0] * self.dimension
+        for key, weight in features(text).items():
+            dense[(key >> 1) % self.dimension] += weight if key & 1 else -weight
+        length = math.hypot(*dense)
+        if length == 0.0:  # every feature met its opposite: as rare as it is real
+            dense[0] = length = 1.0
+        return [value / length for value in dense]
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector per text."""
+        return [self.embed_query(text) for text in texts]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """As `embed_query`; microseconds, so no thread is taken."""
+        return self.embed_query(text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As `embed_documents`."""
+        return self.embed_documents(texts)
+
+
+class LexicalIndex:
+    """Ranks texts by BM25 over the features of `LexicalEmbedder`. In RAM, rebuilt on open.
+
+    score(d, q) = Σ_f w(f, q) · idf(f) · w(f, d) (k1 + 1) / (w(f, d) + k1 (1 − b + b |d| / avg |d|))
+    with idf(f) = ln(1 + (N − n_f + ½) / (n_f + ½)), divided by what a text that repeats
+    the query for ever would score, so that scores lie between 0 and 1.
+
+    Args:
+        texts: (id, text) pairs; of two with the same id the later counts.
+    """
+
+    k1 = 1.2
+    b = 0.75
+
+    def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
+        documents = {key: features(text) for key, text in texts}
+        self._ids = list(documents)
+        sizes = [sum(found.values()) for found in documents.values()]
+        mean = sum(sizes) / len(sizes) if sizes else 1.0
+        self._postings: dict[int, list[tuple[int, float]]] = {}
+        for number, (found, size) in enumerate(zip(documents.values(), sizes, strict=True)):
+            rest = self.k1 * (1 - self.b + self.b * size / mean)
+            for key, weight in found.items():
+                part = weight * (self.k1 + 1) / (weight + rest)
+                self._postings.setdefault(key, []).append((number, part))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def search(self, query: str, k: int) -> list[tuple[str, float]]:
+        """The best k (id, score), best first; texts that share nothing with the query are left out.
+
+        Ties keep the order in which the texts were given.
+        """
+        scores: dict[int, float] = {}
+        most = 0.0
+        total = len(self._ids)
+        for key, weight in features(query).items():
+            postings = self._postings.get(key, ())
+            idf = math.log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5))
+            most += weight * idf * (self.k1 + 1)
+            for number, part in postings:
+                scores[number] = scores.get(number, 0.0) + weight * idf * part
+        best = heapq.nlargest(max(k, 0), scores.items(), key=lambda item: (item[1], -item[0]))
+        return [(self._ids[number], score / most) for number, score in best]

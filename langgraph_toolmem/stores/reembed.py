@@ -1,0 +1,149 @@
+"""Making every stored vector again with another embedder, so that a crash half-way loses nothing.
+
+A collection's dimension is fixed, so each one is built anew beside the old one and takes its name at the end:
+write ``name.new`` - delete ``name.v1`` - rename. Whatever the crash leaves can be told apart: ``name.new``
+beside ``name.v1`` is half-made and thrown away, ``name.new`` alone is whole and only lacks its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
+from langgraph_toolmem.stores.embedders import Embedder
+from langgraph_toolmem.stores.manifest import Label
+
+PAGE = 500  # rows read, embedded and written at once
+
+
+def find(client: Any, name: str) -> Any | None:
+    """The collection of that name, its interrupted rebuilding finished; ``None`` if there is none."""
+    try:
+        return client.get_collection(name, embedding_function=None)
+    except Exception as error:
+        if not is_not_found(error):
+            raise
+    try:
+        whole = client.get_collection(draft_name(name), embedding_function=None)
+    except Exception as error:
+        if not is_not_found(error):
+            raise
+        return None
+    whole.modify(name=name)
+    return client.get_collection(name, embedding_function=None)
+
+
+def create(client: Any, name: str, label: Label) -> Any:
+    """An empty collection with cosine distance, or the one that another worker made just now."""
+    try:
+        return client.create_collection(
+            name,
+            metadata=label.to_metadata(),
+            configuration={"hnsw": {"space": "cosine"}},
+            embedding_function=None,
+        )
+    except Exception:
+        made_meanwhile = find(client, name)
+        if made_meanwhile is None:
+            raise
+        return made_meanwhile
+
+
+def remove(client: Any, name: str) -> None:
+    """Delete a collection and what an interrupted rebuilding left of it; none is no error."""
+    for each in (name, draft_name(name)):
+        try:
+            client.delete_collection(each)
+        except Exception as error:
+            if not is_not_found(error):
+                raise
+
+
+def rows(collection: Any) -> Iterator[dict[str, Any]]:
+    """All rows, page by page, as Chroma gives them (``ids``, ``documents``, ``metadatas``)."""
+    offset = 0
+    while True:
+        page = collection.get(limit=PAGE, offset=offset, include=["documents", "metadatas"])
+        if not page["ids"]:
+            return
+        yield page
+        offset += len(page["ids"])
+
+
+def labelled(connection: ChromaConnection) -> dict[str, Label]:
+    """Every finished collection of this memory in the database: name -> label."""
+    client = connection.client()
+    found: dict[str, Label] = {}
+    offset = 0
+    while True:
+        page = client.list_collections(limit=PAGE, offset=offset)
+        for collection in page:
+            label = Label.from_metadata(collection.metadata)
+            if label is not None and connection.owns(collection.name):
+                found[collection.name] = label
+        if len(page) < PAGE:
+            return found
+        offset += len(page)
+
+
+def reembed(
+    connection: ChromaConnection,
+    embedder: Embedder,
+    namespace: tuple[str, ...],
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Make the vectors of all collections again that another embedder made.
+
+    Args:
+        namespace: only namespaces that begin with it.
+        progress: called with (texts done, texts in all).
+
+    Returns:
+        Texts embedded again, by kind.
+    """
+    identity = embedder.name, embedder.dimension()
+    with connection.errors("list the collections"):
+        client = connection.client()
+        for name in {final_name(name) for name in labelled(connection)}:
+            find(client, name)  # gives a whole one without a name its name
+        todo = {
+            name: label
+            for name, label in sorted(labelled(connection).items())
+            if name == final_name(name)
+            and label.namespace[: len(namespace)] == namespace
+            and (label.embedder, label.dimension) != identity
+        }
+        total = sum(client.get_collection(name, embedding_function=None).count() for name in todo)
+    done: dict[str, int] = {}
+    for name, label in todo.items():
+        with connection.errors(f"embed {label.kind!r} again"):
+            for count in _rebuild(client, name, label, embedder):
+                done[label.kind] = done.get(label.kind, 0) + count
+                if progress is not None:
+                    progress(sum(done.values()), total)
+    return done
+
+
+def _rebuild(client: Any, name: str, label: Label, embedder: Embedder) -> Iterator[int]:
+    """Rebuild one collection; yields how many texts each step embedded."""
+    draft = draft_name(name)
+    try:
+        client.delete_collection(draft)
+    except Exception as error:
+        if not is_not_found(error):
+            raise
+    label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
+    new = create(client, draft, label)
+    for page in rows(client.get_collection(name, embedding_function=None)):
+        texts = [text or "" for text in page["documents"]]
+        new.upsert(
+            ids=page["ids"],
+            embeddings=embedder.embed_documents(texts),
+            documents=texts,
+            metadatas=page["metadatas"],
+        )
+        yield len(texts)
+    client.delete_collection(name)
+    new.modify(name=name)

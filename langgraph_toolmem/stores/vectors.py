@@ -1,0 +1,400 @@
+"""Texts that are searched by meaning, kept in Chroma.
+
+One collection per kind ("tools", "entries", ...) and namespace: Chroma's metadata filters get slow with
+size, and a collection of one's own keeps users apart. Vectors are always passed in, so Chroma downloads no
+model.
+
+**One process per folder.** Embedded Chroma gives a second process on the same folder silently old answers.
+The owner of the folder is guarded elsewhere (the graph's lock); this module trusts that. Several processes
+share one memory through ``chroma run`` and ``client=chromadb.HttpClient(...)``. A process forked while
+Chroma is open cannot use it (Chroma's threads are gone, calls would hang): such a call is a clear
+`StorageError`.
+
+On disk: ``<folder>/chroma/`` belongs to Chroma; ``<folder>/vectors.json`` says which embedder made the
+vectors, so that `VectorStore.check` can compare without opening Chroma.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.stores import reembed as collections
+from langgraph_toolmem.stores.chroma import ChromaConnection, collection_name, is_not_found
+from langgraph_toolmem.stores.embedders import Embedder, clean
+from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
+from langgraph_toolmem.stores.tool_index import ToolHit, ToolIndex
+
+__all__ = ["Hit", "ToolHit", "ToolIndex", "VectorItem", "VectorStore"]
+
+T = TypeVar("T")
+
+BATCH = 1000  # rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower
+
+
+class VectorStore:
+    """Texts of one namespace by kind, found by meaning. Safe to use from several threads.
+
+    Every method raises `StorageError` when Chroma or the embedder fails, and `EmbedderChangedError` when
+    what is stored was made by another embedder. Methods whose name starts with ``a`` are the async twins.
+
+    Args:
+        folder: the memory's folder. ``None`` without a client: in memory, and two such stores share nothing.
+        embedder: makes the vectors; see `resolve_embedder`.
+        client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma.
+        namespace: whose texts these are.
+
+    Raises:
+        ConfigurationError: the namespace is not a tuple of texts, or the client is asynchronous.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        embedder: Embedder,
+        client: Any | None = None,
+        namespace: tuple[str, ...],
+    ) -> None:
+        embedded = folder if client is None else None
+        self.embedder = embedder
+        self.namespace = _checked(namespace)
+        self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client)
+        self._manifest = Manifest(embedded / "vectors.json") if embedded else None
+        self._collections: dict[str, tuple[Any, Label]] = {}
+        self._owner = True
+
+    def __enter__(self) -> VectorStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
+        """The same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""
+        other = object.__new__(VectorStore)
+        other.embedder = self.embedder
+        other.namespace = _checked(namespace)
+        other._connection, other._manifest = self._connection, self._manifest
+        other._collections, other._owner = {}, False
+        return other
+
+    def upsert(self, kind: str, items: Sequence[VectorItem]) -> None:
+        """Keep texts. Of two items with one id the later counts. If it fails half-way, do it again."""
+        for batch in _batches(items):
+            self._write(kind, batch, self.embedder.embed_documents([item.text for item in batch]))
+
+    async def aupsert(self, kind: str, items: Sequence[VectorItem]) -> None:
+        """Async twin of `upsert`."""
+        for batch in _batches(items):
+            vectors = await self.embedder.aembed_documents([item.text for item in batch])
+            await asyncio.to_thread(self._write, kind, batch, vectors)
+
+    def query(self, kind: str, text: str, *, k: int, where: Mapping[str, Any] | None = None) -> list[Hit]:
+        """The k texts most similar to `text`, best first.
+
+        `where` is Chroma's filter on metadata; several keys in it must all hold.
+        """
+        if k <= 0 or self._collection(kind) is None:
+            return []
+        return self._nearest(kind, self.embedder.embed_query(text), k, where)
+
+    async def aquery(self, kind: str, text: str, *, k: int, where: Mapping[str, Any] | None = None) -> list[Hit]:
+        """Async twin of `query`."""
+        if k <= 0 or await asyncio.to_thread(self._collection, kind) is None:
+            return []
+        vector = await self.embedder.aembed_query(text)
+        return await asyncio.to_thread(self._nearest, kind, vector, k, where)
+
+    def get(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
+        """The texts with these ids that are there, in the order asked; without ids, all of the kind."""
+        if ids is None:
+            return self._on(kind, "read", lambda found: [h for p in collections.rows(found) for h in _hits(p)], [])
+        wanted = list(dict.fromkeys(ids))
+
+        def read(collection: Any) -> dict[str, Hit]:
+            parts = (wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH))
+            return {hit.id: hit for part in parts for hit in _hits(collection.get(ids=part))}
+
+        none: dict[str, Hit] = {}
+        hits = self._on(kind, "read", read, none)
+        return [hits[key] for key in wanted if key in hits]
+
+    async def aget(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
+        """Async twin of `get`."""
+        return await asyncio.to_thread(self.get, kind, ids)
+
+    def delete(self, kind: str, ids: Sequence[str]) -> None:
+        """Take texts away; ids that are not there are no error."""
+        for start in range(0, len(ids), BATCH):
+            self._on(kind, "delete", partial(_delete, ids=list(ids[start : start + BATCH])), None)
+
+    async def adelete(self, kind: str, ids: Sequence[str]) -> None:
+        """Async twin of `delete`."""
+        await asyncio.to_thread(self.delete, kind, ids)
+
+    def count(self, kind: str) -> int:
+        """How many texts of the kind there are."""
+        return self._on(kind, "count", lambda found: int(found.count()), 0)
+
+    async def acount(self, kind: str) -> int:
+        """Async twin of `count`."""
+        return await asyncio.to_thread(self.count, kind)
+
+    def drop(self, kind: str | None = None) -> None:
+        """Delete a kind whole, or everything of this namespace; works after a change of embedder too."""
+        for each in self.kinds() if kind is None else [kind]:
+            self._collections.pop(each, None)
+            if self._connection.empty:
+                continue
+            with self._connection.errors(f"delete {each!r}"):
+                collections.remove(self._connection.client(), self._name(each))
+
+    async def adrop(self, kind: str | None = None) -> None:
+        """Async twin of `drop`."""
+        await asyncio.to_thread(self.drop, kind)
+
+    def kinds(self) -> list[str]:
+        """The kinds this namespace has texts of, sorted."""
+        return sorted({label.kind for label in self._labels()})
+
+    def check(self) -> None:
+        """Compare the embedder with the stored vectors. Opens Chroma only if a folder has no manifest.
+
+        Raises:
+            EmbedderChangedError: another one made them.
+        """
+        if self._manifest is not None:
+            folder = self._connection.folder
+            if folder is None or not folder.exists():
+                return
+            made_by = self._manifest.read()
+            if made_by is not None:
+                require_same(*made_by, self.embedder, self._connection.where)
+                return
+        for label in self._labels():
+            require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
+
+    async def acheck(self) -> None:
+        """Async twin of `check`."""
+        await asyncio.to_thread(self.check)
+
+    def reembed(
+        self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, int]:
+        """Make all vectors again that another embedder made. Nothing else may write meanwhile.
+
+        A crash half-way loses nothing; do it again. What the present embedder made is left alone.
+
+        Args:
+            within: only namespaces that begin with it. By default all of a folder, whose manifest names one
+                embedder for all; with a client, whose database may hold other memories, this namespace.
+            progress: called with (texts done, texts in all).
+
+        Returns:
+            Texts embedded again, by kind.
+        """
+        if within is None:
+            within = self.namespace if self._connection.given is not None else ()
+        if self._connection.empty:
+            return {}
+        self._collections.clear()
+        done = collections.reembed(self._connection, self.embedder, within, progress)
+        self._collections.clear()
+        if self._manifest is not None and not within:
+            self._manifest.write(self.embedder.name, self.embedder.dimension())
+        return done
+
+    async def areembed(
+        self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, int]:
+        """Async twin of `reembed`; `progress` is called in another thread."""
+        return await asyncio.to_thread(self.reembed, within=within, progress=progress)
+
+    def size(self) -> dict[str, Any]:
+        """``{"kinds": {kind: texts}, "bytes": on disk or None, "embedder": name, "dimension": n or None}``.
+
+        Embedder and dimension are those of what is stored, or the present embedder's name if nothing is.
+        """
+        labels = self._labels()
+        folder = self._connection.folder
+        with self._connection.errors("measure the folder"):
+            used = None if folder is None else sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        with self._connection.errors("count"):
+            counts = {label.kind: self._count(label.kind) for label in labels}
+        return {
+            "kinds": dict(sorted(counts.items())),
+            "bytes": used,
+            "embedder": labels[0].embedder if labels else self.embedder.name,
+            "dimension": labels[0].dimension if labels else None,
+        }
+
+    async def asize(self) -> dict[str, Any]:
+        """Async twin of `size`."""
+        return await asyncio.to_thread(self.size)
+
+    def close(self) -> None:
+        """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
+        self._collections.clear()
+        if self._owner:
+            self._connection.close()
+
+    async def aclose(self) -> None:
+        """Async twin of `close`."""
+        await asyncio.to_thread(self.close)
+
+    def _count(self, kind: str) -> int:
+        """As `count`, also of what another embedder made."""
+        client = self._connection.client()
+        return int(client.get_collection(self._name(kind), embedding_function=None).count())
+
+    def _name(self, kind: str) -> str:
+        return collection_name(self._connection.prefix, kind, self.namespace)
+
+    def _labels(self) -> list[Label]:
+        if self._connection.empty:
+            return []
+        with self._connection.errors("list the collections"):
+            found = collections.labelled(self._connection)
+        return [label for name, label in found.items() if name == self._name(label.kind)]
+
+    def _collection(self, kind: str) -> tuple[Any, Label] | None:
+        """The collection and its label; ``None`` if nothing of the kind was ever stored."""
+        if self._connection.empty:
+            return None
+        client = self._connection.client()  # also where a forked process and a closed store are told
+        known = self._collections.get(kind)
+        if known is not None:
+            return known
+        with self._connection.errors(f"open {kind!r}"):
+            collection = collections.find(client, self._name(kind))
+        return None if collection is None else self._remember(kind, collection)
+
+    def _remember(self, kind: str, collection: Any) -> tuple[Any, Label]:
+        label = Label.from_metadata(collection.metadata)
+        if label is None:
+            raise StorageError(
+                f"{self._connection.where}: the collection {collection.name!r} was not made by this package. "
+                "Delete or rename it, or choose another namespace."
+            )
+        require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
+        self._collections[kind] = collection, label
+        return collection, label
+
+    def _made(self, kind: str, dimension: int) -> tuple[Any, Label]:
+        """The collection for vectors of that length, made if it is not there."""
+        known = self._collection(kind)
+        if known is None:
+            client = self._connection.client()
+            if self._manifest is not None:
+                made_by = self._manifest.read()
+                if made_by is None:
+                    self._manifest.write(self.embedder.name, dimension)
+                else:
+                    require_same(*made_by, self.embedder, self._connection.where, now=dimension)
+            label = Label(kind, self.namespace, self.embedder.name, dimension)
+            with self._connection.errors(f"make {kind!r}"):
+                collection = collections.create(client, self._name(kind), label)
+            known = self._remember(kind, collection)
+        label = known[1]
+        require_same(label.embedder, label.dimension, self.embedder, self._connection.where, now=dimension)
+        return known
+
+    def _on(
+        self,
+        kind: str,
+        doing: str,
+        action: Callable[[Any], T],
+        missing: T,
+        opened: Callable[[], tuple[Any, Label] | None] | None = None,
+    ) -> T:
+        """Do something with a collection; once more if it was replaced meanwhile by another handle on it."""
+        for last in (False, True):
+            known = opened() if opened is not None else self._collection(kind)
+            if known is None:
+                return missing
+            try:
+                with self._connection.errors(f"{doing} {kind!r}"):
+                    return action(known[0])
+            except StorageError as error:
+                if last or not is_not_found(error.__cause__):
+                    raise
+                self._collections.pop(kind, None)
+        return missing
+
+    def _write(self, kind: str, batch: Sequence[VectorItem], vectors: list[list[float]]) -> None:
+        metadatas = [_metadata(item) for item in batch]
+        self._on(
+            kind,
+            "write",
+            lambda found: found.upsert(
+                ids=[item.id for item in batch],
+                embeddings=vectors,
+                documents=[clean(item.text) for item in batch],
+                metadatas=metadatas,
+            ),
+            None,
+            opened=lambda: self._made(kind, len(vectors[0])),
+        )
+
+    def _nearest(self, kind: str, vector: list[float], k: int, where: Mapping[str, Any] | None) -> list[Hit]:
+        def ask(collection: Any) -> list[Hit]:
+            answer = collection.query(
+                query_embeddings=[vector],
+                n_results=k,
+                where=_condition(where),
+                include=["documents", "metadatas", "distances"],
+            )
+            columns = (answer[name][0] for name in ("ids", "documents", "metadatas", "distances"))
+            return [
+                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, 1.0 - distance)))
+                for key, text, metadata, distance in zip(*columns, strict=True)
+            ]
+
+        known = self._collection(kind)
+        if known is not None:
+            label = known[1]
+            require_same(label.embedder, label.dimension, self.embedder, self._connection.where, now=len(vector))
+        return self._on(kind, "search", ask, [])
+
+
+def _checked(namespace: Any) -> tuple[str, ...]:
+    if not isinstance(namespace, tuple) or not all(isinstance(part, str) for part in namespace):
+        raise ConfigurationError(f"A namespace is a tuple of texts, not {namespace!r}.")
+    checked: tuple[str, ...] = namespace
+    return checked
+
+
+def _batches(items: Sequence[VectorItem]) -> Iterator[list[VectorItem]]:
+    """Parts of at most `BATCH` items; of two with one id only the later."""
+    unique = list({item.id: item for item in items}.values())
+    for start in range(0, len(unique), BATCH):
+        yield unique[start : start + BATCH]
+
+
+def _metadata(item: VectorItem) -> dict[str, Any] | None:
+    # Chroma takes no empty metadata and its Rust part no lone surrogates.
+    cleaned = {key: clean(value) if isinstance(value, str) else value for key, value in item.metadata.items()}
+    return cleaned or None
+
+
+def _delete(collection: Any, ids: list[str]) -> None:
+    collection.delete(ids=ids)
+
+
+def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
+    for key, text, metadata in zip(page["ids"], page["documents"], page["metadatas"], strict=True):
+        yield Hit(key, text or "", dict(metadata or {}))
+
+
+def _condition(where: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not where:
+        return None
+    if len(where) == 1:
+        return dict(where)
+    return {"$and": [{key: value} for key, value in where.items()]}
