@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -20,6 +21,7 @@ from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
 from langgraph_toolmem.errors import ConfigurationError, InputError, LogError
 from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.entropy import measure_inertia
+from langgraph_toolmem.stores import disk
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -417,6 +419,21 @@ def test_import_of_a_bad_file_leaves_a_memory_as_it_was(warm, log):
     assert json.loads(run("inspect", "--memory", warm, "--json").stdout) == before
 
 
+def test_import_onto_a_full_disk_is_not_called_a_success(tmp_path, log, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(disk, "replace_file", full)
+    monkeypatch.setattr(disk.AppendFile, "append", full)
+    monkeypatch.setattr(disk.AppendFile, "start", full)
+    result = run("import", log, "--memory", tmp_path / "memory")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "0 of 80 tool calls" in result.stderr.splitlines()[-1]
+    assert "No space left" in result.stderr.splitlines()[-1]
+
+
 def test_report(warm):
     result = run("report", "--memory", warm)
     answer = run("report", "--memory", warm, "--json")
@@ -637,7 +654,7 @@ def test_long_tables_say_how_much_is_left():
 
 
 def test_an_empty_memory_is_said_to_be_empty():
-    assert text_of(tables.show_graph, GraphView()).strip() == "The memory is empty."
+    assert text_of(tables.show_graph, GraphView()).startswith("Nothing is known yet.")
 
 
 def test_inertia_in_words():

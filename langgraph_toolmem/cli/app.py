@@ -11,7 +11,7 @@ import typer
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.cli.inputs import POLICY_HELP, open_memory, read_policy, read_tools_file
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress
-from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
@@ -133,7 +133,12 @@ def import_(
             for number, run in enumerate(log.runs, start=1):
                 opened.finish(run.messages, run_id=run.run_id, success=run.success, user_id=run.user_id)
                 update(number)
-        view = opened.view()
+        view, problems = opened.view(), opened.report().problems
+    with open_memory(memory, read_only=True) as stored:
+        kept = _calls(stored.view())
+    if kept < _calls(view):  # a memory goes on in RAM when the disk fails; an import is for what is stored
+        why = "; ".join(problems) or "the reason is not known"
+        raise StorageError(f"only {kept} of {_calls(view)} tool calls are stored in {memory}: {why}")
     learned = _calls(view) - before
     if as_json:
         runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}

@@ -77,7 +77,7 @@ def show_inertia(out: Console, test: InertiaTest) -> None:
 def show_graph(out: Console, view: GraphView) -> None:
     """Tools, what follows what, and where arguments come from."""
     if not view.edges and not view.tools:
-        out.print("The memory is empty.")
+        out.print("Nothing is known yet. Whether the memory can be read: toolmem doctor", soft_wrap=True)
         return
     tools = sorted(view.tools.items(), key=lambda item: (-item[1].calls, item[0]))
     rows = [(name, f"{tally.ok:,}", f"{tally.failed:,}") for name, tally in tools]

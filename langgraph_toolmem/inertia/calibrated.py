@@ -26,6 +26,7 @@ def decide(
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     user: str | None,
+    chosen_by: Sequence[str],
     draw: float,
 ) -> Decision:
     """Weighs the likeliest calls by their record.
@@ -37,6 +38,7 @@ def decide(
         specs: the tools that may be called.
         policy: thresholds and guards.
         user: digest of the user, if known; decides which constants may be used.
+        chosen_by: who chose the run's calls so far.
         draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
     """
     found = candidates(
@@ -69,7 +71,7 @@ def decide(
     if best.refused:
         return Decision(None, best.refused, options, judged)
     p, candidate, _ = weighed[0]
-    slow = pace(policy, [step.chosen_by for step in state.steps])
+    slow = pace(policy, chosen_by)
     if slow:
         return Decision(None, slow, options, judged)
     hold, audit = _hold(graph, policy, draw)

@@ -66,7 +66,14 @@ class InertiaEngine:
     # --- deciding ---
 
     def decide(
-        self, state: RunState, *, thought: str, turn: str, policy: InertiaPolicy, user: str | None
+        self,
+        state: RunState,
+        *,
+        thought: str,
+        turn: str,
+        policy: InertiaPolicy,
+        user: str | None,
+        chosen_by: Sequence[str] | None = None,
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """The decision before one model turn, and the nearest past requests it looked at.
 
@@ -76,7 +83,9 @@ class InertiaEngine:
             turn: the turn's key; with the seed it draws the audits.
             policy: when to act.
             user: digest of the user, if known.
+            chosen_by: who chose the run's calls so far; what the run says if None.
         """
+        chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
         if policy.kind == "paper":
             decision = paper.decide(
                 self.graph,
@@ -85,6 +94,7 @@ class InertiaEngine:
                 policy=policy,
                 intuition=thought,
                 similarity=self._similarity,
+                chosen_by=chosen,
             )
             return decision, ()
         neighbours = near_requests(self.graph, state)
@@ -95,6 +105,7 @@ class InertiaEngine:
             specs=self.specs,
             policy=policy,
             user=user,
+            chosen_by=chosen,
             draw=int(digest("audit", self._seed, turn)[:8], 16) / 0x100000000,
         )
         return decision, neighbours
@@ -127,14 +138,20 @@ class InertiaEngine:
         state = RunState()
         new = 0
         thought = ""
+        chosen_by: list[str] = []  # with the calls that would have been shortcuts counted as such
         run_digest = digest("run", run.run_id or run_scope(run))
         for event in run.events:
             if isinstance(event, Turn) and (event.settled or last_turn_too):
-                key = turn_digest(event)
+                key, acts = turn_digest(event), False
                 if not self.graph.has_seen(key):
                     new += 1
-                    record = self._turn_record(state, event, run_digest, thought, policy, user, on_turn)
+                    record, decision = self._turn_record(state, event, run_digest, thought, policy, user, chosen_by)
                     apply(key, record)
+                    if decision is not None:
+                        acts = decision.acts
+                        if on_turn is not None:
+                            on_turn(event, decision)
+                chosen_by += ["shortcut" if acts else event.chosen_by] * len(event.steps)
                 if event.chosen_by == "model" and event.text:
                     thought = event.text
             elif not isinstance(event, Turn):
@@ -150,9 +167,10 @@ class InertiaEngine:
         thought: str,
         policy: InertiaPolicy,
         user: str | None,
-        on_turn: Callable[[Turn, Decision], None] | None,
-    ) -> Record:
+        chosen_by: Sequence[str],
+    ) -> tuple[Record, Decision | None]:
         record: Record = []
+        decision: Decision | None = None
         neighbours: Sequence[Neighbour] = ()
         if turn.chosen_by == "shortcut":
             record += book_shortcut(turn, run, user)
@@ -164,10 +182,10 @@ class InertiaEngine:
                 if policy.kind == "calibrated":
                     neighbours = near_requests(self.graph, state)
             else:
-                decision, neighbours = self.decide(state, thought=thought, turn=turn.key, policy=policy, user=user)
-                record += book_turn(turn, plain_judged(decision), decision.would_act or decision.acts, new=True)
-                if on_turn is not None:
-                    on_turn(turn, decision)
+                decision, neighbours = self.decide(
+                    state, thought=thought, turn=turn.key, policy=policy, user=user, chosen_by=chosen_by
+                )
+                record += book_turn(turn, plain_judged(decision), decision.would_act, new=True)
         record += learn_turn(
             self.graph,
             state,
@@ -177,7 +195,7 @@ class InertiaEngine:
             run=run,
             user=user,
         )
-        return record
+        return record, decision
 
     def open_turn(self, state: RunState, turn: str, decision: Decision, user: str | None) -> Record:
         """The record of a model turn that begins now, so that one whose end is never reported counts too."""

@@ -136,12 +136,13 @@ def decide(
     policy: InertiaPolicy,
     intuition: str,
     similarity: Similarity,
+    chosen_by: Sequence[str],
 ) -> Decision:
     """The published decision rule with its cap, its recovery path and the guards that every shortcut passes."""
     recovery = _recovery(graph, state, specs, policy)
     if recovery is not None:
         return recovery
-    slow = pace(policy, [step.chosen_by for step in state.steps])
+    slow = pace(policy, chosen_by)
     if slow:
         return Decision(None, slow)
     ranked = scores(graph, state.tools, intuition, similarity, policy)

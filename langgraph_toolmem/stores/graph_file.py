@@ -93,9 +93,7 @@ class GraphFile:
         self._mutex = threading.RLock()
         self._process = os.getpid()
         self._lock: FolderLock | None = None
-        self._journal = disk.AppendFile(
-            self.folder / JOURNAL, fsync_start=self._fsync, fsync_append=fsync == "always"
-        )
+        self._journal = disk.AppendFile(self.folder / JOURNAL, fsync_start=self._fsync, fsync_append=fsync == "always")
         self._generation = 0
         self._snapshot_size = 0
         self._unsaved = 0  # records handed in that are in no file
@@ -188,9 +186,7 @@ class GraphFile:
             self._start_journal()
             return []
         if found.generation > generation:
-            present = (
-                f"{SNAPSHOT} is number {generation}" if has_state else f"there is no readable {SNAPSHOT}"
-            )
+            present = f"{SNAPSHOT} is number {generation}" if has_state else f"there is no readable {SNAPSHOT}"
             self._problem(
                 f"{JOURNAL} follows snapshot number {found.generation}, but {present}: what was learned "
                 "before the journal is lost, its own records are used"
@@ -313,14 +309,10 @@ class GraphFile:
         if not self._may_write:
             return False
         if os.getpid() != self._process:
-            self._give_up(
-                "the folder belongs to the parent of this forked process; open the memory after forking"
-            )
+            self._give_up("the folder belongs to the parent of this forked process; open the memory after forking")
             return False
         if not self._loaded:
-            raise RuntimeError(
-                "GraphFile.load() has to come first: without it, what the folder holds would be lost"
-            )
+            raise RuntimeError("GraphFile.load() has to come first: without it, what the folder holds would be lost")
         return True
 
     def _start_journal(self, records: list[Any] | None = None) -> None:
@@ -347,9 +339,7 @@ class GraphFile:
                 kept = next(disk.free_names(self.folder, f"journal.{self._generation}"))
                 disk.replace_file(kept, rest, fsync=self._fsync)
             except OSError as error:
-                self._give_up(
-                    f"the rest of {JOURNAL} could not be set aside ({error}); it is left where it is"
-                )
+                self._give_up(f"the rest of {JOURNAL} could not be set aside ({error}); it is left where it is")
             else:
                 self._problem(f"the other {len(rest)} bytes of {JOURNAL} were moved to {kept.name}")
 

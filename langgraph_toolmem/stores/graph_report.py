@@ -28,9 +28,7 @@ def inspect_folder(folder: str | Path) -> dict[str, Any]:
         "journal": _file(path / JOURNAL, _journal),
         "locked": locked,
         "holder": None if locked is False else folder_lock.holder(path),
-        "set_aside": [
-            {"file": file.name, "bytes": file.stat().st_size} for file in sorted(path.glob("*.corrupt-*"))
-        ],
+        "set_aside": [{"file": file.name, "bytes": file.stat().st_size} for file in sorted(path.glob("*.corrupt-*"))],
     }
 
 

@@ -155,9 +155,7 @@ def decode(data: bytes) -> Any:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except GraphFileError:
         raise
-    except (
-        Exception
-    ) as error:  # a malformed pickle raises nearly anything: KeyError, IndexError, EOFError, ...
+    except Exception as error:  # a malformed pickle raises nearly anything: KeyError, IndexError, EOFError, ...
         raise GraphFileError(f"not a readable pickle: {error!r}") from error
 
 
