@@ -33,6 +33,8 @@ class Neighbour(NamedTuple):
     tool: str | None
     """The next tool; None: the model answered in words."""
     args: dict[str, Any]
+    sources: dict[str, list[str]]
+    """Per argument, descriptors of the sources that had its value then."""
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +49,7 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, [[tool, args JSON, status], …], ended in words]
+        #: case id -> [text, user, [[tool, args JSON, status, sources], …], ended in words]
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
@@ -63,11 +65,13 @@ class CaseIndex:
         if len(self.cases) > self.max_cases:
             self.remove(next(iter(self.cases)))
 
-    def add_call(self, case_id: str, position: int, tool: str, args: str, status: str) -> None:
+    def add_call(
+        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]]
+    ) -> None:
         """Adds the call at `position` after the request."""
         case = self.cases.get(case_id)
         if case is not None and position == len(case[2]) < MAX_CALLS:
-            case[2].append([tool, args, status])
+            case[2].append([tool, args, status, sources])
             case[3] = False
 
     def end(self, case_id: str, position: int) -> None:
@@ -131,10 +135,10 @@ class CaseIndex:
             if len(calls) < position or any((c[0], c[2]) != p for c, p in zip(calls, prefix, strict=False)):
                 continue
             if len(calls) > position:
-                tool, args, _ = calls[position]
-                found.append(Neighbour(score / norm, case_id, old_text, tool, json.loads(args)))
+                tool, args, _, sources = calls[position]
+                found.append(Neighbour(score / norm, case_id, old_text, tool, json.loads(args), sources))
             elif ended:
-                found.append(Neighbour(score / norm, case_id, old_text, None, {}))
+                found.append(Neighbour(score / norm, case_id, old_text, None, {}, {}))
             if len(found) >= k:
                 break
         return found

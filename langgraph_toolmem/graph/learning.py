@@ -17,6 +17,7 @@ from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon
 from langgraph_toolmem.trajectory import Step, Turn
 
 MAX_CASE_TEXT: Final = 2000
+MAX_CASE_SOURCES: Final = 12
 _PIECE = re.compile(r"\w+")
 
 
@@ -118,9 +119,13 @@ def learn_turn(
             record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}])
             record.append(["e", step.tool, int((step.tool, canon_args(step.args)) in state.called)])
         if step in executed and step.chosen_by == "model":
+            learned, sources = _learn_arguments(
+                graph, state, step, properties.get(step.tool, {}), neighbours, run, user
+            )
+            record += learned
             if case_id and position + offset < MAX_CALLS:
-                record.append(["cc", case_id, position + offset, step.tool, canon_args(step.args), step.status])
-            record += _learn_arguments(graph, state, step, properties.get(step.tool, {}), neighbours, run, user)
+                args = canon_args(step.args)
+                record.append(["cc", case_id, position + offset, step.tool, args, step.status, sources])
         tools.append(step.tool)
     return record
 
@@ -140,8 +145,9 @@ def _learn_arguments(
     neighbours: Iterable[Neighbour],
     run: str,
     user: str | None,
-) -> Record:
+) -> tuple[Record, dict[str, list[str]]]:
     record: Record = []
+    sources: dict[str, list[str]] = {}
     previous = state.symbols[-1]
     same_tool = [n for n in neighbours if n.tool == step.tool]
     for parameter in [*properties, *(p for p in step.args if p not in properties)]:
@@ -160,15 +166,18 @@ def _learn_arguments(
             room = MAX_SOURCES - 4
             for descriptor in discover(value, state, (step.tool, parameter))[:room]:
                 judged.setdefault(descriptor, 1)
+        right = [d for d, hit in judged.items() if hit and "|" in d]
+        if right:
+            sources[parameter] = right[:MAX_CASE_SOURCES]
         if judged:
             record.append(["a", slot, previous, judged])
-            wordy = [d for d in judged if d.lstrip("[]").startswith(("ua|", "xa|"))]
+            wordy = [d for d in judged if d.lstrip("[]").startswith(("ua|", "ub|", "xa|", "xb|"))]
             if user is not None and wordy:
                 record.append(["w", slot, wordy, user])
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
             record.append(["v", slot, previous, encoded, pattern_of(value, state), run, user])
-    return record
+    return record, sources
 
 
 def _judge_dynamic(

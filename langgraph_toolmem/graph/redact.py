@@ -19,7 +19,9 @@ def redact(record: Record, user: str) -> Record:
         if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd"):
             continue
         if code == "a":
-            judged = {d: hit for d, hit in operation[3].items() if not d.lstrip("[]").startswith(("ua|", "xa|"))}
+            judged = {
+                d: hit for d, hit in operation[3].items() if not d.lstrip("[]").startswith(("ua|", "ub|", "xa|", "xb|"))
+            }
             operation = [*operation[:3], judged]
         kept.append(operation)
     return kept

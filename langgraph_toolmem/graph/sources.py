@@ -4,9 +4,11 @@
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
     l|TOOL|PATH*|next       the first element of a list that this slot has not used yet (loops)
     l|TOOL|PATH*|last       the last element, `only`: the single element, `all`: the whole list
-    ua|WORDS|N              the N words that follow WORDS in the user's text (`uq`: the next quoted part,
-                            `us|SHAPE`: the next token of that shape, `ud|FORMAT`: a date in it)
-    xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xs`, `xq`)
+    l|TOOL|PATH*|next@PATH2*  the same among the rows of the list whose PATH2 the user named
+    ua|WORDS|N              the N words that follow WORDS in the user's text
+    ub|WORDS|WORD           what stands between WORDS and WORD in it ("" for the end of the text)
+    uq, us|SHAPE, ud|FORMAT the next quoted part, the next token of that shape, a date in it
+    xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xb`, `xs`, `xq`)
     []DESCRIPTOR            a list with that one value
 
 A slot is a (tool, parameter) pair.
@@ -15,9 +17,10 @@ A slot is a (tool, parameter) pair.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import Observation, RunState
 from langgraph_toolmem.graph.text import (
     Text,
     is_word,
@@ -40,6 +43,8 @@ MISSING: Final = _Missing()
 
 _MAX_OUTPUTS_SEARCHED: Final = 8
 _MAX_TEXT_SPAN: Final = 8
+_MAX_BETWEEN: Final = 40
+_MAX_NAMES: Final = 4
 _ISO_MONTH_DAY = re.compile(r"(\d{4})-(\d\d-\d\d)(.*)", re.DOTALL)
 
 
@@ -76,8 +81,14 @@ def _from_list(rest: str, state: RunState, slot: tuple[str, str]) -> Any:
     tool, path, how = rest.split("|")
     seen = state.latest_output(tool)
     values = None if seen is None else seen.lists.get(path)
-    if not values:
+    if seen is None or not values:
         return MISSING
+    how, _, named_by = how.partition("@")
+    if named_by:
+        wanted = _named_rows(seen, named_by, state)
+        values = [v for v, row in zip(values, seen.rows[path], strict=True) if row in wanted]
+        if not values:
+            return MISSING
     if how == "next":
         used = state.used.get(slot, ())
         return next((v for v in values if canon(v) not in used), MISSING)
@@ -88,12 +99,24 @@ def _from_list(rest: str, state: RunState, slot: tuple[str, str]) -> Any:
     return list(values)
 
 
+def _named_rows(seen: Observation, path: str, state: RunState) -> set[int]:
+    """Rows of a list in which the value at `path` stands in the user's words."""
+    return {
+        row
+        for value, row in zip(seen.lists.get(path, ()), seen.rows.get(path, ()), strict=True)
+        if isinstance(value, str) and len(value) > 2 and state.user.find(value)
+    }
+
+
 def _from_text(kind: str, rest: str, text: Text, used: set[str] | None) -> Any:
     if not text.words:
         return MISSING
     if kind == "a":
         words, _, count = rest.rpartition("|")
         return _after(words.split(" "), int(count), text)
+    if kind == "b":
+        words, _, right = rest.rpartition("|")
+        return _between(words.split(" "), right, text)
     if kind == "q":
         found: tuple[str, ...] | list[str] = quoted_parts(text.raw)
     elif kind == "s":
@@ -107,11 +130,25 @@ def _from_text(kind: str, rest: str, text: Text, used: set[str] | None) -> Any:
 
 def _after(left: list[str], count: int, text: Text) -> Any:
     """The `count` words that follow `left`."""
-    for place in text.places(left[-1]):
-        first = place + 1
-        if (len(left) == 1 or (place > 0 and text.words[place - 1] == left[0])) and first + count <= len(text.words):
+    for first in _places_after(left, text):
+        if first + count <= len(text.words) and all(map(is_word, text.words[first : first + count])):
             return text.span(first, first + count - 1)
     return MISSING
+
+
+def _between(left: list[str], right: str, text: Text) -> Any:
+    """The words between `left` and the next `right`."""
+    for first in _places_after(left, text):
+        end = next((i for i in text.places(right) if i > first), None) if right else len(text.words)
+        if end is not None and end - first <= _MAX_BETWEEN:
+            return text.span(first, end - 1)
+    return MISSING
+
+
+def _places_after(left: list[str], text: Text) -> Iterator[int]:
+    for place in text.places(left[-1]):
+        if (len(left) == 1 or (place > 0 and text.words[place - 1] == left[0])) and place + 1 < len(text.words):
+            yield place + 1
 
 
 def _date(template: str, text: Text) -> Any:
@@ -150,13 +187,21 @@ def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
 
 def _whole_lists(value: list[Any], state: RunState) -> list[str]:
     wanted = [canon(v) for v in value]
-    return [
-        f"l|{tool}|{path}|all"
-        for tool in list(state.outputs)[-_MAX_OUTPUTS_SEARCHED:]
-        if (seen := state.latest_output(tool))
-        for path, values in seen.lists.items()
-        if len(values) == len(wanted) and [canon(v) for v in values] == wanted
-    ]
+    found = []
+    for tool in list(state.outputs)[-_MAX_OUTPUTS_SEARCHED:]:
+        seen = state.latest_output(tool)
+        for path, values in seen.lists.items() if seen is not None else ():
+            texts = [canon(v) for v in values]
+            if texts == wanted:
+                found.append(f"l|{tool}|{path}|all")
+            elif len(texts) > len(wanted) and wanted[0] in texts:
+                for other in seen.lists if seen is not None else ():
+                    if seen is None or other == path:
+                        continue
+                    rows = _named_rows(seen, other, state)
+                    if rows and [t for t, row in zip(texts, seen.rows[path], strict=True) if row in rows] == wanted:
+                        found.append(f"l|{tool}|{path}|all@{other}")
+    return found
 
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
@@ -177,9 +222,31 @@ def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
                 found.append(f"l|{tool}|{path}|last")
             if len(texts) == 1:
                 found.append(f"l|{tool}|{path}|only")
+            found += _by_name(text, texts, tool, path, seen, state, used)
         if seen.text.words and seen.scalars.get("$") != text:
             found += [f"x{spot[0]}|{tool}|{spot[2:]}" for spot in _in_text(text, seen.text, used)]
     return found
+
+
+def _by_name(
+    text: str, texts: list[str], tool: str, path: str, seen: Observation, state: RunState, used: set[str]
+) -> list[str]:
+    """Descriptors of an element by another field of its row that the user named."""
+    if len(texts) < 2:
+        return []
+    prefix = path[: path.index("[*]") + 3] if "[*]" in path else path
+    found = []
+    for other in seen.lists:
+        if other == path or not other.startswith(prefix):
+            continue
+        rows = _named_rows(seen, other, state)
+        within = [t for t, row in zip(texts, seen.rows[path], strict=True) if row in rows]
+        if text in within:
+            if next((t for t in within if t not in used), None) == text:
+                found.append(f"l|{tool}|{path}|next@{other}")
+            if len(within) == 1:
+                found.append(f"l|{tool}|{path}|only@{other}")
+    return found[:_MAX_NAMES]
 
 
 def _in_text(value: str, text: Text, used: set[str] | None) -> list[str]:
@@ -200,6 +267,11 @@ def _in_text(value: str, text: Text, used: set[str] | None) -> list[str]:
         return found
     first, last = span
     count = last - first + 1
+    right = text.words[last + 1] if last + 1 < len(text.words) else ""
+    if first > 1:
+        found.append(f"b|{text.words[first - 2]} {text.words[first - 1]}|{right}")
+    elif first == 1:
+        found.append(f"b|{text.words[0]}|{right}")
     if count <= _MAX_TEXT_SPAN and first > 0:
         if is_word(text.words[first - 1]):
             found.append(f"a|{text.words[first - 1]}|{count}")
@@ -238,6 +310,9 @@ def describe(descriptor: str) -> str:
     if kind[1] == "a":
         words, _, count = rest.rpartition("|")
         return f"{count} word(s) after “{words}” in {where}"
+    if kind[1] == "b":
+        words, _, right = rest.rpartition("|")
+        return f"what stands between “{words}” and {f'“{right}”' if right else 'the end'} in {where}"
     if kind[1] == "q":
         return f"the next quoted part of {where}"
     if kind[1] == "d":

@@ -22,20 +22,20 @@ class Observation(NamedTuple):
 
     scalars: dict[str, Any]
     lists: dict[str, list[Any]]
+    rows: dict[str, list[int]]
     text: Text
 
 
 @lru_cache(maxsize=2048)
 def _read_text_output(output: str) -> Observation:
-    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
+    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, {}, read_text(output))
 
 
 def read_output(output: Any) -> Observation:
     """Addresses an output's values."""
     if isinstance(output, str):
         return _read_text_output(output)
-    scalars, lists = flatten(output)
-    return Observation(scalars, lists, NO_TEXT)
+    return Observation(*flatten(output), NO_TEXT)
 
 
 class RunState:

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Final
 
 MAX_TEXT_CHARS: Final = 6000
-MAX_SPAN_WORDS: Final = 12
+MAX_SPAN_WORDS: Final = 40
 
-_WORD = re.compile(r"[#@$]?\w(?:[\w@.\-/:+&']*\w)?|[^\w\s]")
+_WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
 _QUOTED = re.compile(r"(?<!\w)(['\"“‘`])(.{1,200}?)(['\"”’`])(?!\w)", re.DOTALL)
 _MONTHS: Final = {
     name: number
@@ -62,7 +62,7 @@ class Text:
 
     def find(self, value: str) -> tuple[int, int] | None:
         """The word span whose text equals `value`, ignoring case; None if it does not stand there whole."""
-        wanted = read_text(value).words if len(value) <= 200 else []
+        wanted = read_text(value).words if len(value) <= 400 else []
         if not wanted or len(wanted) > MAX_SPAN_WORDS:
             return None
         n = len(wanted)

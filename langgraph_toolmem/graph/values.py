@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, NamedTuple
 
 MAX_LEAVES: Final = 600
 """Scalars read from one output; the rest of a larger output is not a source of arguments."""
@@ -51,42 +52,47 @@ def canon_args(args: Mapping[str, Any]) -> str:
     return json.dumps(dict(args), sort_keys=True, separators=(",", ":"), default=str, ensure_ascii=False)
 
 
-def flatten(output: Any) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Splits an output into addressed scalars and lists.
+class Flat(NamedTuple):
+    """An output's values by address.
 
-    Returns:
-        Two dicts. The first maps a JSON path (``$.user.id``) to a scalar, for paths without a list on the
-        way. The second maps a starred path (``$.orders[*].id``) to the scalars found there, in order.
+    Attributes:
+        scalars: JSON path (``$.user.id``) → scalar, for paths without a list on the way.
+        lists: starred path (``$.orders[*].id``) → the scalars found there, in order.
+        rows: starred path → for each of these scalars the index in the outermost list.
     """
-    scalars: dict[str, Any] = {}
-    lists: dict[str, list[Any]] = {}
-    budget = MAX_LEAVES
-    for path, starred, value in _walk(output, "$", False, 0):
-        if budget <= 0:
-            break
-        budget -= 1
-        if starred:
-            lists.setdefault(path, []).append(value)
+
+    scalars: dict[str, Any]
+    lists: dict[str, list[Any]]
+    rows: dict[str, list[int]]
+
+
+def flatten(output: Any) -> Flat:
+    """Splits an output into addressed scalars and lists; at most MAX_LEAVES values are read."""
+    flat = Flat({}, {}, {})
+    for path, row, value in islice(_walk(output, "$", -1, 0), MAX_LEAVES):
+        if row < 0:
+            flat.scalars[path] = value
         else:
-            scalars[path] = value
-    return scalars, lists
+            flat.lists.setdefault(path, []).append(value)
+            flat.rows.setdefault(path, []).append(row)
+    return flat
 
 
-def _walk(value: Any, path: str, starred: bool, depth: int) -> Iterator[tuple[str, bool, Any]]:
+def _walk(value: Any, path: str, row: int, depth: int) -> Iterator[tuple[str, int, Any]]:
     if depth > MAX_DEPTH:
         return
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _walk(inner, f"{path}.{key}", starred, depth + 1)
+            yield from _walk(inner, f"{path}.{key}", row, depth + 1)
         if value and depth and all(isinstance(inner, dict) for inner in value.values()):
             # {"id1": {...}, "id2": {...}} is a list under another name: its keys are values too
-            for key in value:
-                yield f"{path}.*~", True, key
+            for index, key in enumerate(value):
+                yield f"{path}.*~", max(row, index), key
     elif isinstance(value, list):
-        for inner in value:
-            yield from _walk(inner, f"{path}[*]", True, depth + 1)
+        for index, inner in enumerate(value):
+            yield from _walk(inner, f"{path}[*]", index if row < 0 else row, depth + 1)
     elif value is not None and value != "":
-        yield path, starred, value
+        yield path, row, value
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import slot_key
@@ -12,6 +12,9 @@ from langgraph_toolmem.graph.learning import constants, pattern_of
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.values import ABSENT, canon, fit
+
+NEAR: Final = 1.0
+"""How much the sources used after the nearest past requests weigh against a source's own record."""
 
 
 class Filled(NamedTuple):
@@ -66,6 +69,8 @@ def _best(
     previous = state.symbols[-1]
     overall = graph.sources.row(slot)
     here = graph.sources.row(f"{slot}\x1e{previous}")
+    witnesses = [n for n in same_tool if parameter in n.sources]
+    near = sum(n.similarity for n in witnesses)
     offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
 
     def offer(descriptor: str, value: Any) -> None:
@@ -76,9 +81,12 @@ def _best(
         elif is_required:
             return
         weight = _precision(overall.get(descriptor), here.get(descriptor))
+        if "|" in descriptor and near > 0:
+            agreeing = sum(n.similarity for n in witnesses if descriptor in n.sources[parameter])
+            weight = (NEAR * agreeing + weight) / (NEAR * near + 1)
         offers.setdefault(canon(value), (value, []))[1].append((weight, descriptor))
 
-    for descriptor in overall:
+    for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
         if "|" in descriptor:
             value = evaluate(descriptor, state, (tool, parameter))
             if value is not MISSING:
