@@ -19,7 +19,11 @@ def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[s
     """
     if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
         raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
-    wanted = {field for label in namespace for _, field, _, _ in string.Formatter().parse(label) if field is not None}
+    try:
+        places = [place for label in namespace for _, place, _, _ in string.Formatter().parse(label)]
+    except ValueError as error:
+        raise ConfigurationError(f"{name} has braces that are no placeholder ({error}): {namespace!r}.") from error
+    wanted = {place for place in places if place is not None}
     if wanted - {USER}:
         raise ConfigurationError(f"{name} has the placeholder {{{min(wanted - {USER})}}}; only {{user_id}} is known.")
     if wanted and not user_allowed:

@@ -171,11 +171,14 @@ def _frequent(chains: Counter[tuple[str, ...]]) -> list[tuple[tuple[str, ...], i
     """The most frequent chains, a longer one before its parts, and no part that occurs only within it."""
     kept: list[tuple[tuple[str, ...], int]] = []
     for chain, count in sorted(chains.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
-        inside = any(
-            count == other and " ".join(chain) in " ".join(longer) for longer, other in kept if len(longer) > len(chain)
-        )
+        inside = any(count == other and _holds(longer, chain) for longer, other in kept)
         if count > 1 and not inside:
             kept.append((chain, count))
         if len(kept) == _CHAINS:
             break
     return kept
+
+
+def _holds(longer: tuple[str, ...], chain: tuple[str, ...]) -> bool:
+    size = len(chain)
+    return len(longer) > size and any(longer[i : i + size] == chain for i in range(len(longer) - size + 1))

@@ -49,7 +49,8 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, [[tool, args JSON, status, sources], …], ended in words]
+        #: case id -> [text, user, {position: [tool, args JSON, status, sources]}, position of the answer in words]
+        #: sources are None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
@@ -58,27 +59,40 @@ class CaseIndex:
 
     def open(self, case_id: str, text: str, user: str | None) -> None:
         """Adds a request; nothing happens if it is there already."""
-        if case_id in self.cases or not text:
+        if not text or self.knows(case_id):
             return
-        self.cases[case_id] = [text, user, [], False]
+        case = self._case(case_id)
+        case[0], case[1] = text, user
         self._index(case_id, text)
-        if len(self.cases) > self.max_cases:
-            self.remove(next(iter(self.cases)))
+
+    def knows(self, case_id: str) -> bool:
+        """Whether a request was opened; its calls may arrive before it."""
+        return bool(self.cases.get(case_id, ("",))[0])
+
+    def _case(self, case_id: str) -> list[Any]:
+        case = self.cases.get(case_id)
+        if case is None:
+            case = self.cases[case_id] = ["", None, {}, -1]
+            if len(self.cases) > self.max_cases:
+                self.remove(next(iter(self.cases)))
+        return case
 
     def add_call(
-        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]]
+        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]] | None
     ) -> None:
-        """Adds the call at `position` after the request."""
-        case = self.cases.get(case_id)
-        if case is not None and position == len(case[2]) < MAX_CALLS:
-            case[2].append([tool, args, status, sources])
-            case[3] = False
+        """Adds the call at `position` after the request.
+
+        In a forked history two calls have the same position; which one stays does not depend on their order.
+        """
+        if position < MAX_CALLS:
+            calls = self._case(case_id)[2]
+            call = [tool, args, status, sources]
+            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3])))
 
     def end(self, case_id: str, position: int) -> None:
         """The model answered in words after `position` calls."""
-        case = self.cases.get(case_id)
-        if case is not None and position == len(case[2]):
-            case[3] = True
+        case = self._case(case_id)
+        case[3] = max(case[3], position)
 
     def remove(self, case_id: str) -> None:
         """Takes a request out."""
@@ -132,12 +146,14 @@ class CaseIndex:
                 continue
             old_text, _, calls, ended = self.cases[case_id]
             position = len(prefix)
-            if len(calls) < position or any((c[0], c[2]) != p for c, p in zip(calls, prefix, strict=False)):
+            if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
-            if len(calls) > position:
+            if position in calls:
                 tool, args, _, sources = calls[position]
+                if sources is None:
+                    continue
                 found.append(Neighbour(score / norm, case_id, old_text, tool, json.loads(args), sources))
-            elif ended:
+            elif ended == position:
                 found.append(Neighbour(score / norm, case_id, old_text, None, {}, {}))
             if len(found) >= k:
                 break

@@ -131,7 +131,7 @@ class EvidenceGraph:
         self.cases.open(case_id, text, user)
 
     def _add_case_call(
-        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]]
+        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]] | None
     ) -> None:
         self.cases.add_call(case_id, position, tool, args, status, sources)
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
+from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
-from langgraph_toolmem.graph.sources import MISSING, discover, evaluate
+from langgraph_toolmem.graph.sources import MISSING, evaluate, holds_words
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.graph.text import month_day
 from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
@@ -56,7 +57,7 @@ def pattern_of(value: Any, state: RunState) -> str:
     """
     if value is ABSENT:
         return ""
-    text = canon(value)[:MAX_VALUE_CHARS]
+    text = canon(value)
     own = own_pieces(state)
     for date in own["dates"]:
         text = text.replace(date, "%")
@@ -106,10 +107,10 @@ def learn_turn(
         record.append(["s", windows(state), following, 0 if ok else 1])
     case_id = state.user_key
     position = len(state.since_user)
-    if case_id and turn.chosen_by == "model":
-        if position == 0 and case_id not in graph.cases.cases and len(state.user.raw) > 0:
+    if case_id and state.user.raw:
+        if not graph.cases.knows(case_id):
             record.append(["co", case_id, state.user.raw[:MAX_CASE_TEXT], user])
-        if not turn.steps:
+        if not turn.steps and turn.chosen_by == "model":
             record.append(["ce", case_id, position])
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
@@ -118,14 +119,15 @@ def learn_turn(
             record += _learn_outcome(tools, step)
             record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}])
             record.append(["e", step.tool, int((step.tool, canon_args(step.args)) in state.called)])
+        sources: dict[str, list[str]] | None = None
         if step in executed and step.chosen_by == "model":
             learned, sources = _learn_arguments(
                 graph, state, step, properties.get(step.tool, {}), neighbours, run, user
             )
             record += learned
-            if case_id and position + offset < MAX_CALLS:
-                args = canon_args(step.args)
-                record.append(["cc", case_id, position + offset, step.tool, args, step.status, sources])
+        if step in executed and case_id and state.user.raw and position + offset < MAX_CALLS:
+            args = canon_args(step.args)
+            record.append(["cc", case_id, position + offset, step.tool, args, step.status, sources])
         tools.append(step.tool)
     return record
 
@@ -171,7 +173,7 @@ def _learn_arguments(
             sources[parameter] = right[:MAX_CASE_SOURCES]
         if judged:
             record.append(["a", slot, previous, judged])
-            wordy = [d for d in judged if d.lstrip("[]").startswith(("ua|", "ub|", "xa|", "xb|"))]
+            wordy = [d for d in judged if holds_words(d)]
             if user is not None and wordy:
                 record.append(["w", slot, wordy, user])
         encoded = encode_value(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from langgraph_toolmem.graph.evidence import Record
+from langgraph_toolmem.graph.sources import holds_words
 
 
 def redact(record: Record, user: str) -> Record:
@@ -19,9 +20,7 @@ def redact(record: Record, user: str) -> Record:
         if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd"):
             continue
         if code == "a":
-            judged = {
-                d: hit for d, hit in operation[3].items() if not d.lstrip("[]").startswith(("ua|", "ub|", "xa|", "xb|"))
-            }
+            judged = {d: hit for d, hit in operation[3].items() if not holds_words(d)}
             operation = [*operation[:3], judged]
         kept.append(operation)
     return kept

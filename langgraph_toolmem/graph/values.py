@@ -104,11 +104,27 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     Returns:
         The cast value, or ABSENT if it cannot stand there. Without a declared type it is returned as it is.
     """
-    kind = schema.get("type") if schema else None
-    if kind is None:
+    kinds = _kinds(schema) if schema else []
+    if not kinds:
         return value
-    if isinstance(kind, list):
-        kind = next((k for k in kind if k != "null"), None)
+    fitted = [_cast(value, kind) for kind in kinds]
+    as_it_is = next((f for f in fitted if type(f) is type(value) and f == value), ABSENT)
+    return as_it_is if as_it_is is not ABSENT else next((f for f in fitted if f is not ABSENT), ABSENT)
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[Any]:
+    """The types a schema allows, those of its alternatives if it names none itself."""
+    kind = schema.get("type")
+    if kind is None:
+        branches = schema.get("anyOf") or schema.get("oneOf") or ()
+        found = [branch.get("type") for branch in branches if isinstance(branch, Mapping)]
+        if len(found) != len(branches) or not all(isinstance(k, str) for k in found):
+            return []  # a reference or a nested choice: nothing is known
+        kind = found
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _cast(value: Any, kind: Any) -> Any:
     if kind == "string":
         if isinstance(value, str):
             return value
@@ -117,7 +133,7 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
         if isinstance(value, bool):
             return ABSENT
         if isinstance(value, str):
-            if not _NUMBER.match(value):
+            if len(value) > MAX_VALUE_CHARS or not _NUMBER.match(value):
                 return ABSENT
             value = float(value) if "." in value else int(value)
         if isinstance(value, float) and kind == "integer":
@@ -131,4 +147,6 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
         return value if isinstance(value, list) else ABSENT
     if kind == "object":
         return value if isinstance(value, dict) else ABSENT
+    if kind == "null":
+        return None if value is None else ABSENT
     return value

@@ -9,7 +9,7 @@ from langgraph_toolmem.graph.cases import Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import slot_key
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.learning import constants, pattern_of
-from langgraph_toolmem.graph.sources import MISSING, evaluate
+from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.values import ABSENT, canon, fit
 
@@ -70,7 +70,6 @@ def _best(
     overall = graph.sources.row(slot)
     here = graph.sources.row(f"{slot}\x1e{previous}")
     witnesses = [n for n in same_tool if parameter in n.sources]
-    near = sum(n.similarity for n in witnesses)
     offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
 
     def offer(descriptor: str, value: Any) -> None:
@@ -81,15 +80,19 @@ def _best(
         elif is_required:
             return
         weight = _precision(overall.get(descriptor), here.get(descriptor))
-        if "|" in descriptor and near > 0:
-            agreeing = sum(n.similarity for n in witnesses if descriptor in n.sources[parameter])
-            weight = (NEAR * agreeing + weight) / (NEAR * near + 1)
+        if value is ABSENT:
+            weight = _near_by(weight, [(n, parameter not in n.args) for n in same_tool])
+        elif "|" in descriptor:
+            weight = _near_by(weight, [(n, descriptor in n.sources[parameter]) for n in witnesses])
         offers.setdefault(canon(value), (value, []))[1].append((weight, descriptor))
 
     for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
         if "|" in descriptor:
             value = evaluate(descriptor, state, (tool, parameter))
-            if value is not MISSING:
+            if value is MISSING:
+                continue
+            # the year and the time of day in a date's format are another run's
+            if not is_template(descriptor) or _may_use(graph, state, slot, value, schema, user):
                 offer(descriptor, value)
     for descriptor, value in constants(graph, slot, previous).items():
         if _may_use(graph, state, slot, value, schema, user):
@@ -103,6 +106,13 @@ def _best(
     value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))
     probability, source = max(backing)
     return Filled(value, probability, source, len(backing) - 1)
+
+
+def _near_by(weight: float, witnesses: list[tuple[Neighbour, bool]]) -> float:
+    """A source's record, moved towards what held after the nearest past requests."""
+    near = sum(n.similarity for n, _ in witnesses)
+    agreeing = sum(n.similarity for n, agrees in witnesses if agrees)
+    return (NEAR * agreeing + weight) / (NEAR * near + 1)
 
 
 def _precision(overall: list[float] | None, here: list[float] | None) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import SEPARATOR
+from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.graph.sources import describe
 from langgraph_toolmem.graph.state import START, USER, RunState
 from langgraph_toolmem.graph.values import ABSENT, canon_args
 from langgraph_toolmem.inertia.candidates import Candidate, candidates

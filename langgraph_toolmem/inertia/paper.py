@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
+from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, EvidenceGraph
-from langgraph_toolmem.graph.sources import MISSING, describe, evaluate
+from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.values import ABSENT, canon_args, fit
 from langgraph_toolmem.inertia.guards import pace, refusal
@@ -87,7 +88,7 @@ def fill(
     for parameter, schema in spec.properties.items():
         slot = slot_key(spec.name, parameter)
         row = graph.sources.row(slot)
-        flows = sorted((d for d in row if d[0] in "iol["), key=lambda d: -row[d][HIT])
+        flows = sorted((d for d in row if d.removeprefix("[]")[0] in "iol"), key=lambda d: -row[d][HIT])
         for descriptor in flows:
             value = evaluate(descriptor, state, (spec.name, parameter))
             if value is not MISSING and (fitted := fit(value, schema)) is not ABSENT:

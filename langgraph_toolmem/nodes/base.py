@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from types import CodeType
+from typing import Any, Final
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
@@ -14,7 +15,8 @@ from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 
 logger = logging.getLogger("langgraph_toolmem.nodes")
-T = TypeVar("T")
+MAX_LOGGED: Final = 100
+"""Kinds of errors that one node logs."""
 
 
 class MemoryNode(Runnable[Any, Any]):
@@ -36,7 +38,7 @@ class MemoryNode(Runnable[Any, Any]):
         self.memory = memory
         self.messages_key = messages_key
         self.name = name or type(self).__name__
-        self._logged: set[str] = set()
+        self._logged: set[tuple[type[Exception], CodeType | None, int]] = set()
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
         """Runs the node."""
@@ -63,10 +65,15 @@ class MemoryNode(Runnable[Any, Any]):
         raise NotImplementedError  # pragma: no cover - every node has its own
 
     def _failed(self, error: Exception) -> Any:
-        kind = f"{type(error).__name__}: {error}"
-        if kind not in self._logged and len(self._logged) < 100:
+        # Not by its text: that may hold a time or an id, and so differ each time.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        kind = (type(error), trace.tb_frame.f_code if trace else None, trace.tb_lineno if trace else 0)
+        if kind not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(kind)
-            logger.error("%s failed and is passed over (logged once): %s", self.name, kind, exc_info=error)
+            text = f"{type(error).__name__}: {error}"
+            logger.error("%s failed and is passed over (logged once): %s", self.name, text, exc_info=error)
         return None
 
     def _messages(self, state: Any) -> list[Any]:
