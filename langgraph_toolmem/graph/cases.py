@@ -22,6 +22,7 @@ MAX_POSTINGS: Final = 64
 MAX_TERMS: Final = 80
 MAX_CALLS: Final = 24
 _SHORTLIST: Final = 24
+OTHER_LOOK: Final = 0.3
 
 
 class Neighbour(NamedTuple):
@@ -49,7 +50,7 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, {position: [tool, args JSON, status, sources]}, position of the answer in words]
+        #: case id -> [text, user, {position: [tool, args JSON, status, sources, look]}, answers: {position: look}]
         #: sources are None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
@@ -72,13 +73,20 @@ class CaseIndex:
     def _case(self, case_id: str) -> list[Any]:
         case = self.cases.get(case_id)
         if case is None:
-            case = self.cases[case_id] = ["", None, {}, -1]
+            case = self.cases[case_id] = ["", None, {}, {}]
             if len(self.cases) > self.max_cases:
                 self.remove(next(iter(self.cases)))
         return case
 
     def add_call(
-        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]] | None
+        self,
+        case_id: str,
+        position: int,
+        tool: str,
+        args: str,
+        status: str,
+        sources: dict[str, list[str]] | None,
+        look: str,
     ) -> None:
         """Adds the call at `position` after the request.
 
@@ -86,13 +94,13 @@ class CaseIndex:
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
-            call = [tool, args, status, sources]
+            call = [tool, args, status, sources, look]
             calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3])))
 
-    def end(self, case_id: str, position: int) -> None:
+    def end(self, case_id: str, position: int, look: str) -> None:
         """The model answered in words after `position` calls."""
-        case = self._case(case_id)
-        case[3] = max(case[3], position)
+        answers = self._case(case_id)[3]
+        answers[position] = min(answers.get(position, look), look)
 
     def remove(self, case_id: str) -> None:
         """Takes a request out."""
@@ -122,8 +130,13 @@ class CaseIndex:
 
     # --- reading ---
 
-    def nearest(self, text: str, prefix: list[tuple[str, str]], *, k: int = 3, exclude: str = "") -> list[Neighbour]:
-        """The nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first."""
+    def nearest(
+        self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = ""
+    ) -> list[Neighbour]:
+        """The nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first.
+
+        A request whose latest output looked otherwise than `look` (`RunState.signature`) counts half.
+        """
         total = len(self.cases) + 1
         weights: list[tuple[float, str]] = []
         norm = 0.0
@@ -144,20 +157,24 @@ class CaseIndex:
         for case_id, score in shortlist[: _SHORTLIST * 4]:
             if case_id == exclude:
                 continue
-            old_text, _, calls, ended = self.cases[case_id]
+            old_text, _, calls, answers = self.cases[case_id]
             position = len(prefix)
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
+            near = score / norm
             if position in calls:
-                tool, args, _, sources = calls[position]
+                tool, args, _, sources, seen = calls[position]
                 if sources is None:
                     continue
-                found.append(Neighbour(score / norm, case_id, old_text, tool, json.loads(args), sources))
-            elif ended == position:
-                found.append(Neighbour(score / norm, case_id, old_text, None, {}, {}))
-            if len(found) >= k:
+                near *= 1.0 if seen == look else OTHER_LOOK
+                found.append(Neighbour(near, case_id, old_text, tool, json.loads(args), sources))
+            elif position in answers:
+                near *= 1.0 if answers[position] == look else OTHER_LOOK
+                found.append(Neighbour(near, case_id, old_text, None, {}, {}))
+            if len(found) >= 2 * k:
                 break
-        return found
+        found.sort(key=lambda n: -n.similarity)
+        return found[:k]
 
     # --- persistence ---
 

@@ -11,7 +11,7 @@ Operations (first element is the code):
     ["a", slot, previous, {descriptor: hit}] argument sources that were right (1) or wrong (0)
     ["v", slot, previous, value, pattern, run, user]   a value that a slot took
     ["w", slot, [descriptors], user]         who was seen with descriptors that hold words of a user
-    ["co", case, text, user] ["cc", case, position, tool, args, status, sources] ["ce", case, position]
+    ["co", case, text, user] ["cc", case, position, tool, args, status, sources, look] ["ce", case, position, look]
     ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
     ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
     ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
@@ -130,13 +130,11 @@ class EvidenceGraph:
     def _open_case(self, case_id: str, text: str, user: str | None) -> None:
         self.cases.open(case_id, text, user)
 
-    def _add_case_call(
-        self, case_id: str, position: int, tool: str, args: str, status: str, sources: dict[str, list[str]] | None
-    ) -> None:
-        self.cases.add_call(case_id, position, tool, args, status, sources)
+    def _add_case_call(self, case_id: str, position: int, *call: Any) -> None:
+        self.cases.add_call(case_id, position, *call)
 
-    def _end_case(self, case_id: str, position: int) -> None:
-        self.cases.end(case_id, position)
+    def _end_case(self, case_id: str, position: int, look: str) -> None:
+        self.cases.end(case_id, position, look)
 
     def _add_rules(self, rules: list[str], hit: int, amount: int = 1) -> None:
         for rule in rules:

@@ -111,7 +111,7 @@ def learn_turn(
         if not graph.cases.knows(case_id):
             record.append(["co", case_id, state.user.raw[:MAX_CASE_TEXT], user])
         if not turn.steps and turn.chosen_by == "model":
-            record.append(["ce", case_id, position])
+            record.append(["ce", case_id, position, state.signature()])
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
         record.append(["t", step.tool, step.status])
@@ -127,7 +127,7 @@ def learn_turn(
             record += learned
         if step in executed and case_id and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
-            record.append(["cc", case_id, position + offset, step.tool, args, step.status, sources])
+            record.append(["cc", case_id, position + offset, step.tool, args, step.status, sources, state.signature()])
         tools.append(step.tool)
     return record
 

@@ -15,6 +15,7 @@ WORDS: Final = "<words>"
 PARALLEL: Final = "<parallel>"
 NO_TEXT: Final = read_text("")
 MAX_PAST_TEXTS: Final = 4
+MAX_SIGNATURE: Final = 6
 
 
 class Observation(NamedTuple):
@@ -36,6 +37,10 @@ def read_output(output: Any) -> Observation:
     if isinstance(output, str):
         return _read_text_output(output)
     return Observation(*flatten(output), NO_TEXT)
+
+
+def _how_many(values: list[Any]) -> str:
+    return str(min(len(values), 2))
 
 
 class RunState:
@@ -145,6 +150,43 @@ class RunState:
         if found is None:
             found = self._observations[index] = read_output(self.steps[index].output)
         return found
+
+    def signature(self) -> str:
+        """What the latest output looks like: its flags, how long its lists are, whether a loop has more to do.
+
+        Empty right after a user message. Branches and ends of loops hang on this, not on which tool was called.
+        """
+        if self.last_is_user or not self.steps:
+            return ""
+        step = self.steps[-1]
+        if step.status != "ok":
+            return "!"
+        parts: list[str] = []
+        output = step.output
+        if isinstance(output, list):
+            parts.append(_how_many(output))
+        elif isinstance(output, dict):
+            for key, value in list(output.items())[:MAX_SIGNATURE]:
+                if isinstance(value, bool):
+                    parts.append(f"{key}={value:d}")
+                elif isinstance(value, list):
+                    parts.append(f"{key}:{_how_many(value)}")
+        return ";".join([*parts, self._loop(step)])
+
+    def _loop(self, step: Step) -> str:
+        """ "+" if the latest call took its value from a list with unused elements, "-" if none is left."""
+        for name, value in step.args.items():
+            value = value[0] if isinstance(value, list) and len(value) == 1 else value
+            if isinstance(value, (list, dict, bool)) or value is None:
+                continue
+            text = canon(value)
+            used = self.used[(step.tool, name)]
+            for index in list(self.outputs.values())[-MAX_SIGNATURE:]:
+                for values in self.observation(index).lists.values() if index < len(self.steps) - 1 else ():
+                    texts = [canon(v) for v in values]
+                    if len(texts) > 1 and text in texts:
+                        return "+" if any(t not in used for t in texts) else "-"
+        return ""
 
     def latest_output(self, tool: str) -> Observation | None:
         """The latest successful output of a tool."""

@@ -49,7 +49,7 @@ def near_requests(graph: EvidenceGraph, state: RunState) -> list[Neighbour]:
     if not state.user_key or not state.user.raw:
         return []
     prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
-    return graph.cases.nearest(state.user.raw, prefix, k=NEIGHBOURS, exclude=state.user_key)
+    return graph.cases.nearest(state.user.raw, prefix, look=state.signature(), k=NEIGHBOURS, exclude=state.user_key)
 
 
 def next_tools(
