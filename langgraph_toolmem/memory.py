@@ -288,7 +288,8 @@ class ToolMemory:
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
             decision = self._decide(state, run, chosen, user_id)
-            if not decision.acts and run.next_key not in self._graph.open_turns:
+            known = run.next_key in self._graph.open_turns or run.next_key in self._graph.closed_turns
+            if not decision.acts and not known:
                 user = user_digest(user_id)
                 self._store.apply(None, self._engine.open_turn(state, run.next_key, decision, user))
             return decision

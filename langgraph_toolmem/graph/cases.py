@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from langgraph_toolmem.graph.state import PARALLEL
 from langgraph_toolmem.graph.text import month_day, read_text
 from langgraph_toolmem.graph.values import ABSENT
 
@@ -32,7 +33,7 @@ class Neighbour(NamedTuple):
     case_id: str
     text: str
     tool: str | None
-    """The next tool; None: the model answered in words."""
+    """The next tool; PARALLEL: several calls at once; None: the model answered in words."""
     args: dict[str, Any]
     sources: dict[str, list[str]]
     """Per argument, descriptors of the sources that had its value then."""
@@ -50,7 +51,7 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, {position: [tool, args JSON, status, sources, look]}, answers: {position: look}]
+        #: case id -> [text, user, {position: [tool, args JSON, status, sources, look, beside]}, answers: {position: look}]
         #: sources are None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
@@ -87,15 +88,18 @@ class CaseIndex:
         status: str,
         sources: dict[str, list[str]] | None,
         look: str,
+        beside: int,
     ) -> None:
-        """Adds the call at `position` after the request.
+        """Adds the call at `position` after the request; `beside` further calls were made in the same turn.
 
         In a forked history two calls have the same position; which one stays does not depend on their order.
         """
         if position < MAX_CALLS:
             calls = self._case(case_id)[2]
-            call = [tool, args, status, sources, look]
-            calls[position] = min(calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3])))
+            call = [tool, args, status, sources, look, beside]
+            calls[position] = min(
+                calls.get(position, call), call, key=lambda c: (c[3] is None, *c[:3], str(c[3]), c[4])
+            )
 
     def end(self, case_id: str, position: int, look: str) -> None:
         """The model answered in words after `position` calls."""
@@ -163,11 +167,12 @@ class CaseIndex:
                 continue
             near = score / norm
             if position in calls:
-                tool, args, _, sources, seen = calls[position]
+                tool, args, _, sources, seen, beside = calls[position]
                 if sources is None:
                     continue
                 near *= 1.0 if seen == look else OTHER_LOOK
-                found.append(Neighbour(near, case_id, old_text, tool, json.loads(args), sources))
+                next_tool = PARALLEL if beside else tool
+                found.append(Neighbour(near, case_id, old_text, next_tool, json.loads(args), sources))
             elif position in answers:
                 near *= 1.0 if answers[position] == look else OTHER_LOOK
                 found.append(Neighbour(near, case_id, old_text, None, {}, {}))

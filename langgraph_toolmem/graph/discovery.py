@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from langgraph_toolmem.graph.sources import date_in, from_text, named_rows
+from langgraph_toolmem.graph.sources import date_in, evaluate, from_text, named_rows
 from langgraph_toolmem.graph.state import Observation, RunState
 from langgraph_toolmem.graph.text import MAX_SPAN_WORDS, Text, is_word, quoted_parts, read_text, shape_of
 from langgraph_toolmem.graph.values import MAX_VALUE_CHARS, canon
 
 _MAX_OUTPUTS: Final = 8
-_MAX_COUNTED: Final = 8
+_MAX_COUNTED: Final = 4
 _MAX_NAMES: Final = 4
 _MAX_TEMPLATES: Final = 3
 _ISO_MONTH_DAY = re.compile(r"(\d{4})-(\d\d-\d\d)(.*)", re.DOTALL)
@@ -19,9 +19,15 @@ _ISO_MONTH_DAY = re.compile(r"(\d{4})-(\d\d-\d\d)(.*)", re.DOTALL)
 
 def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     """Descriptors of the places in this run where an argument's value stands; each evaluates to it."""
+    text = canon(value)
+    # An earlier text may have the same place with another value, and a list may hold the value as another type.
+    return [found for found in _found(value, state, slot) if canon(evaluate(found, state, slot)) == text]
+
+
+def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     if isinstance(value, list):
         if len(value) == 1 and not isinstance(value[0], (list, dict)):
-            return ["[]" + d for d in discover(value[0], state, slot)]
+            return ["[]" + d for d in _found(value[0], state, slot)]
         return _whole_lists(value, state)
     if isinstance(value, (dict, bool)) or value is None:
         return []

@@ -11,7 +11,7 @@ Operations (first element is the code):
     ["a", slot, previous, {descriptor: hit}] argument sources that were right (1) or wrong (0)
     ["v", slot, previous, value, pattern, run, user]   a value that a slot took
     ["w", slot, [descriptors], user]         who was seen with descriptors that hold words of a user
-    ["co", case, text, user] ["cc", case, position, tool, args, status, sources, look] ["ce", case, position, look]
+    ["co", case, text, user] ["cc", case, position, tool, args, status, sources, look, beside] ["ce", case, position, look]
     ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
     ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
     ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
@@ -68,6 +68,7 @@ class EvidenceGraph:
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
         self.open_turns: dict[str, dict[str, Any]] = {}
+        self.closed_turns: dict[str, None] = {}
         self.runs: dict[str, list[Any]] = {}
         self._seen: dict[int, None] = {}
 
@@ -156,8 +157,11 @@ class EvidenceGraph:
             kinds[kind] = kinds.get(kind, 0) + 1
 
     def _open_turn(self, turn: str, payload: dict[str, Any]) -> None:
-        """Until its end is seen, a turn that began counts as "the model did something else"."""
-        if turn in self.open_turns:
+        """Until its end is seen, a turn that began counts as "the model did something else".
+
+        A closed turn stays closed: another worker's log may tell of the end before the beginning.
+        """
+        if turn in self.open_turns or turn in self.closed_turns:
             return
         self.open_turns[turn] = payload
         self._count_open(payload, 1)
@@ -168,6 +172,9 @@ class EvidenceGraph:
         payload = self.open_turns.pop(turn, None)
         if payload is not None:
             self._count_open(payload, -1)
+        self.closed_turns[turn] = None
+        if len(self.closed_turns) > MAX_OPEN:
+            del self.closed_turns[next(iter(self.closed_turns))]
 
     def _count_open(self, payload: dict[str, Any], amount: int) -> None:
         self._add_successor(payload["windows"], OPEN, 0, amount)
@@ -218,7 +225,7 @@ class EvidenceGraph:
             del self.runs[run]
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
-            del self.open_turns[turn]
+            self._close_turn(turn)
         return removed + len(mine) + len(begun)
 
     # --- persistence ---
@@ -227,6 +234,7 @@ class EvidenceGraph:
         """Plain containers only; see `from_state`."""
         state: dict[str, Any] = {name: getattr(self, name).to_state() for name in _TABLES}
         state |= {name: getattr(self, name) for name in _PLAIN}
+        state["closed_turns"] = list(self.closed_turns)
         state["seen"] = struct.pack(f"<{len(self._seen)}Q", *self._seen)
         return state
 
@@ -238,6 +246,7 @@ class EvidenceGraph:
             setattr(graph, name, kind.from_state(state[name]))
         for name in _PLAIN:
             setattr(graph, name, state[name])
+        graph.closed_turns = dict.fromkeys(state.get("closed_turns", ()))
         seen: Iterable[int] = struct.unpack(f"<{len(state['seen']) // 8}Q", state["seen"])
         graph._seen = dict.fromkeys(seen)
         return graph

@@ -127,7 +127,9 @@ def learn_turn(
             record += learned
         if step in executed and case_id and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
-            record.append(["cc", case_id, position + offset, step.tool, args, step.status, sources, state.signature()])
+            beside = len(turn.steps) - 1 if offset == 0 else 0
+            call = [step.tool, args, step.status, sources, state.signature(), beside]
+            record.append(["cc", case_id, position + offset, *call])
         tools.append(step.tool)
     return record
 

@@ -77,8 +77,8 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
 
 
 def holds_words(descriptor: str) -> bool:
-    """Whether a descriptor holds words of a text, and so possibly of a person."""
-    return descriptor.lstrip("[]^~").startswith(("ua|", "ub|", "xa|", "xb|", "t|"))
+    """Whether a descriptor holds words of a text or a value, and so possibly of a person."""
+    return descriptor.lstrip("[]^~").startswith(("ua|", "ub|", "ud|", "xa|", "xb|", "xd|", "t|"))
 
 
 def is_template(descriptor: str) -> bool:

@@ -70,6 +70,7 @@ def _best(
     overall = graph.sources.row(slot)
     here = graph.sources.row(f"{slot}\x1e{previous}")
     witnesses = [n for n in same_tool if parameter in n.sources]
+    carried = [carry_over(n.args.get(parameter, ABSENT), n.text, state.user.raw)[0] for n in same_tool]
     offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
 
     def offer(descriptor: str, value: Any) -> None:
@@ -80,11 +81,12 @@ def _best(
         elif is_required:
             return
         weight = _precision(overall.get(descriptor), here.get(descriptor))
-        if value is ABSENT:
-            weight = _near_by(weight, [(n, parameter not in n.args) for n in same_tool])
-        elif "|" in descriptor:
+        text = canon(value)
+        if "|" in descriptor:
             weight = _near_by(weight, [(n, descriptor in n.sources[parameter]) for n in witnesses])
-        offers.setdefault(canon(value), (value, []))[1].append((weight, descriptor))
+        else:
+            weight = _near_by(weight, [(n, text == canon(v)) for n, v in zip(same_tool, carried, strict=True)])
+        offers.setdefault(text, (value, []))[1].append((weight, descriptor))
 
     for descriptor in dict.fromkeys([*overall, *(d for n in witnesses for d in n.sources[parameter])]):
         if "|" in descriptor:
@@ -97,10 +99,8 @@ def _best(
     for descriptor, value in constants(graph, slot, previous).items():
         if _may_use(graph, state, slot, value, schema, user):
             offer(descriptor, value)
-    if same_tool:
-        value, _ = carry_over(same_tool[0].args.get(parameter, ABSENT), same_tool[0].text, state.user.raw)
-        if _may_use(graph, state, slot, value, schema, user):
-            offer("n", value)
+    if carried and _may_use(graph, state, slot, carried[0], schema, user):
+        offer("n", carried[0])
     if not offers:
         return None
     value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))

@@ -24,7 +24,7 @@ from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.tools import ToolSpec
 from langgraph_toolmem.trajectory import Run, Turn
 
-Apply = Callable[[str, Record], bool]
+Apply = Callable[[str | None, Record], bool]
 RULE_PREFIX: Final = "R"
 
 
@@ -140,8 +140,10 @@ class InertiaEngine:
         thought = ""
         chosen_by: list[str] = []  # with the calls that would have been shortcuts counted as such
         run_digest = digest("run", run.run_id or run_scope(run))
-        for event in run.events:
-            if isinstance(event, Turn) and (event.settled or last_turn_too):
+        for index, event in enumerate(run.events):
+            # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
+            headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
+            if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
                 key, acts = turn_digest(event), False
                 if not self.graph.has_seen(key):
                     new += 1
@@ -151,6 +153,9 @@ class InertiaEngine:
                         acts = decision.acts
                         if on_turn is not None:
                             on_turn(event, decision)
+                elif event.key in self.graph.open_turns:
+                    # The model was asked again at a known place (a fork) and did the same again.
+                    apply(None, close_turn(event.key))
                 chosen_by += ["shortcut" if acts else event.chosen_by] * len(event.steps)
                 if event.chosen_by == "model" and event.text:
                     thought = event.text
@@ -173,6 +178,8 @@ class InertiaEngine:
         decision: Decision | None = None
         neighbours: Sequence[Neighbour] = ()
         if turn.chosen_by == "shortcut":
+            if turn.key in self.graph.open_turns:
+                record += close_turn(turn.key)
             record += book_shortcut(turn, run, user)
         else:
             opened = self.graph.open_turns.get(turn.key)
@@ -207,6 +214,11 @@ class InertiaEngine:
             "user": user,
         }
         return [["o+", turn, payload], ["n", "turns", 1]]
+
+
+def close_turn(turn: str) -> Record:
+    """The record of a turn that began and counts no more."""
+    return [["o-", turn], ["n", "turns", -1]]
 
 
 def run_scope(run: Run) -> str:
