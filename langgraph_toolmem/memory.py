@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.inertia.engine import InertiaEngine, run_scope
+from langgraph_toolmem.inertia.engine import InertiaEngine, begin_shortcut, run_scope
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
@@ -289,7 +289,9 @@ class ToolMemory:
                 return Decision(None, _not_our_turn(run))
             decision = self._decide(state, run, chosen, user_id)
             known = run.next_key in self._graph.open_turns or run.next_key in self._graph.closed_turns
-            if not decision.acts and not known:
+            if decision.acts:
+                self._store.apply(digest("shortcut", run.next_key), begin_shortcut(decision))
+            elif not known:
                 user = user_digest(user_id)
                 self._store.apply(None, self._engine.open_turn(state, run.next_key, decision, user))
             return decision
@@ -328,7 +330,13 @@ class ToolMemory:
 
         Returns:
             How many pieces were removed.
+
+        Raises:
+            NamespaceError: no user is named.
+            StorageError: the memory is read-only, or the disk still holds something; the message says what to do.
         """
+        if not user_id:
+            raise NamespaceError("forget needs the user id whose data is to go.")
         with self._lock:
             removed = self._store.forget_user(str(user_digest(user_id)))
         if has_user(self.namespace):

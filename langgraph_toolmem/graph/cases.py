@@ -24,6 +24,9 @@ MAX_TERMS: Final = 80
 MAX_CALLS: Final = 24
 _SHORTLIST: Final = 24
 OTHER_LOOK: Final = 0.3
+"""Weight of a request whose latest output looked otherwise."""
+UNSEEN: Final = 0.25
+"""Weight of a word never seen before: it is a name or a number more often than a sign of another request."""
 
 
 class Neighbour(NamedTuple):
@@ -119,10 +122,14 @@ class CaseIndex:
 
     def forget_user(self, user: str) -> int:
         """Takes out all requests of a user; returns how many."""
-        mine = [case_id for case_id, case in self.cases.items() if case[1] == user]
+        mine = self.of_user(user)
         for case_id in mine:
             self.remove(case_id)
         return len(mine)
+
+    def of_user(self, user: str) -> set[str]:
+        """The ids of a user's requests."""
+        return {case_id for case_id, case in self.cases.items() if case[1] == user}
 
     def _index(self, case_id: str, text: str) -> None:
         for term in _terms(text):
@@ -147,6 +154,8 @@ class CaseIndex:
         for term in _terms(text):
             weight = math.log(total / (self._seen.get(term, 0) + 0.5)) if total > 1 else 0.0
             weight = max(weight, 0.05)
+            if term not in self._seen:
+                weight *= UNSEEN
             norm += weight
             if term in self._postings:
                 weights.append((weight, term))

@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import CaseIndex
+from langgraph_toolmem.graph.sources import holds_words
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
@@ -212,13 +213,19 @@ class EvidenceGraph:
             (self.descriptor_witnesses, self.sources),
         ):
             before = {(slot, item) for slot, row in witnesses.rows.items() for item in row if user in row[item][1]}
+            # Where witnesses had to leave, an item without one may be anybody's.
+            full = {slot for slot, row in witnesses.rows.items() if len(row) >= witnesses.max_items}
             removed += witnesses.forget_user(user)
             gone = {(slot, item) for slot, item in before if item not in witnesses.rows.get(slot, {})}
-            if gone:
+            if gone or full:
                 for key, row in table.rows.items():
                     slot = key.partition("\x1e")[0]
-                    for item in [i for i in row if (slot, i) in gone]:
-                        del row[item]
+                    known = witnesses.rows.get(slot, {})
+                    for item in list(row):
+                        lost = slot in full and item not in known and (table is self.values or holds_words(item))
+                        if lost or (slot, item) in gone:
+                            del row[item]
+                            removed += lost
         removed += self.pattern_witnesses.forget_user(user)
         mine = [run for run, entry in self.runs.items() if entry[3] == user]
         for run in mine:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.sources import holds_words
 
 
-def redact(record: Record, user: str) -> Record:
+def redact(record: Record, user: str, cases: Container[object] = ()) -> Record:
     """The operations of a record that hold nothing of a user.
 
-    A record belongs to one run and so to one user: if any operation names the user, the request, its calls,
-    the values and the wordings in it go. Pure counts stay.
+    A record belongs to one run and so to one user: if any operation names the user or one of the user's requests
+    (`cases`), the request, its calls, the values and the wordings in it go. Pure counts stay.
     """
-    if not any(_owner(operation) == user for operation in record):
+    if not any(_owner(op) == user or (op[:1] in (["cc"], ["ce"]) and op[1] in cases) for op in record):
         return record
     kept = []
     for operation in record:

@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.values import ABSENT, canon_args
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.guards import pace, refusal
 from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
-from langgraph_toolmem.inertia.record import budget_left, probability, rules_of
+from langgraph_toolmem.inertia.record import budget_room, probability, rules_of
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.tools import ToolSpec
 
@@ -56,7 +56,7 @@ def decide(
         rules = rules_of(candidate, state)
         weighed.append((probability(graph, candidate, rules), candidate, rules))
     weighed.sort(key=lambda w: -w[0])
-    judged = tuple(Judged(c.tool, canon_args(c.args), rules, _rule(state, c)) for _, c, rules in weighed)
+    judged = tuple(Judged(c.tool, canon_args(c.args), rules, _rule(state, c), p) for p, c, rules in weighed)
     options = tuple(
         Option(
             c.tool,
@@ -74,7 +74,7 @@ def decide(
     slow = pace(policy, chosen_by)
     if slow:
         return Decision(None, slow, options, judged)
-    hold, audit = _hold(graph, policy, draw)
+    hold, audit = _hold(graph, policy, p, draw)
     proposal = Proposal(
         tool=candidate.tool,
         args=candidate.args,
@@ -88,14 +88,22 @@ def decide(
     return Decision(proposal, hold or proposal.evidence, options, judged)
 
 
-def _hold(graph: EvidenceGraph, policy: InertiaPolicy, draw: float) -> tuple[str, bool]:
+LAST_ROOM = 2.0
+"""Misses left in the budget below which only the surest calls are made."""
+
+
+def _hold(graph: EvidenceGraph, policy: InertiaPolicy, p: float, draw: float) -> tuple[str, bool]:
     """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check."""
-    if not budget_left(graph.counters, policy.max_wrong_per_100):
+    room = budget_room(graph.counters, policy.max_wrong_per_100)
+    if room < 1:
         turns = int(graph.counters.get("turns", 0))
         return (
             f"the budget of {policy.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
             f"({turns} turns seen)"
         ), False
+    surest = (1 + policy.min_precision) / 2
+    if room < LAST_ROOM and p < surest:
+        return f"the budget of wrong calls is nearly used up, and confidence {p:.2f} is below {surest:.2f}", False
     if policy.shadow:
         return "shadow mode: the model is asked and the answer compared", True
     if draw < policy.audit_rate:

@@ -216,6 +216,11 @@ class InertiaEngine:
         return [["o+", turn, payload], ["n", "turns", 1]]
 
 
+def begin_shortcut(decision: Decision) -> Record:
+    """The record of a call that is made now: the misses to expect from it."""
+    return [["n", "acted_risk", 1 - j.confidence] for j in decision.judged[:1]]
+
+
 def close_turn(turn: str) -> Record:
     """The record of a turn that began and counts no more."""
     return [["o-", turn], ["n", "turns", -1]]
@@ -242,8 +247,8 @@ def call_digest(tool: str, args_text: str) -> str:
 
 
 def plain_judged(decision: Decision) -> list[list[Any]]:
-    """The judged candidates in plain containers: tool, digest of the call, rules, readable rule."""
-    return [[j.tool, call_digest(j.tool, j.args_text), list(j.rules), j.rule] for j in decision.judged]
+    """The judged candidates in plain containers: tool, digest of the call, rules, readable rule, confidence."""
+    return [[j.tool, call_digest(j.tool, j.args_text), list(j.rules), j.rule, j.confidence] for j in decision.judged]
 
 
 def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool) -> Record:
@@ -256,7 +261,7 @@ def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool
     truth = ""
     if len(turn.steps) == 1:
         truth = call_digest(turn.steps[0].tool, canon_args(turn.steps[0].args))
-    for position, (tool, call, rules, rule) in enumerate(judged):
+    for position, (tool, call, rules, rule, confidence) in enumerate(judged):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
         record.append(["r", [*rules, *named], hit])
@@ -264,7 +269,7 @@ def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool
             record.append(["nt", tool, "hits" if hit else "misses", 1])
             if would_act:
                 outcome = "right" if hit else "wrong"
-                record += [["n", outcome, 1], ["nt", tool, outcome, 1]]
+                record += [["n", outcome, 1], ["nt", tool, outcome, 1], ["n", "checked_risk", 1 - confidence]]
     if turn.tokens:
         record += [["n", "tokens", turn.tokens], ["n", "turns_with_tokens", 1]]
     return record

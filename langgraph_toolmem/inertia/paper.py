@@ -177,7 +177,7 @@ def decide(
 
 
 def _judged(state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
-    return Judged(tool, canon_args(args), (), SEPARATOR.join((state.symbols[-1], tool, "paper")))
+    return Judged(tool, canon_args(args), (), SEPARATOR.join((state.symbols[-1], tool, "paper")), 1.0)
 
 
 def _recovery(

@@ -53,6 +53,7 @@ class Judged:
     rules: tuple[str, ...]
     rule: str
     """The rule as a person reads it."""
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ fine one:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,8 +25,9 @@ PRIOR: Final = 0.5
 """Before any record: half of what the shares of tool and arguments alone would say."""
 
 _TEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-_FOUR: Final = (0.35, 0.65, 0.9)
+_SIX: Final = (0.35, 0.6, 0.75, 0.85, 0.93, 0.98)
 _FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
+_THREE: Final = (0.35, 0.65, 0.9)
 _NEAR: Final = (0.25, 0.45, 0.65, 0.85)
 
 
@@ -34,15 +36,21 @@ def _bucket(value: float, cuts: tuple[float, ...]) -> int:
 
 
 def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
-    """The rules a candidate falls under, coarse to fine."""
+    """The rules a candidate falls under, coarse to fine.
+
+    A: share of tool and arguments together. B: each apart. C: with what the nearest past request did, how near
+    it is, and where in the run this is. D: of this tool.
+    """
     product = candidate.p_tool * candidate.p_args
-    shares = f"{_bucket(candidate.p_tool, _FOUR)}{_bucket(candidate.p_args, _FOUR)}{candidate.neighbour_agrees}"
+    args = _bucket(candidate.p_args, _SIX)
+    agrees = candidate.neighbour_agrees
+    near = _bucket(candidate.similarity, _NEAR)
     repeated = (candidate.tool, canon_args(candidate.args)) in state.called
     return (
         f"A{_bucket(product, _TEN)}",
-        f"B{shares}",
-        f"C{shares}{_bucket(candidate.similarity, _NEAR)}{state.last_is_user:d}{repeated:d}",
-        f"D{candidate.tool}\x1f{_bucket(product, _FIVE)}{candidate.neighbour_agrees}",
+        f"B{_bucket(candidate.p_tool, _SIX)}{args}",
+        f"C{_bucket(candidate.p_tool, _THREE)}{args}{agrees}{near}{state.last_is_user:d}{repeated:d}",
+        f"D{candidate.tool}\x1f{_bucket(product, _FIVE)}{agrees}",
     )
 
 
@@ -56,24 +64,30 @@ def probability(graph: EvidenceGraph, candidate: Candidate, rules: tuple[str, ..
     return p
 
 
-def budget_left(counters: Mapping[str, float], max_wrong_per_100: float | None) -> bool:
-    """Whether one more miss keeps the misses per 100 model turns within the budget.
+def budget_room(counters: Mapping[str, float], max_wrong_per_100: float | None) -> float:
+    """How many misses the budget still allows; below 1 there is no room for a call that may be one.
 
-    Checked proposals (shadow and audit) are counted as they are. Of the calls made, failed ones count as
-    misses, and the rest at the rate of misses among the checked ones.
+    The budget grows with the model turns seen and shrinks with `misses_estimated`.
     """
     if max_wrong_per_100 is None:
-        return True
-    return 100 * (misses_estimated(counters) + 1) <= max_wrong_per_100 * (counters.get("turns", 0) + 1)
+        return math.inf
+    return max_wrong_per_100 * (counters.get("turns", 0) + 1) / 100 - misses_estimated(counters)
+
+
+def budget_left(counters: Mapping[str, float], max_wrong_per_100: float | None) -> bool:
+    """Whether one more miss keeps the misses per 100 model turns within the budget."""
+    return budget_room(counters, max_wrong_per_100) >= 1
 
 
 def misses_estimated(counters: Mapping[str, float]) -> float:
     """Misses so far: those seen on checked proposals, and an estimate for the calls made unchecked.
 
-    A checked turn whose end never comes was answered in words: all but the IN_FLIGHT latest count as misses.
+    Of the calls made, failed ones count as misses. For the rest the confidence said how many misses to expect,
+    Σ(1 − p); that is corrected by how many were seen against how many were expected where it was checked,
+    (seen + 1) / (expected + 1). A checked turn whose end never comes was answered in words: all but the
+    IN_FLIGHT latest count as misses.
     """
     unreported = max(0.0, counters.get("would_act_open", 0) - IN_FLIGHT)
-    right, wrong = counters.get("right", 0), counters.get("wrong", 0) + unreported
-    failed, acted = counters.get("acted_failed", 0), counters.get("acted_ok", 0)
-    rate = wrong / (right + wrong) if right + wrong else 0.0
-    return wrong + failed + rate * acted
+    wrong = counters.get("wrong", 0) + unreported
+    correction = (wrong + 1) / (counters.get("checked_risk", 0) + 1)
+    return wrong + counters.get("acted_failed", 0) + counters.get("acted_risk", 0) * correction

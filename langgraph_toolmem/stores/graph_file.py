@@ -208,6 +208,13 @@ class GraphFile:
                 self._degrade(error)
         return found.records
 
+    def refuse_snapshot(self, why: str) -> None:
+        """Set the snapshot aside that ``load`` returned: its content cannot be used. Later records can be kept."""
+        with self._mutex:
+            self._problem(f"{SNAPSHOT} cannot be used ({why}); what it held is lost unless it is repaired")
+            self._set_aside(SNAPSHOT, SNAPSHOT)
+            self._snapshot_size = 0
+
     # -- writing --
 
     def append(self, record: Any) -> bool:

@@ -13,9 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 from langgraph.store.base import BaseStore
 
+from langgraph_toolmem.errors import GraphFileError, StorageError
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
 from langgraph_toolmem.graph.redact import redact
 from langgraph_toolmem.stores.graph_file import GraphFile
+from langgraph_toolmem.stores.graph_shape import check_state
 from langgraph_toolmem.stores.shared_log import SharedLog
 
 Fsync: TypeAlias = Literal["never", "snapshot", "always"]
@@ -59,7 +61,7 @@ class GraphStore:
         self._log: SharedLog | None = None
         self._clock = clock
         self._polled = float("-inf")
-        self._may_write = not read_only
+        self.read_only = read_only
         self._dirty = False
         if shared is not None:
             worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -71,30 +73,24 @@ class GraphStore:
     def _open(self, folder: Path, fsync: Fsync, read_only: bool) -> None:
         self._file = GraphFile(folder, fsync=fsync, read_only=read_only)
         loaded = self._file.load()
+        self.problems = self._file.problems
         if loaded.state is not None:
             try:
+                check_state(loaded.state)
                 self.graph = EvidenceGraph.from_state(loaded.state)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever is in the file, the host starts
                 # Its checksum is right, so it was written like this: by another program, or by a bug.
-                self._file.close()
-                self._file = None
-                problem = f"the snapshot in {folder} has not the shape of a graph ({error!r}); memory goes on in RAM"
-                self.problems.append(problem)
-                logger.exception("%s", problem)
-                return
+                self._file.refuse_snapshot(str(error) if isinstance(error, GraphFileError) else repr(error))
+                self.graph = EvidenceGraph()
         for entry in loaded.records:
             self._apply_loaded(entry)
-        self.problems = self._file.problems
 
     def _apply_loaded(self, entry: Any) -> None:
         try:
             key, record = entry
             self.graph.apply(key, record)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            problem = f"a record could not be applied and is left out: {error!r}"
-            if problem not in self.problems:
-                self.problems.append(problem)
-                logger.warning("%s", problem)
+        except Exception as error:  # noqa: BLE001 - whatever is in the log, the host runs on
+            self._say(f"a record could not be applied and is left out: {error!r}")
 
     def apply(self, key: str | None, record: Record) -> bool:
         """Keeps a record and applies it; False if its key was seen before.
@@ -103,20 +99,33 @@ class GraphStore:
         """
         if key is not None and self.graph.has_seen(key):
             return False
-        if self._may_write:
+        if not self.read_only:
             self._dirty = True
-            if self._file is not None:
-                self._file.append([key, record])
-            elif self._log is not None:
-                self._log.append([key, record])
+            self._keep([key, record])
         self.graph.apply(key, record)
-        if self._file is not None and self._may_write and self._file.should_compact:
+        if self._file is not None and not self.read_only and self._file.should_compact:
             self._compact()
         return True
 
-    def _compact(self) -> None:
-        if self._file is not None and self._file.compact(self.graph.to_state()):
-            self._dirty = False
+    def _keep(self, entry: list[Any]) -> None:
+        try:
+            if self._file is not None:
+                self._file.append(entry)
+            elif self._log is not None:
+                self._log.append(entry)
+        except Exception as error:  # noqa: BLE001 - what cannot be kept is learned all the same, in RAM
+            self._say(f"records cannot be kept at present ({error!r}); memory goes on in RAM")
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+            logger.warning("%s", problem)
+
+    def _compact(self) -> bool:
+        if self._file is None or not self._file.compact(self.graph.to_state()):
+            return False
+        self._dirty = False
+        return True
 
     def refresh(self) -> None:
         """Takes in what other workers learned, if it is time to look."""
@@ -127,17 +136,51 @@ class GraphStore:
             self._apply_loaded(entry)
 
     def forget_user(self, user: str) -> int:
-        """Removes a user from the graph and from what is kept of it; returns how many pieces were removed."""
+        """Removes a user from the graph and from what is kept of it; returns how many pieces were removed.
+
+        Raises:
+            StorageError: the folder could not be rewritten, so that it still holds them.
+        """
+        if self.read_only:
+            raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
+        cases = self.graph.cases.of_user(user)
         removed = self.graph.forget_user(user)
-        if self._file is not None and self._may_write:
-            self._compact()
-        if self._log is not None and self._may_write:
-            removed += self._log.rewrite(lambda entry: [entry[0], redact(entry[1], user)])
+        if self._file is not None and not self._compact():
+            raise StorageError(
+                f"The user is forgotten here, but {self.folder} still holds what was kept, as it could not be "
+                f"rewritten ({self._file.degraded or 'the memory is closed'}). Mend that and call forget again."
+            )
+        if self.folder is not None and (aside := sorted(file.name for file in self.folder.glob("*.corrupt-*"))):
+            self._say(f"files set aside as unreadable may hold data of users that were forgotten: {', '.join(aside)}")
+        if self._log is not None:
+            self._log.rewrite(lambda entry: _note_cases(entry, user, cases))
+            removed += self._log.rewrite(lambda entry: _redacted(entry, user, cases))
         return removed
 
     def close(self) -> None:
         """Writes a snapshot if anything changed, and lets go of the folder."""
         if self._file is not None:
-            if self._may_write and self._dirty:
+            if not self.read_only and self._dirty:
                 self._compact()
             self._file.close()
+
+
+def _note_cases(entry: Any, user: str, cases: set[str]) -> Any:
+    """Adds the requests that a stored record opens for a user to `cases`; changes nothing."""
+    if _is_entry(entry):
+        cases |= {op[1] for op in entry[1] if op and op[0] == "co" and op[3] == user}
+    return entry
+
+
+def _redacted(entry: Any, user: str, cases: set[str]) -> Any:
+    return [entry[0], redact(entry[1], user, cases)] if _is_entry(entry) else entry
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether a stored record can be looked into; a strange one must not stop the others from being changed."""
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and isinstance(entry[1], list)
+        and all(isinstance(op, list) for op in entry[1])
+    )

@@ -1,0 +1,71 @@
+"""Whether a snapshot that was read has the shape of an evidence graph.
+
+Its checksum says that it is what was written, not who wrote it: a file from elsewhere must not make the host's
+program stumble over a number where a dict should be, on the next prediction or a week later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+
+
+def check_state(state: dict[str, Any]) -> None:
+    """Compares a state with that of an empty graph, and the tables cell by cell.
+
+    Raises:
+        GraphFileError: something is missing or of another type; the message says what.
+    """
+    for name, empty in EvidenceGraph().to_state().items():
+        found: Any = state.get(name)
+        _require(type(found) is type(empty), name)
+        if not isinstance(empty, dict) or not empty:
+            continue
+        for part, value in empty.items():
+            _require(type(found.get(part)) is type(value), f"{name}.{part}")
+        if "rows" in empty:
+            _check_rows(name, found)
+    _require(len(state["seen"]) % 8 == 0, "seen")
+    for name in ("tools", "by_tool", "open_turns"):
+        _require(_texts(state[name]) and all(type(entry) is dict for entry in state[name].values()), name)
+    for name in ("counters", *state["by_tool"]):
+        _require(_numbers((state["by_tool"].get(name) or state["counters"]).values()), f"counters of {name}")
+    for payload in state["open_turns"].values():
+        _require(all(part in payload for part in ("windows", "rules", "judged", "would_act", "user")), "open_turns")
+    _require(
+        _texts(state["runs"]) and all(_list_of(run, 4) and _numbers(run[:1]) for run in state["runs"].values()), "runs"
+    )
+    for case in state["cases"]["cases"].values():
+        _require(_list_of(case, 4) and isinstance(case[0], str), "cases.cases")
+
+
+def _check_rows(name: str, table: dict[str, Any]) -> None:
+    rows = table["rows"]
+    _require(_texts(rows) and all(type(row) is dict for row in rows.values()), f"{name}.rows")
+    width = table.get("width")
+    for row in rows.values():
+        for cell in row.values():
+            if width is None:
+                _require(_list_of(cell, 2) and type(cell[0]) is type(cell[1]) is list, f"{name}.rows")
+            else:
+                _require(_list_of(cell, width) and _numbers(cell), f"{name}.rows")
+
+
+def _texts(keys: Iterable[Any]) -> bool:
+    return all(type(key) is str for key in keys)
+
+
+def _numbers(values: Iterable[Any]) -> bool:
+    return all(type(value) in (int, float, bool) for value in values)
+
+
+def _list_of(value: Any, length: int) -> bool:
+    return type(value) is list and len(value) == length
+
+
+def _require(fact: bool, what: str) -> None:
+    if not fact:
+        raise GraphFileError(f"{what} has not the shape of an evidence graph")
