@@ -41,6 +41,9 @@ class InertiaPolicy:
         shadow: predict and keep the record, but never act.
         max_in_a_row: shortcuts in a row before the model is asked; None: no limit. Paper: 1.
         max_share: largest share of a run's calls that the shortcut may make; None: no limit. Paper: 0.3.
+        witnesses_for_writes: calibrated: a call that may change something is made only if so many of the four
+            nearest past requests back it: they went on with the same tool, its arguments from the same sources.
+            A tool may change something if it is not marked read-only while others are (or is marked as writing).
         never: tools that are never shortcut.
         allow_destructive: destructive tools (MCP annotation or tag) that may be shortcut all the same.
         needs_approval: tools that a human must approve; they are never shortcut.
@@ -64,6 +67,7 @@ class InertiaPolicy:
     shadow: bool = False
     max_in_a_row: int | None = None
     max_share: float | None = None
+    witnesses_for_writes: int = 3
     never: frozenset[str] = frozenset()
     allow_destructive: frozenset[str] = frozenset()
     needs_approval: frozenset[str] = frozenset()

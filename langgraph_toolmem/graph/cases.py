@@ -54,7 +54,8 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, {position: [tool, args JSON, status, sources, look, beside]}, answers: {position: look}]
+        #: case id -> [text, user, calls, answers], calls: {position: [tool, args JSON, status, sources, look,
+        #: beside]}, answers in words: {position: look}
         #: sources are None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}

@@ -11,7 +11,8 @@ Operations (first element is the code):
     ["a", slot, previous, {descriptor: hit}] argument sources that were right (1) or wrong (0)
     ["v", slot, previous, value, pattern, run, user]   a value that a slot took
     ["w", slot, [descriptors], user]         who was seen with descriptors that hold words of a user
-    ["co", case, text, user] ["cc", case, position, tool, args, status, sources, look, beside] ["ce", case, position, look]
+    ["co", case, text, user]                 a request
+    ["cc", case, position, tool, args, status, sources, look, beside] ["ce", case, position, look]
     ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
     ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
     ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave

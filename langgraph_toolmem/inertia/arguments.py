@@ -25,6 +25,8 @@ class Filled(NamedTuple):
     source: str
     agreeing: int
     """Further sources that offer the same value."""
+    witnesses: int
+    """Of the nearest past requests that went on with this tool: how many took the value from such a source."""
 
 
 def fill(
@@ -105,7 +107,13 @@ def _best(
         return None
     value, backing = max(offers.values(), key=lambda o: (max(o[1])[0], len(o[1]), max(o[1])[1]))
     probability, source = max(backing)
-    return Filled(value, probability, source, len(backing) - 1)
+    text = canon(value)
+    named = {descriptor for _, descriptor in backing}
+    backed = sum(
+        text == canon(was) or not named.isdisjoint(n.sources.get(parameter, ()))
+        for n, was in zip(same_tool, carried, strict=True)
+    )
+    return Filled(value, probability, source, len(backing) - 1, backed)
 
 
 def _near_by(weight: float, witnesses: list[tuple[Neighbour, bool]]) -> float:

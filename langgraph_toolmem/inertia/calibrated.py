@@ -11,7 +11,7 @@ from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.state import START, USER, RunState
 from langgraph_toolmem.graph.values import ABSENT, canon_args
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
-from langgraph_toolmem.inertia.guards import pace, refusal
+from langgraph_toolmem.inertia.guards import may_write, pace, refusal
 from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
 from langgraph_toolmem.inertia.record import budget_room, probability, rules_of
 from langgraph_toolmem.policy import InertiaPolicy
@@ -63,7 +63,7 @@ def decide(
             c.args,
             p,
             refusal(c.tool, c.args, specs=specs, policy=policy, graph=graph, state=state)
-            or ("" if p >= policy.min_precision else f"confidence {p:.2f} is below {policy.min_precision:.2f}"),
+            or _doubt(p, c, specs, policy),
         )
         for p, c, _ in weighed
     )
@@ -86,6 +86,18 @@ def decide(
         sources={n: describe(f.source) for n, f in candidate.filled.items() if f.value is not ABSENT},
     )
     return Decision(proposal, hold or proposal.evidence, options, judged)
+
+
+def _doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> str:
+    """Why the record is not enough for a call; "" if it is."""
+    if p < policy.min_precision:
+        return f"confidence {p:.2f} is below {policy.min_precision:.2f}"
+    if candidate.witnesses < policy.witnesses_for_writes and may_write(candidate.tool, specs):
+        return (
+            f"{candidate.tool} may change something, and only {candidate.witnesses} of the nearest past requests back "
+            f"this call ({policy.witnesses_for_writes} are asked for)"
+        )
+    return ""
 
 
 LAST_ROOM = 2.0

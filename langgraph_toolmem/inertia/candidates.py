@@ -24,6 +24,8 @@ class Candidate:
     Attributes:
         p_tool: share of the tool among what followed in contexts like this one, backed off over their length.
         p_args: product of the records of the argument sources.
+        witnesses: how many of the nearest past requests went on with this tool and took every argument from a
+            source that gives the same value now.
         support: how often the longest known context was seen.
     """
 
@@ -37,6 +39,7 @@ class Candidate:
     neighbour_agrees: int
     """2: the nearest past request went on with this tool, 1: no near request, 0: it went on otherwise."""
     agreeing_neighbours: float
+    witnesses: int
 
     @property
     def args(self) -> dict[str, Any]:
@@ -112,8 +115,12 @@ def candidates(
         p_args = 1.0
         for f in filled.values():
             p_args *= f.probability
+        agreeing = sum(n.tool == tool for n in neighbours)
+        witnesses = min((f.witnesses for f in filled.values()), default=agreeing)
         similarity = neighbours[0].similarity if neighbours else 0.0
         agrees = 1 if not neighbours else (2 if neighbours[0].tool == tool else 0)
-        share = sum(n.tool == tool for n in neighbours) / len(neighbours) if neighbours else 0.0
-        found.append(Candidate(tool, filled, shares[tool], p_args, support, window, similarity, agrees, share))
+        share = agreeing / len(neighbours) if neighbours else 0.0
+        found.append(
+            Candidate(tool, filled, shares[tool], p_args, support, window, similarity, agrees, share, witnesses)
+        )
     return found

@@ -45,6 +45,17 @@ def refusal(
     return ""
 
 
+def may_write(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
+    """Whether a tool may change something, as far as it is said.
+
+    Where no tool is marked read-only nothing is known, and nothing is assumed.
+    """
+    spec = specs[tool]
+    if spec.read_only is not None:
+        return not spec.read_only
+    return any(other.read_only for other in specs.values())
+
+
 def pace(policy: InertiaPolicy, chosen_by: Sequence[str]) -> str:
     """Why no shortcut may be taken now, given who chose the run's calls so far; "" if one may."""
     in_a_row = 0

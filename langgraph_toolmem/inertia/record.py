@@ -4,7 +4,7 @@ A predicted call falls under rules from coarse to fine. Each rule counts how oft
 what the model did (hit) or not (miss). The probability is shrunk along the chain, from the coarse rule to the
 fine one:
 
-    p_l = (h_l + s · p_{l−1}) / (h_l + m_l + s),   s = 6
+    p_l = (h_l + s · p_{l−1}) / (h_l + m_l + s),   s = 4
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Final
 
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.values import canon_args
 from langgraph_toolmem.inertia.candidates import Candidate
 
-STRENGTH: Final = 6.0
+STRENGTH: Final = 4.0
 IN_FLIGHT: Final = 16
 """Model turns that may be under way at once without counting as unreported."""
 PRIOR: Final = 0.5
@@ -27,8 +26,6 @@ PRIOR: Final = 0.5
 _TEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _SIX: Final = (0.35, 0.6, 0.75, 0.85, 0.93, 0.98)
 _FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
-_THREE: Final = (0.35, 0.65, 0.9)
-_NEAR: Final = (0.25, 0.45, 0.65, 0.85)
 
 
 def _bucket(value: float, cuts: tuple[float, ...]) -> int:
@@ -38,19 +35,16 @@ def _bucket(value: float, cuts: tuple[float, ...]) -> int:
 def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
     """The rules a candidate falls under, coarse to fine.
 
-    A: share of tool and arguments together. B: each apart. C: with what the nearest past request did, how near
-    it is, and where in the run this is. D: of this tool.
+    A: shares of tool and arguments together. B: each apart. C: by how many of the nearest past requests back the
+    call, and whether the user has just spoken. D: of this tool.
     """
     product = candidate.p_tool * candidate.p_args
-    args = _bucket(candidate.p_args, _SIX)
-    agrees = candidate.neighbour_agrees
-    near = _bucket(candidate.similarity, _NEAR)
-    repeated = (candidate.tool, canon_args(candidate.args)) in state.called
+    five = _bucket(product, _FIVE)
     return (
         f"A{_bucket(product, _TEN)}",
-        f"B{_bucket(candidate.p_tool, _SIX)}{args}",
-        f"C{_bucket(candidate.p_tool, _THREE)}{args}{agrees}{near}{state.last_is_user:d}{repeated:d}",
-        f"D{candidate.tool}\x1f{_bucket(product, _FIVE)}{agrees}",
+        f"B{_bucket(candidate.p_tool, _SIX)}{_bucket(candidate.p_args, _SIX)}",
+        f"C{candidate.witnesses}{five}{state.last_is_user:d}",
+        f"D{candidate.tool}\x1f{five}{candidate.neighbour_agrees}",
     )
 
 

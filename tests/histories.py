@@ -1,0 +1,117 @@
+"""Short histories, in OpenAI's message format, for tests of the graph and the predictor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.inertia.engine import InertiaEngine
+from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.trajectory import Run, parse_run
+
+Message = Any
+"""A dict in OpenAI's format, or a LangChain message."""
+FAILED = object()
+"""As an output: the call failed."""
+
+
+def schema(name: str, required: str = "", optional: str = "", **extra: Any) -> dict[str, Any]:
+    """A tool dict; parameters are ``"name"`` (a string) or ``"name:type"``, separated by spaces."""
+    both = [*required.split(), *optional.split()]
+    properties = {p.partition(":")[0]: {"type": p.partition(":")[2] or "string"} for p in both}
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": [p.partition(":")[0] for p in required.split()],
+    }
+    return {"name": name, "description": f"{name}.", "parameters": parameters, **extra}
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def words(text: str = "Done.") -> Message:
+    return {"role": "assistant", "content": text}
+
+
+def call(tool: str, args: Mapping[str, Any] | None = None, output: Any = "ok", *, text: str = "") -> list[Message]:
+    """One call of the model and its answer."""
+    return calls([(tool, args or {}, output)], text=text)
+
+
+def calls(made: Sequence[tuple[str, Mapping[str, Any], Any]], *, text: str = "") -> list[Message]:
+    """Several calls of one turn and their answers."""
+    asked = [
+        {"id": f"call_{i}", "type": "function", "function": {"name": tool, "arguments": json.dumps(args)}}
+        for i, (tool, args, _) in enumerate(made)
+    ]
+    history: list[Message] = [{"role": "assistant", "content": text, "tool_calls": asked}]
+    for i, (_, _, output) in enumerate(made):
+        failed = output is FAILED
+        content = "it failed" if failed else output if isinstance(output, str) else json.dumps(output)
+        answer = {"role": "tool", "tool_call_id": f"call_{i}", "content": content}
+        history.append({**answer, "status": "error"} if failed else answer)
+    return history
+
+
+def shortcut(tool: str, args: Mapping[str, Any] | None = None, output: Any = "ok") -> list[Message]:
+    """One call that the shortcut made and its answer."""
+    history = call(tool, args, output)
+    history[0]["additional_kwargs"] = {"toolmem": {"by": "inertia"}}
+    return history
+
+
+def history(*parts: Message | Iterable[Message]) -> list[Message]:
+    """Parts joined to one list."""
+    joined: list[Message] = []
+    for part in parts:
+        joined += list(part) if isinstance(part, (list, tuple)) else [part]
+    return joined
+
+
+def run_of(*parts: Message | Iterable[Message], run_id: str = "r") -> Run:
+    return parse_run(history(*parts), run_id=run_id)
+
+
+def state_of(*parts: Message | Iterable[Message]) -> RunState:
+    return RunState.of(run_of(*parts))
+
+
+class Learner:
+    """A graph with an engine, and the records that were applied to it."""
+
+    def __init__(
+        self,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        policy: InertiaPolicy | None = None,
+        similarity: Any = 0.0,
+    ) -> None:
+        self.graph = EvidenceGraph()
+        self.policy = policy or InertiaPolicy(audit_rate=0.0)
+        self.specs: dict[str, ToolSpec] | None = None if tools is None else read_tools(list(tools))
+        score = similarity if callable(similarity) else lambda thought, tool: similarity
+        self.engine = InertiaEngine(self.graph, self.specs, similarity=score)
+        self.records: list[tuple[str, Record]] = []
+
+    def learn(self, *parts: Message | Iterable[Message], run_id: str = "r", user: str | None = None) -> int:
+        """Learns a whole run; how many turns were new."""
+
+        def apply(key: str, record: Record) -> bool:
+            self.records.append((key, record))
+            return self.graph.apply(key, record)
+
+        run = run_of(*parts, run_id=run_id)
+        return self.engine.learn(run, apply=apply, policy=self.policy, user=user, last_turn_too=True)[1]
+
+    def decide(self, *parts: Message | Iterable[Message], user: str | None = None, thought: str = "") -> Any:
+        """The decision before the model's next turn."""
+        run = run_of(*parts, run_id="now")
+        assert run.awaiting_model
+        return self.engine.decide(
+            RunState.of(run), thought=thought or run.thought, turn=run.next_key or "", policy=self.policy, user=user
+        )[0]

@@ -1,0 +1,77 @@
+"""What is public: `__all__` tells it all, everything is documented, and the first example runs."""
+
+from __future__ import annotations
+import __future__
+
+import doctest
+import importlib
+import inspect
+from types import ModuleType
+
+import pytest
+
+import langgraph_toolmem
+from langgraph_toolmem import errors
+
+PUBLIC = ["langgraph_toolmem", "langgraph_toolmem.nodes", "langgraph_toolmem.testing"]
+
+
+def public_names(module: ModuleType) -> set[str]:
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, (ModuleType, type(__future__.annotations)))
+    }
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_all_is_what_is_public(name: str):
+    module = importlib.import_module(name)
+
+    assert set(module.__all__) - {"__version__"} == public_names(module)
+    assert len(module.__all__) == len(set(module.__all__))
+    assert sorted(module.__all__) == list(module.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_public_is_documented(name: str):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    bare = []
+    for public in module.__all__:
+        value = getattr(module, public)
+        if not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        if not (value.__doc__ or "").strip() or value.__doc__.startswith(f"{public}("):
+            bare.append(public)
+        if inspect.isclass(value) and value.__module__.startswith("langgraph_toolmem"):
+            members = {n: m for n, m in vars(value).items() if not n.startswith("_") and _is_method(m)}
+            bare += [f"{public}.{n}" for n, m in members.items() if not inspect.getdoc(getattr(value, n))]
+
+    assert bare == []
+
+
+def _is_method(member: object) -> bool:
+    return inspect.isroutine(member) or isinstance(member, (property, classmethod, staticmethod))
+
+
+def test_every_error_is_exported():
+    defined = {n for n, v in vars(errors).items() if inspect.isclass(v) and issubclass(v, errors.ToolMemoryError)}
+
+    assert defined <= set(langgraph_toolmem.__all__)
+    assert all(name in (errors.__doc__ or "") for name in defined)
+
+
+def test_the_first_example_runs():
+    result = doctest.testmod(langgraph_toolmem)
+
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_what_is_exported_says_where_to_import_it_from():
+    for name in langgraph_toolmem.__all__:
+        value = getattr(langgraph_toolmem, name)
+        if inspect.isclass(value):
+            assert value.__module__.startswith("langgraph_toolmem")
+            assert value.__name__ == name

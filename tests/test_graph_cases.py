@@ -1,0 +1,208 @@
+"""Past requests: the nearest ones, and values carried over from old wording to new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from langgraph_toolmem.graph.cases import MAX_CALLS, MAX_POSTINGS, CaseIndex, carry_over
+from langgraph_toolmem.graph.state import PARALLEL
+from langgraph_toolmem.graph.values import ABSENT
+from langgraph_toolmem.stores.plain_pickle import dumps, loads
+
+
+def add(
+    index: CaseIndex,
+    case: str,
+    position: int,
+    tool: str,
+    *,
+    args: str = "{}",
+    status: str = "ok",
+    sources: dict[str, list[str]] | Any | None = ...,
+    look: str = "",
+    beside: int = 0,
+) -> None:
+    """One call of a case; with nothing said, an ordinary one of the model."""
+    found = {} if sources is ... else sources
+    index.add_call(case, position, tool, args, status, found, look, beside)
+
+
+def index_with(*texts: str, user: str | None = None) -> CaseIndex:
+    index = CaseIndex()
+    for i, text in enumerate(texts):
+        index.open(f"case{i}", text, user)
+        add(index, f"case{i}", 0, "search", args=f'{{"q":"{i}"}}', sources={"q": ["ua|for|1"]})
+        index.end(f"case{i}", 1, "")
+    return index
+
+
+def test_the_most_similar_request_comes_first():
+    index = index_with("Cancel the order of Ann", "Mail the report to Bo", "Cancel the order of Bo")
+    found = index.nearest("Cancel the order of Cy", [], look="", k=2)
+
+    assert {near.case_id for near in found} == {"case0", "case2"}
+    assert found[0].similarity >= found[1].similarity > 0
+    assert (found[0].tool, found[0].sources) == ("search", {"q": ["ua|for|1"]})
+    assert index.nearest("zzz", [], look="") == []
+
+
+def test_the_same_words_have_similarity_one():
+    index = index_with("Cancel the order of Ann", "Mail the report")
+
+    assert index.nearest("Cancel the order of Ann", [], look="")[0].similarity == pytest.approx(1)
+    assert index.nearest("Cancel the order of Ann", [], look="", exclude="case0") == [] or (
+        index.nearest("Cancel the order of Ann", [], look="", exclude="case0")[0].case_id == "case1"
+    )
+
+
+def test_only_requests_that_went_the_same_way_are_near():
+    index = index_with("Cancel the order of Ann")
+    index.open("failed", "Cancel the order of Bo", None)
+    add(index, "failed", 0, "search", status="failed")
+    add(index, "failed", 1, "retry")
+
+    assert [n.tool for n in index.nearest("Cancel the order", [("search", "ok")], look="")] == [None]
+    assert [n.tool for n in index.nearest("Cancel the order", [("search", "failed")], look="")] == ["retry"]
+    assert index.nearest("Cancel the order", [("other", "ok")], look="") == []
+    assert index.nearest("Cancel the order", [("search", "failed"), ("retry", "ok")], look="") == []
+
+
+def test_calls_that_arrive_before_their_request_are_kept():
+    late = CaseIndex()
+    late.end("case0", 1, "")
+    add(late, "case0", 0, "search", args='{"q":"0"}', sources={"q": ["ua|for|1"]})
+    assert not late.knows("case0")
+    late.open("case0", "Cancel the order of Ann", None)
+
+    assert late.to_state() == index_with("Cancel the order of Ann").to_state()
+    assert late.nearest("Cancel the order", [], look="")[0].tool == "search"
+
+
+def test_of_a_fork_one_call_stays_whatever_the_order():
+    states = []
+    for tools in (("b", "a"), ("a", "b")):
+        index = CaseIndex()
+        index.open("c", "Cancel", None)
+        for tool in tools:
+            add(index, "c", 0, tool)
+        states.append(index.to_state())
+
+    assert states[0] == states[1]
+
+
+def test_a_shortcut_is_part_of_the_way_but_not_followed():
+    index = CaseIndex()
+    index.open("c", "Cancel the order", None)
+    add(index, "c", 0, "search", sources=None)
+    add(index, "c", 1, "cancel")
+
+    assert index.nearest("Cancel the order", [], look="") == []
+    assert index.nearest("Cancel the order", [("search", "ok")], look="")[0].tool == "cancel"
+
+
+def test_calls_of_a_request_are_bounded():
+    index = index_with("Cancel the order")
+    add(index, "case0", MAX_CALLS, "late")
+
+    assert list(index.cases["case0"][2]) == [0]
+
+
+def test_postings_and_cases_are_bounded_and_the_oldest_leave():
+    index = CaseIndex(max_cases=100)
+    for i in range(150):
+        index.open(f"case{i}", f"Cancel order {i}", None)
+
+    assert len(index.cases) == 100
+    assert "case49" not in index.cases
+    assert max(map(len, index._postings.values())) <= MAX_POSTINGS
+    add(index, "case149", 0, "search")
+    assert [n.case_id for n in index.nearest("Cancel order 149", [], look="")] == ["case149"]
+
+
+def test_a_forgotten_user_leaves_nothing():
+    index = index_with("Cancel the order of Ann", user="A")
+    index.open("other", "Mail Bo", "B")
+
+    assert index.forget_user("A") == 1
+    assert index.nearest("Cancel the order of Ann", [], look="") == []
+    assert "ann" not in str(index.to_state()).lower()
+    assert not any("ann" in term for term in index._postings)
+    assert list(index.cases) == ["other"]
+
+
+def test_the_index_survives_storage():
+    index = index_with("Cancel the order of Ann", "Mail Bo")
+    again = CaseIndex.from_state(loads(dumps(index.to_state())))
+
+    assert again.to_state() == index.to_state()
+    assert again.nearest("Cancel the order", [], look="") == index.nearest("Cancel the order", [], look="")
+
+
+@pytest.mark.parametrize(
+    ("value", "old", "new", "carried"),
+    [
+        ("Ann", "Mail Ann now", "Mail Bo now", "Bo"),
+        ("ann", "Mail Ann now", "Mail Bo now", "bo"),
+        ("dear ann smith", "Mail Ann Smith now", "Mail Bo Jones now", "dear bo jones"),
+        ("ann_smith", "Mail Ann Smith now", "Mail Bo Jones now", "bo_jones"),
+        ("2024-11-21", "Book November 21 please", "Book December 3 please", "2024-12-03"),
+        (5, "Show 5 mails", "Show 7 mails", 7),
+        (2.5, "Pay 2.5 euros", "Pay 3.5 euros", 3.5),
+        (["Ann", "x"], "Mail Ann now", "Mail Bo now", ["Bo", "x"]),
+        ({"to": "Ann"}, "Mail Ann now", "Mail Bo now", {"to": "Bo"}),
+    ],
+)
+def test_values_are_carried_over(value: Any, old: str, new: str, carried: Any):
+    assert carry_over(value, old, new) == (carried, True)
+
+
+@pytest.mark.parametrize("value", ["Cy", 5, True, None, ABSENT, [], {}])
+def test_what_the_wording_does_not_mention_stays(value: Any):
+    assert carry_over(value, "Mail Ann now", "Mail Bo now") == (value, False)
+
+
+def test_a_number_that_turns_into_words_is_text():
+    assert carry_over(5, "Show 5 mails", "Show many mails") == ("many", True)
+
+
+def test_a_request_whose_output_looked_otherwise_counts_less():
+    index = CaseIndex()
+    for case, look in (("same", "2"), ("other", "0")):
+        index.open(case, "Cancel the order", None)
+        add(index, case, 0, "search")
+        add(index, case, 1, f"{case}_call", look=look)
+    found = index.nearest("Cancel the order", [("search", "ok")], look="2")
+
+    assert [near.tool for near in found] == ["same_call", "other_call"]
+    assert found[0].similarity > found[1].similarity
+
+
+def test_of_two_answers_at_one_position_one_look_stays_whatever_the_order():
+    states = []
+    for looks in (("b", "a"), ("a", "b")):
+        index = CaseIndex()
+        for look in looks:
+            index.end("c", 0, look)
+        states.append(index.to_state())
+
+    assert states[0] == states[1]
+
+
+def test_a_turn_of_several_calls_is_near_as_such():
+    index = CaseIndex()
+    index.open("c", "Cancel the order", None)
+    add(index, "c", 0, "search", beside=1)
+    add(index, "c", 1, "read")
+
+    assert index.nearest("Cancel the order", [], look="")[0].tool == PARALLEL
+
+
+def test_of_a_fork_the_models_call_stays_rather_than_the_shortcuts():
+    index = CaseIndex()
+    index.open("c", "Cancel the order", None)
+    add(index, "c", 0, "aaa", sources=None)
+    add(index, "c", 0, "zzz")
+
+    assert index.nearest("Cancel the order", [], look="")[0].tool == "zzz"

@@ -1,0 +1,150 @@
+"""Bounded counting tables: by hand, then order by property."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.graph.tables import CountTable, WitnessTable
+from langgraph_toolmem.stores.plain_pickle import dumps, loads
+
+
+def test_counts_by_column():
+    table = CountTable(10, width=2)
+    table.add("k", "a", 0)
+    table.add("k", "a", 1, 3)
+    table.add("k", "b", 1)
+
+    assert table.row("k") == {"a": [1, 3], "b": [0, 1]}
+    assert table.row("none") == {}
+
+
+def test_at_the_bound_the_rows_with_the_least_evidence_leave_older_first():
+    table = CountTable(10)
+    for i in range(11):
+        table.add(f"k{i}", "x", amount=5 if i < 2 else 1)
+    assert len(table.rows) == 11  # a tenth more than the bound is allowed
+
+    table.add("new", "x")
+
+    assert len(table.rows) == 11
+    assert {"k0", "k1", "k3", "new"} <= table.rows.keys()
+    assert "k2" not in table.rows
+
+
+@given(st.integers(1, 40), st.lists(st.integers(0, 200), max_size=300))
+@settings(max_examples=40, deadline=None)
+def test_a_table_never_outgrows_its_bounds(bound: int, keys: list[int]):
+    table = CountTable(bound, max_items=3)
+    for key in keys:
+        table.add(str(key % 97), str(key % 7))
+        assert len(table.rows) <= bound * 1.1 + 1
+    assert all(len(row) <= 3 for row in table.rows.values())
+
+
+def test_a_new_successor_replaces_the_rarest():
+    table = CountTable(10, max_items=2)
+    table.add("k", "often", amount=3)
+    table.add("k", "rare")
+    table.add("k", "new")
+
+    assert table.row("k") == {"often": [3], "new": [1]}
+
+
+increments = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 1), st.integers(1, 4)), max_size=20
+)
+
+
+@given(increments, st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_counts_commute(adds, random):
+    first, second = CountTable(100, width=2), CountTable(100, width=2)
+    for add in adds:
+        first.add(*add)
+    random.shuffle(adds)
+    for add in adds:
+        second.add(*add)
+
+    assert first.rows == second.rows
+
+
+@given(st.lists(st.tuples(st.sampled_from("rstuv"), st.none() | st.sampled_from("ABCDE")), max_size=20), st.randoms())
+@settings(max_examples=50, deadline=None)
+def test_witnesses_commute_and_are_bounded(seen, random):
+    first, second = WitnessTable(10), WitnessTable(10)
+    for run, user in seen:
+        first.add("k", "v", run, user)
+    random.shuffle(seen)
+    for run, user in seen:
+        second.add("k", "v", run, user)
+
+    assert first.rows == second.rows
+    assert all(len(who) <= 3 for row in first.rows.values() for cell in row.values() for who in cell)
+
+
+def test_an_item_is_public_after_three_runs_of_three_users():
+    table = WitnessTable(10)
+    for i in range(3):
+        assert not table.is_public("k", "v", "Z")
+        table.add("k", "v", f"run{i}", f"user{i}")
+
+    assert table.is_public("k", "v", "Z")
+    assert table.is_public("k", "v", None)
+
+
+def test_three_runs_of_one_user_are_public_to_this_user_only():
+    table = WitnessTable(10)
+    for i in range(3):
+        table.add("k", "v", f"run{i}", "A")
+
+    assert table.is_public("k", "v", "A")
+    assert not table.is_public("k", "v", "B")
+    assert not table.is_public("k", "v", None)
+
+
+def test_where_no_user_is_known_three_runs_are_enough():
+    table = WitnessTable(10)
+    table.add("k", "v", "run1", None)
+    table.add("k", "v", "run1", None)
+    table.add("k", "v", "run2", None)
+    assert not table.is_public("k", "v", None)
+
+    table.add("k", "v", "run3", None)
+    assert table.is_public("k", "v", None)
+
+
+def test_a_forgotten_user_is_no_witness():
+    table = WitnessTable(10)
+    table.add("k", "mine", "run1", "A")
+    for i, who in enumerate("ABC"):
+        table.add("k", "ours", f"run{i}", who)
+
+    assert table.forget_user("A") == 2
+    assert "mine" not in table.rows["k"]
+    assert not table.is_public("k", "ours", "Z")
+
+
+def test_witness_rows_and_items_are_bounded():
+    table = WitnessTable(2, max_items=2)
+    table.add("k", "twice", "r1", None)
+    table.add("k", "twice", "r2", None)
+    table.add("k", "once", "r1", None)
+    table.add("k", "new", "r1", None)
+    assert list(table.rows["k"]) == ["twice", "new"]
+
+    table.add("l", "v", "r", None)
+    table.add("m", "v", "r", None)
+    assert list(table.rows) == ["l", "m"]
+
+
+def test_both_tables_survive_storage():
+    counts = CountTable(7, width=2, max_items=5)
+    counts.add("k", "a", 1, 2.5)
+    seen = WitnessTable(7, max_items=5, enough=2)
+    seen.add("k", "v", "r", "A")
+
+    again = CountTable.from_state(loads(dumps(counts.to_state())))
+    assert (again.rows, again.max_rows, again.width, again.max_items) == (counts.rows, 7, 2, 5)
+    seen_again = WitnessTable.from_state(loads(dumps(seen.to_state())))
+    assert (seen_again.rows, seen_again.max_rows, seen_again.max_items, seen_again.enough) == (seen.rows, 7, 5, 2)

@@ -1,0 +1,97 @@
+"""Text as a source: words and places, shapes, quotes, dates."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.graph.text import MAX_TEXT_CHARS, month_day, quoted_parts, read_text, shape_of
+
+
+def test_words_keep_their_place():
+    text = read_text("Cancel order #W123, please: a.b@c.de")
+
+    assert text.words == ["cancel", "order", "#w123", ",", "please", ":", "a.b@c.de"]
+    assert text.span(1, 2) == "order #W123"
+    assert text.places("order") == [1]
+    assert text.places("refund") == []
+
+
+@given(st.text(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_any_text_is_read_and_its_words_are_found(raw: str):
+    text = read_text(raw)
+
+    assert len(text.words) == len(text.starts) == len(text.ends)
+    for i, (start, end) in enumerate(zip(text.starts, text.ends, strict=True)):
+        assert raw[start:end].lower() == text.words[i] == text.span(i, i).lower()
+        shape_of(text.span(i, i))
+    quoted_parts(raw)
+    month_day(text.words)
+
+
+def test_a_value_is_found_whole_and_regardless_of_case():
+    text = read_text("Send it to Alice Smith, not to Al.")
+
+    assert text.find("alice smith") == (3, 4)
+    assert text.find("Al") == (8, 8)
+    assert text.find("lice") is None
+    assert text.find("") is None
+    assert text.find("x " * 300) is None
+
+
+def test_long_texts_are_cut():
+    assert len(read_text("a" * (MAX_TEXT_CHARS + 100)).raw) == MAX_TEXT_CHARS
+
+
+@pytest.mark.parametrize(
+    ("token", "shape"),
+    [
+        ("a@b.co", "<email>"),
+        ("2024-01-31", "<date>"),
+        ("2024-01-31T10:00", "<datetime>"),
+        ("a/b", "<path>"),
+        ("report.pdf", "<file>"),
+        ("first_name", "<underscored>"),
+        ("@anna", "@<word>"),
+        ("12", "<number>"),
+        ("12345", "<digits5>"),
+        ("12.5%", "<number>"),
+        ("$1,200", "<number>"),
+        ("#W123", "#A999"),
+        ("ab12C", "aa99A"),
+        ("hello", None),
+        ("?", None),
+    ],
+)
+def test_shapes(token: str, shape: str | None):
+    assert shape_of(token) == shape
+
+
+def test_tokens_of_a_shape_in_order():
+    text = read_text("orders #W111 and #B222, not #W33")
+
+    assert text.with_shape("#A999") == ["#W111", "#B222"]
+    assert text.with_shape("<email>") == []
+
+
+def test_quoted_parts():
+    assert quoted_parts("say 'hello there' and \"bye\", it's “fine”") == ("hello there", "bye", "fine")
+    assert quoted_parts("it's Bob's") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("november 21st", "11-21"),
+        ("3 feb", "02-03"),
+        ("sept 9th", "09-09"),
+        ("november 32", None),
+        ("november 0", None),
+        ("november", None),
+        ("21st", None),
+    ],
+)
+def test_dates_in_words(words: str, found: str | None):
+    assert month_day(words.split()) == found
