@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,10 @@ MAX_CASES: Final = 20_000
 MAX_POSTINGS: Final = 64
 MAX_TERMS: Final = 80
 MAX_CALLS: Final = 24
-_SHORTLIST: Final = 24
+_LONGLIST: Final = 96
+"""Requests looked at, by shared words."""
+_SHORTLIST: Final = 4
+"""Times k of them that went the same way are compared both ways."""
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
 UNSEEN: Final = 0.25
@@ -142,6 +146,26 @@ class CaseIndex:
 
     # --- reading ---
 
+    def _weight(self, term: str) -> float:
+        """How much a term says about a request; one seen once at most is a name or a number more often than not."""
+        seen = self._seen.get(term, 0)
+        weight = max(math.log((len(self.cases) + 1) / (seen + 0.5)), 0.05)
+        return weight if seen > 1 else weight * UNSEEN
+
+    def _similarity(self, own: Mapping[str, None], norm: float, old_text: str) -> float:
+        """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.
+
+        Words that only the old request has count against it as much as words that only this one has: "… and Wei
+        Xu" is not "… and mail the link".
+        """
+        size = shared = 0.0
+        for term in _terms(old_text):
+            weight = self._weight(term)
+            size += weight
+            if term in own:
+                shared += weight
+        return 2 * shared / (norm + size)
+
     def nearest(
         self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = ""
     ) -> list[Neighbour]:
@@ -149,17 +173,10 @@ class CaseIndex:
 
         A request whose latest output looked otherwise than `look` (`RunState.signature`) counts half.
         """
-        total = len(self.cases) + 1
-        weights: list[tuple[float, str]] = []
-        norm = 0.0
-        for term in _terms(text):
-            weight = math.log(total / (self._seen.get(term, 0) + 0.5)) if total > 1 else 0.0
-            weight = max(weight, 0.05)
-            if term not in self._seen:
-                weight *= UNSEEN
-            norm += weight
-            if term in self._postings:
-                weights.append((weight, term))
+        own = dict.fromkeys(_terms(text))
+        weights = [(self._weight(term), term) for term in own]
+        norm = sum(weight for weight, _ in weights)
+        weights = [(weight, term) for weight, term in weights if term in self._postings]
         if len(weights) > MAX_TERMS:
             weights = sorted(weights, reverse=True)[:MAX_TERMS]
         scores: dict[str, float] = {}
@@ -168,14 +185,14 @@ class CaseIndex:
                 scores[case_id] = scores.get(case_id, 0.0) + weight
         shortlist = sorted(scores.items(), key=lambda item: -item[1])
         found: list[Neighbour] = []
-        for case_id, score in shortlist[: _SHORTLIST * 4]:
+        for case_id, _ in shortlist[:_LONGLIST]:
             if case_id == exclude:
                 continue
             old_text, _, calls, answers = self.cases[case_id]
             position = len(prefix)
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
-            near = score / norm
+            near = self._similarity(own, norm, old_text)
             if position in calls:
                 tool, args, _, sources, seen, beside = calls[position]
                 if sources is None:
@@ -186,7 +203,7 @@ class CaseIndex:
             elif position in answers:
                 near *= 1.0 if answers[position] == look else OTHER_LOOK
                 found.append(Neighbour(near, case_id, old_text, None, {}, {}))
-            if len(found) >= 2 * k:
+            if len(found) >= _SHORTLIST * k:
                 break
         found.sort(key=lambda n: -n.similarity)
         return found[:k]

@@ -92,14 +92,20 @@ def _doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy
     """Why the record is not enough for a call; "" if it is."""
     if p < policy.min_precision:
         return f"confidence {p:.2f} is below {policy.min_precision:.2f}"
-    if candidate.witnesses < policy.witnesses_for_writes and may_write(candidate.tool, specs):
+    if not policy.witnesses_for_writes or not may_write(candidate.tool, specs):
+        return ""
+    if candidate.witnesses < policy.witnesses_for_writes:
         return (
             f"{candidate.tool} may change something, and only {candidate.witnesses} of the nearest past requests back "
             f"this call ({policy.witnesses_for_writes} are asked for)"
         )
+    if candidate.similarity < NEAR_ENOUGH:
+        return f"{candidate.tool} may change something, and no past request is near ({candidate.similarity:.2f})"
     return ""
 
 
+NEAR_ENOUGH = 0.3
+"""Similarity of the nearest past request below which nothing is changed without the model."""
 LAST_ROOM = 2.0
 """Misses left in the budget below which only the surest calls are made."""
 
