@@ -297,9 +297,7 @@ class ToolMemory:
             return decision
 
     def _decide(self, state: RunState, run: Run, policy: InertiaPolicy, user_id: str | None) -> Decision:
-        decision, _ = self._engine.decide(
-            state, thought=run.thought, turn=run.next_key or "", policy=policy, user=user_digest(user_id)
-        )
+        decision, _ = self._engine.decide(state, thought=run.thought, policy=policy, user=user_digest(user_id))
         return decision
 
     # --- looking ---

@@ -112,6 +112,4 @@ class Learner:
         """The decision before the model's next turn."""
         run = run_of(*parts, run_id="now")
         assert run.awaiting_model
-        return self.engine.decide(
-            RunState.of(run), thought=thought or run.thought, turn=run.next_key or "", policy=self.policy, user=user
-        )[0]
+        return self.engine.decide(RunState.of(run), thought=thought or run.thought, policy=self.policy, user=user)[0]

@@ -104,7 +104,7 @@ def _doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy
     return ""
 
 
-NEAR_ENOUGH = 0.3
+NEAR_ENOUGH = 0.5
 """Similarity of the nearest past request below which nothing is changed without the model."""
 LAST_ROOM = 2.0
 """Misses left in the budget below which only the surest calls are made."""

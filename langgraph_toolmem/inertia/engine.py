@@ -70,7 +70,6 @@ class InertiaEngine:
         state: RunState,
         *,
         thought: str,
-        turn: str,
         policy: InertiaPolicy,
         user: str | None,
         chosen_by: Sequence[str] | None = None,
@@ -80,7 +79,6 @@ class InertiaEngine:
         Args:
             state: the run before the turn.
             thought: the agent's latest stated thought.
-            turn: the turn's key; with the seed it draws the audits.
             policy: when to act.
             user: digest of the user, if known.
             chosen_by: who chose the run's calls so far; what the run says if None.
@@ -106,9 +104,17 @@ class InertiaEngine:
             policy=policy,
             user=user,
             chosen_by=chosen,
-            draw=int(digest("audit", self._seed, turn)[:8], 16) / 0x100000000,
+            draw=self._draw(state),
         )
         return decision, neighbours
+
+    def _draw(self, state: RunState) -> float:
+        """A number from 0 to 1 that depends on the seed, the turns seen so far and where the run stands.
+
+        Not on ids: they are drawn anew in every process, and the same history shall give the same decisions.
+        """
+        seen = int(self.graph.counters.get("turns", 0))
+        return int(digest("audit", self._seed, seen, state.user.raw, len(state.steps))[:8], 16) / 0x100000000
 
     # --- learning ---
 
@@ -190,7 +196,7 @@ class InertiaEngine:
                     neighbours = near_requests(self.graph, state)
             else:
                 decision, neighbours = self.decide(
-                    state, thought=thought, turn=turn.key, policy=policy, user=user, chosen_by=chosen_by
+                    state, thought=thought, policy=policy, user=user, chosen_by=chosen_by
                 )
                 record += book_turn(turn, plain_judged(decision), decision.would_act, new=True)
         record += learn_turn(

@@ -26,6 +26,7 @@ PRIOR: Final = 0.5
 _TEN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _SIX: Final = (0.35, 0.6, 0.75, 0.85, 0.93, 0.98)
 _FIVE: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
+_TWO: Final = (0.5, 0.8)
 
 
 def _bucket(value: float, cuts: tuple[float, ...]) -> int:
@@ -36,7 +37,7 @@ def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
     """The rules a candidate falls under, coarse to fine.
 
     A: shares of tool and arguments together. B: each apart. C: by how many of the nearest past requests back the
-    call, and whether the user has just spoken. D: of this tool.
+    call, and whether the user has just spoken. D: of this tool. E: of this tool right after the event before it.
     """
     product = candidate.p_tool * candidate.p_args
     five = _bucket(product, _FIVE)
@@ -45,6 +46,7 @@ def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
         f"B{_bucket(candidate.p_tool, _SIX)}{_bucket(candidate.p_args, _SIX)}",
         f"C{candidate.witnesses}{five}{state.last_is_user:d}",
         f"D{candidate.tool}\x1f{five}{candidate.neighbour_agrees}",
+        f"E{state.symbols[-1]}\x1f{candidate.tool}\x1f{min(candidate.witnesses, 3)}{_bucket(product, _TWO)}",
     )
 
 
