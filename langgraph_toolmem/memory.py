@@ -98,6 +98,7 @@ class ToolMemory:
         self._engine = InertiaEngine(self._graph, specs, similarity=self._similarity, seed=seed)
         self._vectors = VectorStore(root, embedder=embedder, client=chroma, namespace=self.graph_namespace)
         self._tool_index = ToolIndex(self._vectors)
+        self._tools_to_sync = specs is not None and not read_only
         if specs is not None:
             self._tool_index.declare(specs)
             self._describe(read_only)
@@ -305,10 +306,15 @@ class ToolMemory:
     def search_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
         """The tools whose descriptions fit a query, best first.
 
+        The first search writes the descriptions to Chroma, so that the next process has them too.
+
         Raises:
             StorageError: Chroma failed.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
+        if self._tools_to_sync:
+            self._tool_index.sync()
+            self._tools_to_sync = False
         return self._tool_index.search(query, k)
 
     def report(self) -> Report:

@@ -203,6 +203,40 @@ def inspect(
 
 
 @app.command()
+def reembed(
+    memory: MemoryFolder,
+    embeddings: Annotated[
+        str,
+        typer.Option(
+            metavar="SPEC",
+            help='The new embedder: "builtin", "provider:model" or "sentence-transformers:<name or folder>".',
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Make stored vectors again after the embedder was changed. Texts stay; a crash half-way loses nothing."""
+    if not memory.is_dir():
+        raise InputError(f"there is no memory at {memory}")
+    from langgraph_toolmem.stores.embedders import resolve_embedder
+    from langgraph_toolmem.stores.folder_lock import FolderLock
+    from langgraph_toolmem.stores.vectors import VectorStore
+
+    embedder = resolve_embedder(None if embeddings == "builtin" else embeddings)
+    lock = FolderLock(memory)  # no agent may write meanwhile
+    try:
+        with VectorStore(memory, embedder=embedder, namespace=("toolmem",)) as vectors:
+            total = sum(vectors.size()["kinds"].values())
+            with progress("embedding", max(total, 1), show=not as_json) as update:
+                done = vectors.reembed(progress=lambda texts, _of: update(texts))
+    finally:
+        lock.release()
+    if as_json:
+        answer_json({"embedder": embedder.name, "texts": done})
+        return
+    typer.echo(f"{sum(done.values()):,} texts were embedded again with {embedder.name}.")
+
+
+@app.command()
 def doctor(
     memory: Annotated[
         Path | None,

@@ -15,6 +15,7 @@ from langgraph_toolmem.graph.sources import MISSING, evaluate, holds_words
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.graph.text import month_day
 from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
+from langgraph_toolmem.tools import ToolSpec
 from langgraph_toolmem.trajectory import Step, Turn
 
 MAX_CASE_TEXT: Final = 2000
@@ -83,7 +84,7 @@ def learn_turn(
     state: RunState,
     turn: Turn,
     *,
-    properties: Mapping[str, Mapping[str, Any]],
+    specs: Mapping[str, ToolSpec],
     neighbours: Iterable[Neighbour],
     run: str,
     user: str | None,
@@ -94,7 +95,7 @@ def learn_turn(
         graph: read for the sources known so far.
         state: the run before the turn.
         turn: a settled turn.
-        properties: parameter schemas per tool (JSON schema properties).
+        specs: the tools known, for the parameters that a call left out.
         neighbours: the nearest past requests at this point, so that carrying values over gets its record.
         run: digest of the run, a witness of the values seen.
         user: digest of the user, if known.
@@ -122,7 +123,7 @@ def learn_turn(
         sources: dict[str, list[str]] | None = None
         if step in executed and step.chosen_by == "model":
             learned, sources = _learn_arguments(
-                graph, state, step, properties.get(step.tool, {}), neighbours, run, user
+                graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, run, user
             )
             record += learned
         if step in executed and case_id and state.user.raw and position + offset < MAX_CALLS:

@@ -45,8 +45,7 @@ def decide(
         graph,
         state,
         neighbours,
-        properties={name: spec.properties for name, spec in specs.items()},
-        required={name: spec.required for name, spec in specs.items()},
+        specs=specs,
         user=user,
     )
     if not found:

@@ -12,6 +12,7 @@ from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.graph.values import ABSENT
 from langgraph_toolmem.inertia.arguments import Filled, fill
+from langgraph_toolmem.tools import ToolSpec
 
 MAX_TOOLS: Final = 2
 NEIGHBOURS: Final = 4
@@ -97,19 +98,18 @@ def candidates(
     state: RunState,
     neighbours: Sequence[Neighbour],
     *,
-    properties: Mapping[str, Mapping[str, Any]],
-    required: Mapping[str, frozenset[str]],
+    specs: Mapping[str, ToolSpec],
     user: str | None,
 ) -> list[Candidate]:
-    """The likeliest calls, best first. Tools that are not among `properties` are left out."""
+    """The likeliest calls, best first. Tools that are not among `specs` are left out."""
     shares, support, window = next_tools(graph, state, neighbours)
     ranked = sorted(
-        (item for item in shares if item not in (WORDS, PARALLEL, OPEN) and item in properties),
+        (item for item in shares if item not in (WORDS, PARALLEL, OPEN) and item in specs),
         key=lambda item: -shares[item],
     )
     found = []
     for tool in ranked[:MAX_TOOLS]:
-        filled = fill(graph, state, tool, properties[tool], required[tool], neighbours, user)
+        filled = fill(graph, state, tool, specs[tool].properties, specs[tool].required, neighbours, user)
         if isinstance(filled, str):
             continue
         p_args = 1.0

@@ -203,7 +203,7 @@ class InertiaEngine:
             self.graph,
             state,
             turn,
-            properties={name: spec.properties for name, spec in self.specs.items()},
+            specs=self.specs,
             neighbours=neighbours,
             run=run,
             user=user,
