@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.inertia.engine import RULE_PREFIX
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 from langgraph_toolmem.inertia.record import budget_left, misses_estimated
 
 _MAX_RULES = 50

@@ -73,6 +73,8 @@ class CaseIndex:
             return
         case = self._case(case_id)
         case[0], case[1] = text, user
+        # Its calls may have come before it: in order of the requests, as an index that is rebuilt has them.
+        self.cases[case_id] = self.cases.pop(case_id)
         self._index(case_id, text)
 
     def knows(self, case_id: str) -> bool:
@@ -118,23 +120,30 @@ class CaseIndex:
         """Takes a request out."""
         text = self.cases.pop(case_id)[0]
         for term in _terms(text):
-            posted = self._postings.get(term)
-            if posted and case_id in posted:
+            self._seen[term] -= 1
+            posted = self._postings[term]
+            if case_id in posted:
                 posted.remove(case_id)
-                if not posted:
-                    del self._postings[term]
-                    self._seen.pop(term, None)
+            if not self._seen[term]:
+                del self._postings[term], self._seen[term]
 
     def forget_user(self, user: str) -> int:
         """Takes out all requests of a user; returns how many."""
         mine = self.of_user(user)
         for case_id in mine:
-            self.remove(case_id)
+            del self.cases[case_id]
+        if mine:
+            self._rebuild()  # requests that had to leave a full posting come back
         return len(mine)
 
     def of_user(self, user: str) -> set[str]:
         """The ids of a user's requests."""
         return {case_id for case_id, case in self.cases.items() if case[1] == user}
+
+    def _rebuild(self) -> None:
+        self._postings, self._seen = {}, {}
+        for case_id, case in self.cases.items():
+            self._index(case_id, case[0])
 
     def _index(self, case_id: str, text: str) -> None:
         for term in _terms(text):
@@ -219,8 +228,7 @@ class CaseIndex:
         """The inverse of to_state; the index is rebuilt."""
         index = cls(state["max_cases"])
         index.cases = state["cases"]
-        for case_id, case in index.cases.items():
-            index._index(case_id, case[0])
+        index._rebuild()
         return index
 
 

@@ -10,7 +10,7 @@ Operations (first element is the code):
     ["e", tool, was_repeat]                  whether an identical call had been made in the run
     ["a", slot, previous, {descriptor: hit}] argument sources that were right (1) or wrong (0)
     ["v", slot, previous, value, pattern, run, user]   a value that a slot took
-    ["w", slot, [descriptors], user]         who was seen with descriptors that hold words of a user
+    ["w", slot, [descriptors], user]         who was seen with descriptors; their words and paths may be a person's
     ["co", case, text, user]                 a request
     ["cc", case, position, tool, args, status, sources, look, beside] ["ce", case, position, look]
     ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
@@ -18,8 +18,9 @@ Operations (first element is the code):
     ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
     ["d", tool, plain description]           what is known of a tool itself
     ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
-    ["ru", run, shortcuts, user]             shortcuts taken in a run
-    ["vd", run, score, comment, user]        a verdict on a run
+    ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
+    ["vd", run, score, comment, user]        a verdict on a run, and who gave it
+    ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import CaseIndex
-from langgraph_toolmem.graph.sources import holds_words
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
@@ -42,6 +42,8 @@ MAX_SEEN: Final = 2_000_000
 MAX_SOURCES: Final = 32
 MAX_OPEN: Final = 4_096
 MAX_RUNS: Final = 50_000
+SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
+"""Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
 OPEN: Final = "?"
 """Successor of a context whose model turn began and whose end has not been seen."""
 
@@ -186,15 +188,27 @@ class EvidenceGraph:
             self._count("would_act_open", amount)
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
-        entry = self.runs.setdefault(run, [0, None, None, user])
-        entry[0] += shortcuts
+        entry = self.runs.setdefault(run, [0, None, None, None, None])
+        entry[SHORTCUTS] += shortcuts
+        if user is not None:
+            # The smaller one, so that the order of arrival does not matter.
+            entry[OWNER] = user if entry[OWNER] is None else min(entry[OWNER], user)
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
 
     def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
-        self._add_run(run, 0, user)
+        self._add_run(run, 0, None)
         entry = self.runs[run]
-        entry[1], entry[2] = score, comment
+        entry[SCORE], entry[COMMENT], entry[AUTHOR] = score, comment, user
+
+    def belongings(self, user: str) -> set[str]:
+        """Ids of a user's requests and runs (digests)."""
+        return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
+
+    def owner(self, run: str) -> str | None:
+        """Whose run it is (digests), if that is known."""
+        entry = self.runs.get(run)
+        return None if entry is None else entry[OWNER]
 
     def _describe_tool(self, tool: str, plain: dict[str, Any]) -> None:
         self.tools.setdefault(tool, {}).update(plain)
@@ -203,6 +217,8 @@ class EvidenceGraph:
 
     def forget_user(self, user: str) -> int:
         """Takes out what came from one user: requests, and values and wordings nobody else was seen with.
+
+        Turns of the user that began and were never reported count no more.
 
         Returns:
             How many pieces were removed. Pure counts (which tool follows which) hold nothing of a person
@@ -223,18 +239,26 @@ class EvidenceGraph:
                     slot = key.partition("\x1e")[0]
                     known = witnesses.rows.get(slot, {})
                     for item in list(row):
-                        lost = slot in full and item not in known and (table is self.values or holds_words(item))
+                        lost = slot in full and item not in known and (table is self.values or "|" in item)
                         if lost or (slot, item) in gone:
                             del row[item]
                             removed += lost
         removed += self.pattern_witnesses.forget_user(user)
-        mine = [run for run, entry in self.runs.items() if entry[3] == user]
+        mine = [run for run, entry in self.runs.items() if entry[OWNER] == user]
         for run in mine:
             del self.runs[run]
+        for entry in self.runs.values():
+            if entry[AUTHOR] == user:
+                entry[COMMENT], entry[AUTHOR] = None, None
+                removed += 1
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
             self._close_turn(turn)
+            self._count("turns", -1)
         return removed + len(mine) + len(begun)
+
+    def _forget(self, user: str, _when: float) -> None:
+        self.forget_user(user)
 
     # --- persistence ---
 
@@ -292,4 +316,5 @@ _HANDLERS: Final = {
     "o-": "_close_turn",
     "ru": "_add_run",
     "vd": "_add_verdict",
+    "fu": "_forget",
 }

@@ -11,7 +11,7 @@ from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
-from langgraph_toolmem.graph.sources import MISSING, evaluate, holds_words
+from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.graph.text import month_day
 from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
@@ -106,6 +106,8 @@ def learn_turn(
         following = WORDS if not turn.steps else (turn.steps[0].tool if len(turn.steps) == 1 else PARALLEL)
         ok = all(step.status == "ok" for step in turn.steps)
         record.append(["s", windows(state), following, 0 if ok else 1])
+    if user is not None and graph.owner(run) is None:
+        record.append(["ru", run, 0, user])
     case_id = state.user_key
     position = len(state.since_user)
     if case_id and state.user.raw:
@@ -176,9 +178,10 @@ def _learn_arguments(
             sources[parameter] = right[:MAX_CASE_SOURCES]
         if judged:
             record.append(["a", slot, previous, judged])
-            wordy = [d for d in judged if holds_words(d)]
-            if user is not None and wordy:
-                record.append(["w", slot, wordy, user])
+            # Not only those with words of a text: a JSON path may have a person's name in it.
+            places = [d for d in judged if "|" in d]
+            if user is not None and places:
+                record.append(["w", slot, places, user])
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
             record.append(["v", slot, previous, encoded, pattern_of(value, state), run, user])

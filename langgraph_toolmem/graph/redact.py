@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from langgraph_toolmem.graph.evidence import Record
-from langgraph_toolmem.graph.sources import holds_words
 
 
-def redact(record: Record, user: str, cases: Container[object] = ()) -> Record:
+def redact(
+    record: Record,
+    user: str,
+    own: Container[object] = (),
+    *,
+    is_known: Callable[[str, str], bool] | None = None,
+) -> Record:
     """The operations of a record that hold nothing of a user.
 
     A record belongs to one run and so to one user: if any operation names the user or one of the user's requests
-    (`cases`), the request, its calls, the values and the wordings in it go. Pure counts stay.
+    or runs (`own`), the request, its calls, the values and the places of values in it go. Pure counts stay.
+
+    Args:
+        record: the operations.
+        user: digest of the user.
+        own: ids of the user's requests and runs.
+        is_known: whether a slot's descriptor was seen with others too, and so may stay; None: none was.
     """
-    if not any(_owner(op) == user or (op[:1] in (["cc"], ["ce"]) and op[1] in cases) for op in record):
+    if not any(_owner(op) == user or (op[:1] in (["cc"], ["ce"], ["vd"]) and op[1] in own) for op in record):
         return record
     kept = []
     for operation in record:
@@ -22,7 +33,8 @@ def redact(record: Record, user: str, cases: Container[object] = ()) -> Record:
         if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd"):
             continue
         if code == "a":
-            judged = {d: hit for d, hit in operation[3].items() if not holds_words(d)}
+            slot = operation[1]
+            judged = {d: hit for d, hit in operation[3].items() if "|" not in d or (is_known and is_known(slot, d))}
             operation = [*operation[:3], judged]
         kept.append(operation)
     return kept

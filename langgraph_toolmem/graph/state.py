@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.text import Text, read_text
 from langgraph_toolmem.graph.values import MAX_VALUE_CHARS, canon, canon_args, flatten
+from langgraph_toolmem.keys import digest
 from langgraph_toolmem.trajectory import Run, Step, Turn, UserMessage
 
 START: Final = "<start>"
+CUT: Final = "<cut>"
 USER: Final = "<user>"
 WORDS: Final = "<words>"
 PARALLEL: Final = "<parallel>"
@@ -43,12 +45,18 @@ def _how_many(values: list[Any]) -> str:
     return str(min(len(values), 2))
 
 
+@lru_cache(maxsize=2048)
+def _key(name: Any) -> str:
+    """A key of an output, for comparing only: it may be a person's name."""
+    return digest(str(name))[:6]
+
+
 class RunState:
     """What has happened in a run so far.
 
     Attributes:
-        symbols: the run as a sequence: START, tools (``name`` or ``name!`` when the call failed), USER for a
-            later user message, WORDS for an answer in words.
+        symbols: the run as a sequence: START (CUT if the head of the history is missing), tools (``name`` or
+            ``name!`` when the call failed), USER for a later user message, WORDS for an answer in words.
         tools: the tools alone, in order.
         statuses: "ok", "failed" … of each call.
         user: the latest user message; `past_users` holds the ones before, latest first.
@@ -60,7 +68,6 @@ class RunState:
         "called",
         "concrete",
         "inputs",
-        "last",
         "last_is_user",
         "outputs",
         "past_users",
@@ -75,8 +82,8 @@ class RunState:
         "user_key",
     )
 
-    def __init__(self) -> None:
-        self.symbols: list[str] = [START]
+    def __init__(self, *, cut: bool = False) -> None:
+        self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
         self.statuses: list[str] = []
         self.steps: list[Step] = []
@@ -92,12 +99,11 @@ class RunState:
         self.used: dict[tuple[str, str], set[str]] = {}
         self.concrete: list[str] = []
         self.called: set[tuple[str, str]] = set()
-        self.last: str = START
 
     @classmethod
     def of(cls, run: Run) -> RunState:
         """Folds a whole run."""
-        state = cls()
+        state = cls(cut=run.truncated)
         for event in run.events:
             state.push(event)
         return state
@@ -116,7 +122,7 @@ class RunState:
     def _push_user(self, message: UserMessage) -> None:
         if self.user.raw:
             self.past_users = [self.user, *self.past_users[: MAX_PAST_TEXTS - 1]]
-        if len(self.symbols) > 1:
+        if self.symbols != [START]:
             self.symbols.append(USER)
         self.user = read_text(message.text)
         self.user_key = message.key
@@ -168,9 +174,9 @@ class RunState:
         elif isinstance(output, dict):
             for key, value in list(output.items())[:MAX_SIGNATURE]:
                 if isinstance(value, bool):
-                    parts.append(f"{key}={value:d}")
+                    parts.append(f"{_key(key)}={value:d}")
                 elif isinstance(value, list):
-                    parts.append(f"{key}:{_how_many(value)}")
+                    parts.append(f"{_key(key)}:{_how_many(value)}")
         return ";".join([*parts, self._loop(step)])
 
     def _loop(self, step: Step) -> str:

@@ -8,12 +8,12 @@ from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.graph.state import START, USER, RunState
+from langgraph_toolmem.graph.state import CUT, START, USER, RunState
 from langgraph_toolmem.graph.values import ABSENT, canon_args
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
-from langgraph_toolmem.inertia.guards import may_write, pace, refusal
+from langgraph_toolmem.inertia.guards import held_back, may_write, pace, refusal
 from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
-from langgraph_toolmem.inertia.record import budget_room, probability, rules_of
+from langgraph_toolmem.inertia.record import probability, rules_of
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.tools import ToolSpec
 
@@ -73,7 +73,7 @@ def decide(
     slow = pace(policy, chosen_by)
     if slow:
         return Decision(None, slow, options, judged)
-    hold, audit = _hold(graph, policy, p, draw)
+    hold, audit = held_back(graph, policy, p, draw)
     proposal = Proposal(
         tool=candidate.tool,
         args=candidate.args,
@@ -105,27 +105,6 @@ def _doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy
 
 NEAR_ENOUGH = 0.5
 """Similarity of the nearest past request below which nothing is changed without the model."""
-LAST_ROOM = 2.0
-"""Misses left in the budget below which only the surest calls are made."""
-
-
-def _hold(graph: EvidenceGraph, policy: InertiaPolicy, p: float, draw: float) -> tuple[str, bool]:
-    """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check."""
-    room = budget_room(graph.counters, policy.max_wrong_per_100)
-    if room < 1:
-        turns = int(graph.counters.get("turns", 0))
-        return (
-            f"the budget of {policy.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
-            f"({turns} turns seen)"
-        ), False
-    surest = (1 + policy.min_precision) / 2
-    if room < LAST_ROOM and p < surest:
-        return f"the budget of wrong calls is nearly used up, and confidence {p:.2f} is below {surest:.2f}", False
-    if policy.shadow:
-        return "shadow mode: the model is asked and the answer compared", True
-    if draw < policy.audit_rate:
-        return "audit: the model is asked and the answer compared", True
-    return "", False
 
 
 def _rule(state: RunState, candidate: Candidate) -> str:
@@ -137,6 +116,8 @@ def symbol_in_words(symbol: str) -> str:
     """A run symbol as a person reads it."""
     if symbol == START:
         return "the start of a run"
+    if symbol == CUT:
+        return "the missing head of the history"
     if symbol == USER:
         return "a further user message"
     return f"a failed {symbol[:-1]}" if symbol.endswith("!") else symbol

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import windows
@@ -18,14 +18,13 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.values import canon_args
 from langgraph_toolmem.inertia import calibrated, paper
 from langgraph_toolmem.inertia.candidates import near_requests
-from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.tools import ToolSpec
 from langgraph_toolmem.trajectory import Run, Turn
 
 Apply = Callable[[str | None, Record], bool]
-RULE_PREFIX: Final = "R"
 
 
 class InertiaEngine:
@@ -93,6 +92,7 @@ class InertiaEngine:
                 intuition=thought,
                 similarity=self._similarity,
                 chosen_by=chosen,
+                draw=self._draw(state) if policy.audit_rate else 1.0,
             )
             return decision, ()
         neighbours = near_requests(self.graph, state)
@@ -141,7 +141,7 @@ class InertiaEngine:
         Returns:
             The state after the run, and how many turns were new.
         """
-        state = RunState()
+        state = RunState(cut=run.truncated)
         new = 0
         thought = ""
         chosen_by: list[str] = []  # with the calls that would have been shortcuts counted as such

@@ -8,11 +8,16 @@ from typing import Any
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.values import canon_args
+from langgraph_toolmem.inertia.record import budget_room
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.tools import ToolSpec
 
 NORMAL_REPEATS = 1 / 3
 """Share of a tool's calls that repeat an earlier one of their run, from which a repeat is normal."""
+SUREST = 0.99
+"""Confidence asked for when the budget is all but used up."""
+LAST_ROOM = 2.0
+"""Misses left in the budget below which only the surest calls are made."""
 
 
 def refusal(
@@ -70,3 +75,43 @@ def pace(policy: InertiaPolicy, chosen_by: Sequence[str]) -> str:
         if taken + 1 > policy.max_share * (len(chosen_by) + 1):
             return f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
     return ""
+
+
+def raised_bar(room: float, counters: Mapping[str, float], policy: InertiaPolicy) -> float:
+    """The confidence asked for now: it rises as the budget is used up, so that the budget is never run into.
+
+    From half the budget on it goes from `min_precision` towards SUREST; with less than LAST_ROOM misses left it
+    is at least half-way between `min_precision` and 1.
+    """
+    if policy.max_wrong_per_100 is None:
+        return policy.min_precision
+    allowed = policy.max_wrong_per_100 * (counters.get("turns", 0) + 1) / 100
+    used = 1 - room / allowed if allowed else 1.0
+    bar = policy.min_precision + max(0.0, SUREST - policy.min_precision) * min(1.0, max(0.0, 2 * used - 1))
+    return max(bar, (1 + policy.min_precision) / 2) if room < LAST_ROOM else bar
+
+
+def held_back(graph: EvidenceGraph, policy: InertiaPolicy, p: float, draw: float) -> tuple[str, bool]:
+    """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check.
+
+    Args:
+        graph: its counters tell what is left of the budget.
+        policy: budget, audits and shadow mode.
+        p: the probability, judged by the record, that the call is what the model would do.
+        draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
+    """
+    room = budget_room(graph.counters, policy.max_wrong_per_100)
+    if room < 1:
+        turns = int(graph.counters.get("turns", 0))
+        return (
+            f"the budget of {policy.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
+            f"({turns} turns seen)"
+        ), False
+    bar = raised_bar(room, graph.counters, policy)
+    if p < bar:
+        return f"much of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}", False
+    if policy.shadow:
+        return "shadow mode: the model is asked and the answer compared", True
+    if draw < policy.audit_rate:
+        return "audit: the model is asked and the answer compared", True
+    return "", False

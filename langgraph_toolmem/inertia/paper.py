@@ -13,24 +13,29 @@ numbers in constant time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
 from langgraph_toolmem.graph.describe import describe
-from langgraph_toolmem.graph.evidence import HIT, EvidenceGraph
+from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.values import ABSENT, canon_args, fit
-from langgraph_toolmem.inertia.guards import pace, refusal
-from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
+from langgraph_toolmem.inertia.guards import held_back, pace, refusal
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Judged, Option, Proposal
 from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
 from langgraph_toolmem.tools import ToolSpec
+
+logger = logging.getLogger("langgraph_toolmem.inertia")
 
 Similarity = Callable[[str, str], float]
 """(intuition, tool name) → cosine with the tool's description."""
 
 MODEL_OK, MODEL_FAILED, SHORTCUT_OK, SHORTCUT_FAILED = range(4)
+MAX_SAID: Final = 100
+_said: set[tuple[str, str]] = set()
 
 
 def weights(graph: EvidenceGraph, tools: list[str], k: int) -> dict[str, float]:
@@ -106,12 +111,20 @@ def fill(
 
 
 def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
+    """What the host's adapter knows; nothing if it fails, which is logged once per adapter and kind of error."""
     adapter = policy.environment
     if adapter is None:
         return {}
-    if isinstance(adapter, EnvironmentAdapter):
-        return adapter.parameters(tool, state.steps)
-    return adapter(tool, state.steps)
+    ask = adapter.parameters if isinstance(adapter, EnvironmentAdapter) else adapter
+    try:
+        return dict(ask(tool, state.steps))
+    except Exception as error:
+        # The host's code: learning must go on without it.
+        kind = (getattr(ask, "__qualname__", type(adapter).__qualname__), type(error).__name__)
+        if kind not in _said and len(_said) < MAX_SAID:
+            _said.add(kind)
+            logger.warning("The environment adapter %s failed, which is logged once", kind[0], exc_info=error)
+        return {}
 
 
 def _from_goal(parameter: str, schema: Mapping[str, Any], state: RunState) -> Any:
@@ -138,9 +151,13 @@ def decide(
     intuition: str,
     similarity: Similarity,
     chosen_by: Sequence[str],
+    draw: float = 1.0,
 ) -> Decision:
-    """The published decision rule with its cap, its recovery path and the guards that every shortcut passes."""
-    recovery = _recovery(graph, state, specs, policy)
+    """The published decision rule with its cap, its recovery path and the guards that every shortcut passes.
+
+    Budget and audits are off unless the policy sets them; `draw` is as for the calibrated policy.
+    """
+    recovery = _recovery(graph, state, specs, policy, draw)
     if recovery is not None:
         return recovery
     slow = pace(policy, chosen_by)
@@ -164,24 +181,27 @@ def decide(
     args, sources = filled
     refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
     options = (Option(tool, args, score, refused), *rest)
-    judged = (_judged(state, tool, args),)
+    judged = (_judged(graph, state, tool, args),)
     if refused:
         return Decision(None, refused, options, judged)
     known = {name: describe(source) for name, source in sources.items()}
     window = " → ".join(state.tools[-policy.window :])
     told = "".join(f" {name}: {source}." for name, source in known.items())
     evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}.{told}"
-    hold = "shadow mode: the model is asked and the answer compared" if policy.shadow else ""
-    proposal = Proposal(tool, args, score, evidence, not hold, hold, bool(hold), known)
+    hold, audit = held_back(graph, policy, judged[0].confidence, draw)
+    proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
     return Decision(proposal, hold or evidence, options, judged)
 
 
-def _judged(state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
-    return Judged(tool, canon_args(args), (), SEPARATOR.join((state.symbols[-1], tool, "paper")), 1.0)
+def _judged(graph: EvidenceGraph, state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
+    """CIPS is no probability: what the budget weighs is the record of such proposals, (h + 1) / (h + m + 2)."""
+    rule = SEPARATOR.join((state.symbols[-1], tool, "paper"))
+    cell = graph.rules.row(RULE_PREFIX + rule).get("", (0, 0))
+    return Judged(tool, canon_args(args), (), rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2))
 
 
 def _recovery(
-    graph: EvidenceGraph, state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
+    graph: EvidenceGraph, state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy, draw: float
 ) -> Decision | None:
     """After failed calls in a row, the configured tool that shows what is possible; it may break the pace."""
     tool = policy.recovery_tool
@@ -203,7 +223,8 @@ def _recovery(
     if refused:
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
-    hold = "shadow mode: the model is asked and the answer compared" if policy.shadow else ""
+    judged = _judged(graph, state, tool, args)
+    hold, audit = held_back(graph, policy, judged.confidence, draw)
     known = {name: describe(source) for name, source in sources.items()}
-    proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, bool(hold), known)
-    return Decision(proposal, hold or evidence, (Option(tool, args, 1.0),), (_judged(state, tool, args),))
+    proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, audit, known)
+    return Decision(proposal, hold or evidence, (Option(tool, args, 1.0),), (judged,))

@@ -36,7 +36,7 @@ def check_state(state: dict[str, Any]) -> None:
     for payload in state["open_turns"].values():
         _require(all(part in payload for part in ("windows", "rules", "judged", "would_act", "user")), "open_turns")
     _require(
-        _texts(state["runs"]) and all(_list_of(run, 4) and _numbers(run[:1]) for run in state["runs"].values()), "runs"
+        _texts(state["runs"]) and all(_list_of(run, 5) and _numbers(run[:1]) for run in state["runs"].values()), "runs"
     )
     for case in state["cases"]["cases"].values():
         _require(_list_of(case, 4) and isinstance(case[0], str), "cases.cases")

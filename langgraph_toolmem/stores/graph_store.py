@@ -25,6 +25,9 @@ logger = logging.getLogger("langgraph_toolmem.graph_store")
 
 POLL_SECONDS = 1.0
 """A shared graph looks for other workers' records at most this often."""
+LATE_SECONDS = 3600.0
+"""A worker that starts heeds a forgetting this old at most: what is older was taken out of the logs long ago, and
+what the user did since may stay. Clocks of workers may differ by less than this."""
 
 
 class GraphStore:
@@ -39,6 +42,7 @@ class GraphStore:
         fsync: see `GraphFile`.
         read_only: take no lock, write nothing.
         clock: seconds, for `POLL_SECONDS`.
+        now: seconds since 1970, for when a user was forgotten.
 
     Raises:
         LockedError: another process writes to the folder.
@@ -53,6 +57,7 @@ class GraphStore:
         fsync: Fsync = "snapshot",
         read_only: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.folder = folder
         self.graph = EvidenceGraph()
@@ -60,7 +65,9 @@ class GraphStore:
         self._file: GraphFile | None = None
         self._log: SharedLog | None = None
         self._clock = clock
+        self._now = now
         self._polled = float("-inf")
+        self._half_forgotten: dict[str, set[str]] = {}
         self.read_only = read_only
         self._dirty = False
         if shared is not None:
@@ -131,19 +138,30 @@ class GraphStore:
         """Takes in what other workers learned, if it is time to look."""
         if self._log is None or self._clock() - self._polled < POLL_SECONDS:
             return
+        starting = self._polled == float("-inf")
         self._polled = self._clock()
         for entry in self._log.poll():
-            self._apply_loaded(entry)
+            if not (starting and self._long_forgotten(entry)):
+                self._apply_loaded(entry)
+
+    def _long_forgotten(self, entry: Any) -> bool:
+        return _is_entry(entry) and any(
+            op[:1] == ["fu"] and len(op) == 3 and isinstance(op[2], (int, float)) and op[2] < self._now() - LATE_SECONDS
+            for op in entry[1]
+        )
 
     def forget_user(self, user: str) -> int:
         """Removes a user from the graph and from what is kept of it; returns how many pieces were removed.
 
+        Other workers of a shared store drop the user's data when they look into it next.
+
         Raises:
-            StorageError: the folder could not be rewritten, so that it still holds them.
+            StorageError: what is kept could not be rewritten, so that it still holds them.
         """
         if self.read_only:
             raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
-        cases = self.graph.cases.of_user(user)
+        own = self._half_forgotten.setdefault(user, set())
+        own |= self.graph.belongings(user)
         removed = self.graph.forget_user(user)
         if self._file is not None and not self._compact():
             raise StorageError(
@@ -153,8 +171,31 @@ class GraphStore:
         if self.folder is not None and (aside := sorted(file.name for file in self.folder.glob("*.corrupt-*"))):
             self._say(f"files set aside as unreadable may hold data of users that were forgotten: {', '.join(aside)}")
         if self._log is not None:
-            self._log.rewrite(lambda entry: _note_cases(entry, user, cases))
-            removed += self._log.rewrite(lambda entry: _redacted(entry, user, cases))
+            removed += self._forget_shared(self._log, user, own)
+        del self._half_forgotten[user]
+        return removed
+
+    def _forget_shared(self, log: SharedLog, user: str, own: set[str]) -> int:
+        def is_known(slot: str, descriptor: str) -> bool:
+            return descriptor in self.graph.sources.row(slot)
+
+        def redacted(entry: Any) -> Any:
+            return [entry[0], redact(entry[1], user, own, is_known=is_known)] if _is_entry(entry) else entry
+
+        try:
+            log.rewrite(lambda entry: _note_own(entry, user, own))
+            removed = log.rewrite(redacted)
+        except StorageError as error:
+            raise StorageError(
+                "The user is forgotten in this process, but the shared store may still hold what was kept, and other "
+                "workers go on with it. Make the store reachable and call forget again."
+            ) from error
+        # After the logs: who starts from now on reads nothing of the user.
+        if not log.append([None, [["fu", user, self._now()]]]):
+            raise StorageError(
+                "The user is forgotten in this process and in the shared store, but other workers could not be told. "
+                "Make the store reachable and call forget again, or restart them."
+            )
         return removed
 
     def close(self) -> None:
@@ -165,15 +206,11 @@ class GraphStore:
             self._file.close()
 
 
-def _note_cases(entry: Any, user: str, cases: set[str]) -> Any:
-    """Adds the requests that a stored record opens for a user to `cases`; changes nothing."""
+def _note_own(entry: Any, user: str, own: set[str]) -> Any:
+    """Adds the ids of a user's requests and runs that a stored record tells of to `own`; changes nothing."""
     if _is_entry(entry):
-        cases |= {op[1] for op in entry[1] if op and op[0] == "co" and op[3] == user}
+        own |= {op[1] for op in entry[1] if op[:1] in (["co"], ["ru"]) and op[3] == user}
     return entry
-
-
-def _redacted(entry: Any, user: str, cases: set[str]) -> Any:
-    return [entry[0], redact(entry[1], user, cases)] if _is_entry(entry) else entry
 
 
 def _is_entry(entry: Any) -> bool:

@@ -23,6 +23,8 @@ from typing import Any, Final
 
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
 
+from langgraph_toolmem.errors import StorageError
+
 _FIRST_LOOK: Final = 16  # items asked for at once of a worker that may have nothing new
 _LONGEST_LOOK: Final = 1024
 _PAGE: Final = 500
@@ -117,29 +119,42 @@ class SharedLog:
             change: a record to what shall stand in its place; equal means left as it is.
 
         Returns:
-            How many records were replaced. If the store fails midway, the rest is left as it was; call again.
+            How many records were replaced.
+
+        Raises:
+            StorageError: the store failed, or did not answer another call in time. What was not reached is as
+                it was; call again.
         """
         replaced = 0
-        with self._talk("rewrite") as may_talk:
-            if not may_talk:
-                return 0
-            self._flush()
-            for worker in self._workers():
-                for start in count(0, _LONGEST_LOOK):
-                    items = self._items(worker, range(start, start + _LONGEST_LOOK))
-                    for number, item in enumerate(items, start):
-                        if item is None:
-                            break
-                        old = json.loads(item.value["r"])
-                        new = change(old)
-                        if new != old:
-                            text = json.dumps(new, separators=(",", ":"))
-                            self._store.batch(
-                                [PutOp((*self._root, "log", worker), _key(number), {"r": text}, index=False)]
-                            )
-                            replaced += 1
-                    if items[-1] is None:
+        done = False
+        with self._talk("rewrite", at_once=True) as may_talk:
+            if may_talk:
+                self._flush()
+                replaced = self._rewrite(change)
+                done = True
+        if not done:
+            raise StorageError(
+                f"The shared log {'.'.join(self._root)} could not be rewritten as its store failed or was busy "
+                "(the log of langgraph_toolmem.shared_log has the reason). Make it reachable and call again."
+            )
+        return replaced
+
+    def _rewrite(self, change: Callable[[Any], Any]) -> int:
+        replaced = 0
+        for worker in self._workers():
+            for start in count(0, _LONGEST_LOOK):
+                items = self._items(worker, range(start, start + _LONGEST_LOOK))
+                for number, item in enumerate(items, start):
+                    if item is None:
                         break
+                    old = json.loads(item.value["r"])
+                    new = change(old)
+                    if new != old:
+                        text = json.dumps(new, separators=(",", ":"))
+                        self._store.batch([PutOp((*self._root, "log", worker), _key(number), {"r": text}, index=False)])
+                        replaced += 1
+                if items[-1] is None:
+                    break
         return replaced
 
     # -- writing --
@@ -234,19 +249,22 @@ class SharedLog:
         return self._store.batch(ops) if ops else []
 
     @contextlib.contextmanager
-    def _talk(self, doing: str) -> Iterator[bool]:
-        """Whether the store may be called now, by this call alone; what it raises then ends here."""
+    def _talk(self, doing: str, *, at_once: bool = False) -> Iterator[bool]:
+        """Whether the store may be called now, by this call alone; what it raises then ends here.
+
+        After a failure some calls are passed over, unless one asks for an attempt `at_once`.
+        """
         if not self._io.acquire(timeout=_PATIENCE):
             self._say(f"{doing}: the store has not answered another call for {_PATIENCE:g} s")
             yield False
             return
         try:
-            if self._skip:
+            if self._skip and not at_once:
                 self._skip -= 1
                 yield False
                 return
             yield True
-            self._pause = 0
+            self._pause = self._skip = 0
         except Exception as error:  # noqa: BLE001 - any store and any driver, each with errors of its own
             self._skip = self._pause = min(max(1, 2 * self._pause), _LONGEST_PAUSE)
             self._say(f"{doing}: the store failed ({type(error).__name__}); it will be tried again", error)
