@@ -4,26 +4,45 @@
 >>> with ToolMemory.ephemeral() as memory:
 ...     memory.observe([("user", "hello"), ("assistant", "Hi!")])
 1
+
+Names are imported when they are first used (PEP 562): the command line starts without loading LangGraph.
 """
 
+from __future__ import annotations
+
+import importlib
+import typing
+
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.errors import (
-    ConfigurationError,
-    EmbedderChangedError,
-    GraphFileError,
-    InputError,
-    LockedError,
-    LogError,
-    MessageError,
-    MissingExtraError,
-    NamespaceError,
-    StorageError,
-    ToolMemoryError,
-)
-from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
-from langgraph_toolmem.report import Report
+
+if typing.TYPE_CHECKING:
+    from langgraph_toolmem.errors import (
+        ConfigurationError,
+        EmbedderChangedError,
+        GraphFileError,
+        InputError,
+        LockedError,
+        LogError,
+        MessageError,
+        MissingExtraError,
+        NamespaceError,
+        StorageError,
+        ToolMemoryError,
+    )
+    from langgraph_toolmem.inertia.proposal import Decision, Proposal
+    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
+    from langgraph_toolmem.report import Report
+
+_HOMES = {
+    "Decision": "inertia.proposal",
+    "EnvironmentAdapter": "policy",
+    "InertiaPolicy": "policy",
+    "Proposal": "inertia.proposal",
+    "Report": "report",
+    "ToolMemory": "memory",
+}
+"""Where a name comes from; all others are errors."""
 
 __all__ = [
     "ConfigurationError",
@@ -45,3 +64,15 @@ __all__ = [
     "ToolMemoryError",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
+from langgraph_toolmem._async import AsyncTwins
 from langgraph_toolmem.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.export import GraphView
@@ -36,7 +36,7 @@ M = TypeVar("M", bound="ToolMemory")
 DEFAULT_NAMESPACE = ("toolmem",)
 
 
-class ToolMemory:
+class ToolMemory(AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -184,8 +184,11 @@ class ToolMemory:
             self._verdict(digest("run", run_id), float(score), comment, user_id)
 
     def _verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """Nobody named: it is by the one whose run it is, so that `forget` finds it."""
+        self._store.refresh()
         text = comment[:500] if comment else None
-        self._store.apply(None, [["vd", run, score, text, user_digest(user_id)]])
+        author = user_digest(user_id) or self._graph.owner(run)
+        self._store.apply(None, [["vd", run, score, text, author]])
 
     def learn_run(
         self,
@@ -380,56 +383,6 @@ class ToolMemory:
         """Where it is and how much it has seen."""
         where = self._store.folder or "ephemeral"
         return f"<ToolMemory {where}: {int(self._graph.counters.get('turns', 0))} turns>"
-
-    # --- async twins: the same code in a worker thread, since disk and locks block ---
-
-    async def aobserve(self, messages: Any, *, run_id: str | None = None, user_id: str | None = None) -> int:
-        """Async twin of `observe`."""
-        return await asyncio.to_thread(self.observe, messages, run_id=run_id, user_id=user_id)
-
-    async def afinish(self, messages: Any, **options: Any) -> int:
-        """Async twin of `finish`."""
-        return await asyncio.to_thread(self.finish, messages, **options)
-
-    async def afeedback(self, run_id: str, **options: Any) -> None:
-        """Async twin of `feedback`."""
-        await asyncio.to_thread(self.feedback, run_id, **options)
-
-    async def apredict(self, messages: Any, **options: Any) -> Proposal | None:
-        """Async twin of `predict`."""
-        return await asyncio.to_thread(self.predict, messages, **options)
-
-    async def aexplain(self, messages: Any, **options: Any) -> Decision:
-        """Async twin of `explain`."""
-        return await asyncio.to_thread(self.explain, messages, **options)
-
-    async def abefore_model(self, messages: Any, **options: Any) -> Decision:
-        """Async twin of `before_model`."""
-        return await asyncio.to_thread(self.before_model, messages, **options)
-
-    async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
-        """Async twin of `search_tools`."""
-        return await asyncio.to_thread(self.search_tools, query, k=k)
-
-    async def areport(self) -> Report:
-        """Async twin of `report`."""
-        return await asyncio.to_thread(self.report)
-
-    async def aforget(self, *, user_id: str) -> int:
-        """Async twin of `forget`."""
-        return await asyncio.to_thread(self.forget, user_id=user_id)
-
-    async def aclose(self) -> None:
-        """Async twin of `close`."""
-        await asyncio.to_thread(self.close)
-
-    async def __aenter__(self: M) -> M:
-        """The memory itself."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Closes it."""
-        await self.aclose()
 
 
 def _not_our_turn(run: Run) -> str:

@@ -6,9 +6,10 @@ as published (arXiv 2511.14650).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.trajectory import Step
@@ -82,29 +83,34 @@ class InertiaPolicy:
     environment: Environment | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Checks ranges. Raises ConfigurationError."""
+        """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
         for name in ("never", "allow_destructive", "needs_approval", "allow_repeats"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                raise ConfigurationError(f"InertiaPolicy.{name} is a set of tool names, not the text {value!r}.")
-            object.__setattr__(self, name, frozenset(cast("Iterable[str]", value)))
-        if self.kind not in ("calibrated", "paper"):
-            raise ConfigurationError(f"InertiaPolicy.kind is 'calibrated' or 'paper', not {self.kind!r}.")
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
+        _expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
         for name in ("min_precision", "audit_rate", "alpha"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigurationError(f"InertiaPolicy.{name} is a share from 0 to 1, not {getattr(self, name)!r}.")
-        if self.max_wrong_per_100 is not None and not 0 <= self.max_wrong_per_100 <= 100:
-            raise ConfigurationError(
-                f"InertiaPolicy.max_wrong_per_100 is from 0 to 100 or None, not {self.max_wrong_per_100!r}."
-            )
-        if self.max_share is not None and not 0 <= self.max_share <= 1:
-            raise ConfigurationError(f"InertiaPolicy.max_share is a share from 0 to 1 or None, not {self.max_share!r}.")
-        if not 1 <= self.window <= 3:
-            raise ConfigurationError(f"InertiaPolicy.window is 1, 2 or 3, not {self.window!r}.")
-        if self.kappa <= 1:
-            raise ConfigurationError(f"InertiaPolicy.kappa must be above 1, not {self.kappa!r}.")
-        if self.recovery_after < 1:
-            raise ConfigurationError(f"InertiaPolicy.recovery_after is 1 or more, not {self.recovery_after!r}.")
+            _expect(self, name, "a share from 0 to 1", _is_share)
+        _expect(self, "max_share", "a share from 0 to 1 or None", lambda v: v is None or _is_share(v))
+        _expect(
+            self,
+            "max_wrong_per_100",
+            "a number from 0 to 100 or None",
+            lambda v: v is None or (_is_number(v) and 0 <= v <= 100),
+        )
+        _expect(self, "max_in_a_row", "a whole number from 0 or None", lambda v: v is None or _is_count(v, 0))
+        _expect(self, "witnesses_for_writes", "a whole number from 0", lambda v: _is_count(v, 0))
+        _expect(self, "window", "1, 2 or 3", lambda v: _is_count(v, 1) and v <= 3)
+        _expect(self, "threshold", "a number", _is_number)
+        _expect(self, "kappa", "a number above 1", lambda v: _is_number(v) and v > 1)
+        _expect(self, "recovery_after", "a whole number from 1", lambda v: _is_count(v, 1))
+        _expect(self, "recovery_tool", "a tool name or None", lambda v: v is None or isinstance(v, str))
+        _expect(self, "shadow", "True or False", lambda v: isinstance(v, bool))
+        _expect(self, "announce", "True, False or None", lambda v: v is None or isinstance(v, bool))
+        _expect(
+            self,
+            "environment",
+            "an EnvironmentAdapter, a callable (tool, steps) → parameters, or None",
+            lambda v: v is None or callable(v) or isinstance(v, EnvironmentAdapter),
+        )
 
     @property
     def announces(self) -> bool:
@@ -113,7 +119,10 @@ class InertiaPolicy:
 
     @classmethod
     def paper(cls, **changes: Any) -> InertiaPolicy:
-        """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row."""
+        """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.
+
+        It has no budget and no audits; give `max_wrong_per_100` and `audit_rate` to put it under them as well.
+        """
         defaults: dict[str, Any] = {
             "kind": "paper",
             "max_in_a_row": 1,
@@ -145,6 +154,38 @@ class InertiaPolicy:
                 f"InertiaPolicy has no field {unknown[0]!r}; its fields: {', '.join(sorted(known))}."
             )
         return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
+
+
+def _expect(policy: InertiaPolicy, name: str, what: str, fits: Callable[[Any], bool]) -> None:
+    value = getattr(policy, name)
+    try:
+        fine = fits(value)
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise ConfigurationError(f"InertiaPolicy.{name} is {what}, not {value!r}.")
+
+
+def _names(field_name: str, value: Any) -> frozenset[str]:
+    expected = f"InertiaPolicy.{field_name} is a set of tool names"
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise ConfigurationError(f"{expected}, not {value!r}.")
+    names = list(value)
+    if odd := [name for name in names if not isinstance(name, str)]:
+        raise ConfigurationError(f"{expected}, but it holds {odd[0]!r}.")
+    return frozenset(names)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
+
+
+def _is_count(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 __all__ = ["Environment", "EnvironmentAdapter", "InertiaPolicy"]

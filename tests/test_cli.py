@@ -346,7 +346,7 @@ def test_policy_from_a_file(tmp_path):
         ("nothing=1", "nothing"),
         ("calibrated,oops", "none of"),
         ("=1", "not name=value"),
-        ("min_precision=high", "wrong kind"),
+        ("min_precision=high", "min_precision is a share from 0 to 1"),
         ("environment=1", "Python code"),
         ("none.json", "cannot be read"),
     ],

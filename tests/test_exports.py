@@ -6,6 +6,8 @@ import __future__
 import doctest
 import importlib
 import inspect
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
@@ -19,7 +21,7 @@ PUBLIC = ["langgraph_toolmem", "langgraph_toolmem.nodes", "langgraph_toolmem.tes
 def public_names(module: ModuleType) -> set[str]:
     return {
         name
-        for name, value in vars(module).items()
+        for name, value in ((name, getattr(module, name)) for name in dir(module))  # dir: some come when asked for
         if not name.startswith("_") and not isinstance(value, (ModuleType, type(__future__.annotations)))
     }
 
@@ -75,3 +77,42 @@ def test_what_is_exported_says_where_to_import_it_from():
         if inspect.isclass(value):
             assert value.__module__.startswith("langgraph_toolmem")
             assert value.__name__ == name
+
+
+def test_importing_the_package_or_the_command_line_loads_nothing_heavy():
+    code = (
+        "import sys, langgraph_toolmem, langgraph_toolmem.cli; "
+        "print([m for m in ('langgraph', 'langchain_core', 'chromadb', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_refused():
+    with pytest.raises(AttributeError, match="no attribute 'ToolMemroy'"):
+        _ = langgraph_toolmem.ToolMemroy
+    with pytest.raises(ImportError):
+        exec("from langgraph_toolmem import nothing")
+    assert set(langgraph_toolmem.__all__) <= set(dir(langgraph_toolmem))
+
+
+TWINS = ("observe", "finish", "feedback", "predict", "explain", "before_model", "search_tools", "report", "forget")
+    "observe",
+    "finish",
+    "feedback",
+    "predict",
+    "explain",
+    "before_model",
+    "search_tools",
+    "report",
+    "forget",
+    "close",
+]
+
+
+def test_async_twins_take_the_same_and_return_the_same():
+    memory = langgraph_toolmem.ToolMemory
+    made = {n for n, m in inspect.getmembers(memory) if inspect.iscoroutinefunction(m) and not n.startswith("_")}
+    assert made == {f"a{name}" for name in (*TWINS, "close")}
+    for name in (*TWINS, "close"):
+        assert inspect.signature(getattr(memory, f"a{name}")) == inspect.signature(getattr(memory, name)), name

@@ -206,3 +206,22 @@ def test_of_a_fork_the_models_call_stays_rather_than_the_shortcuts():
     add(index, "c", 0, "zzz")
 
     assert index.nearest("Cancel the order", [], look="")[0].tool == "zzz"
+
+
+def test_an_index_is_what_its_requests_make_it():
+    """Evicted, forgotten, told of backwards: the index equals one that is rebuilt from the requests."""
+    index = CaseIndex(max_cases=MAX_POSTINGS + 20)
+    for i in range(MAX_POSTINGS + 50):
+        if i % 4 == 0:
+            index.end(f"case{i}", 0, "")  # another worker's log tells of the end first
+        if i % 4 == 0 and i > 4:
+            index.open(f"case{i - 4}", f"Cancel the order {i - 4}", "ann" if i % 3 else "bob")
+        if i % 4:
+            index.open(f"case{i}", f"Cancel the order {i}", "ann" if i % 3 else "bob")
+    for _ in range(2):
+        again = CaseIndex.from_state(loads(dumps(index.to_state())))  # type: ignore[arg-type]
+        assert (again._postings, again._seen) == (index._postings, index._seen)
+        assert list(again.cases) == list(index.cases)
+        assert index._seen["cancel"] == sum(bool(case[0]) for case in index.cases.values())
+        index.forget_user("ann")
+    assert index._seen["cancel"] < MAX_POSTINGS

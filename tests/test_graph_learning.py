@@ -9,8 +9,10 @@ from langchain_core.messages.ai import UsageMetadata
 
 from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.evidence import HIT, MISS
+from langgraph_toolmem.graph.export import START as VIEW_START
 from langgraph_toolmem.graph.learning import decode_value, pattern_of
-from langgraph_toolmem.graph.state import PARALLEL, START, USER, WORDS
+from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS
+from langgraph_toolmem.graph.view import view_of
 
 S = "\x1f"
 
@@ -34,6 +36,28 @@ def test_windows_of_a_run_hold_its_start_failures_and_further_messages():
     keys = windows(state)
     assert {context(), context("c"), context(USER, "c"), context(WORDS, USER, "c")} <= set(keys)
     assert len(keys) == len(set(keys))
+
+
+def test_windows_of_a_cut_history_do_not_hold_its_start():
+    parts = [call("b"), words(), user("More.")]
+    whole, cut = state_of(user("Go."), call("a"), *parts), state_of(*parts)
+
+    assert cut.symbols == [CUT, "b", WORDS, USER]
+    assert not [key for key in windows(cut) if START in key]
+    assert set(windows(whole)[:4]) == set(windows(cut)[:4])
+    summary = user("Here is a summary of the conversation to date: all went well")
+    assert state_of(summary, user("More.")).symbols == [CUT, USER]
+
+
+def test_what_follows_a_cut_is_learned_apart_from_what_starts_a_run():
+    learner = Learner()
+    learner.learn(user("Go."), call("a"), call("b"), words(), run_id="1")
+    learner.learn(call("b"), words(), run_id="trimmed")
+
+    assert after(learner, START) == {"a": [1, 0, 0, 0]}
+    assert after(learner, CUT) == {"b": [1, 0, 0, 0]}
+    assert after(learner, "b") == {WORDS: [2, 0, 0, 0]}
+    assert {edge.source for edge in view_of(learner.graph).edges} == {VIEW_START, "a"}
 
 
 def test_a_short_run_is_a_context_of_its_own():

@@ -289,3 +289,63 @@ def test_the_record_is_kept_for_the_paper_too():
     learner = chains(Learner(PLAIN, PAPER), {"abc": 6, "abd": 1})
 
     assert (learner.graph.counters["right"], learner.graph.counters["wrong"]) == (3, 1)
+
+
+# --- what the published system has not: budget, audits, an adapter that fails ---
+
+
+@pytest.mark.parametrize("what", ["raises", "no mapping", "is None"])
+def test_an_adapter_that_fails_is_no_context_and_is_logged_once(what: str, caplog: pytest.LogCaptureFixture):
+    class Broken:
+        def parameters(self, tool: str, steps: Sequence[Step]) -> Any:
+            if what == "raises":
+                raise RuntimeError("the robot is off")
+            return 7 if what == "no mapping" else None
+
+    paper._said.clear()
+    learner = lookers(PAPER.with_(environment=Broken()))
+    for _ in range(3):
+        decision = decide(learner, call("a"), call("b"))
+        assert decision.proposal is None
+        assert "nothing in this run fills room of look" in decision.reason
+    assert learner.graph.counters["turns"] == 16, "learning goes on"
+    assert len([r for r in caplog.records if "Broken.parameters" in r.getMessage()]) == 1
+
+
+def test_audits_of_the_papers_policy():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 5})
+    learner.policy = PAPER.with_(audit_rate=1.0)
+    decision = decide(learner, call("a"), call("b"))
+
+    assert (decision.acts, decision.would_act, decision.proposal.audit) == (False, True, True)
+    assert "audit" in decision.proposal.hold
+
+
+def test_the_budget_of_the_papers_policy():
+    policy = InertiaPolicy.paper(max_share=None, max_in_a_row=None, max_wrong_per_100=2.0)
+    learner = chains(Learner(PLAIN, policy), {"abc": 5})
+    early = decide(learner, call("a"), call("b"))
+    assert (early.acts, early.would_act) == (False, False)
+    assert "budget" in early.proposal.hold
+
+    chains(learner, {"abc": 60})
+    assert decide(learner, call("a"), call("b")).acts
+    right, wrong = (learner.graph.counters.get(name, 0) for name in ("right", "wrong"))
+    assert right > 20
+    learner.graph.counters["wrong"] = wrong + 10
+    assert "budget" in decide(learner, call("a"), call("b")).proposal.hold
+
+
+def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 6, "abd": 1})  # proposed from the fourth run on: three hits, a miss
+    decision = decide(learner, call("a"), call("b"))
+
+    assert decision.judged[0].confidence == pytest.approx((3 + 1) / (3 + 1 + 2))
+
+
+def test_the_recovery_is_audited_too():
+    learner = Learner([*PLAIN, schema("options")], InertiaPolicy.paper(recovery_tool="options", audit_rate=1.0))
+    bad = call("a", {}, FAILED)
+    decision = decide(learner, bad, bad)
+
+    assert (decision.acts, decision.proposal.audit) == (False, True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +15,12 @@ import pytest
 from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, NamespaceError, StorageError, ToolMemory
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.namespaces import user_digest
 from langgraph_toolmem.nodes.base import user_id_of
 from langgraph_toolmem.stores import disk, graph_store
@@ -210,7 +214,7 @@ def test_forgetting_a_user_takes_the_words_from_disk(desk: Desk, tmp_path: Path,
     for secret in SECRETS:
         assert secret.encode() not in everything_in(tmp_path), secret
     report = memory.report()
-    assert report.turns == turns, "counts hold nothing of a person"
+    assert report.turns == turns - 2, "counts hold nothing of a person, but turns that had only begun are undone"
     assert report.runs_judged == 5
     assert not memory._graph.open_turns
     assert memory._graph.counters.get("would_act_open", 0) == 0
@@ -223,6 +227,92 @@ def test_forgetting_a_user_takes_the_words_from_disk(desk: Desk, tmp_path: Path,
     with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as again:
         assert again.report().runs_judged == 5
         assert "customer" in offered(again, "bob", history(77))
+
+
+def accounts(number: int, names: Sequence[str], asked: str) -> list[BaseMessage]:
+    """A run in which outputs have people's names as JSON keys, and a path through one gives an argument."""
+    owned = {name: {"balance_id": f"B-{number}-{name}", "overdrawn": [1] * i} for i, name in enumerate(names)}
+    output = {**owned, f"{names[0]}_is_new": True, f"{names[0]}_orders": [1, 2]}
+    found = {"name": "find_customer", "args": {"name": "all"}, "id": call_id("a", number), "type": "tool_call"}
+    order = {"customer_id": owned[asked]["balance_id"]}
+    used = {"name": "latest_order", "args": order, "id": call_id("b", number), "type": "tool_call"}
+    return [
+        HumanMessage(f"Go on, {number}", id=call_id("u", number)),
+        AIMessage("", tool_calls=[found]),  # type: ignore[list-item]
+        ToolMessage(json.dumps(output), tool_call_id=found["id"]),
+        AIMessage("", tool_calls=[used]),  # type: ignore[list-item]
+        ToolMessage("shipped", tool_call_id=used["id"]),
+        AIMessage("Done.", id=call_id("w", number)),
+    ]
+
+
+def test_json_keys_that_name_a_person_are_forgotten(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(4):
+            memory.finish(accounts(i, [SECRETS[0], "shop"], SECRETS[0]), run_id=f"a{i}", user_id="ann")
+            memory.finish(accounts(10 + i, ["shop", "bank"], "shop"), run_id=f"b{i}", user_id="bob")
+        memory.finish(accounts(20, [SECRETS[0], "shop"], "shop"), run_id="both", user_id="ann")
+        assert f"$.{SECRETS[0]}.balance_id" in repr(memory._graph.sources.rows)
+        looks = [look for case in memory._graph.cases.cases.values() for look in case[3].values()]
+        assert SECRETS[0] not in repr(looks)
+        assert SECRETS[0] not in repr(
+            [call[4] for case in memory._graph.cases.cases.values() for call in case[2].values()]
+        )
+        memory.forget(user_id="ann")
+        assert SECRETS[0] not in repr(memory._graph.to_state())
+        assert SECRETS[0].encode() not in everything_in(tmp_path)
+        assert "o|find_customer|$.shop.balance_id" in repr(memory._graph.sources.rows), "bob was seen with it too"
+
+
+def test_turns_that_had_only_begun_are_undone_by_forgetting(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(30):
+            memory.finish(history(i), run_id=f"bob-{i}", user_id="bob")
+        before = copy.deepcopy((memory._graph.counters, memory._graph.successors.rows, memory._graph.rules.rows))
+        for i in range(5):
+            feed = [HumanMessage(request(NAMES[i]), id=call_id("ann", i))]
+            assert memory.before_model(feed, run_id=f"ann-{i}", user_id="ann", policy=SHADOW).judged
+        assert memory._graph.counters["turns"] == before[0]["turns"] + 5
+        memory.forget(user_id="ann")
+        counters, successors, rules = memory._graph.counters, memory._graph.successors.rows, memory._graph.rules.rows
+        assert {k: v for k, v in counters.items() if v} == before[0]
+        for now, then in ((successors, before[1]), (rules, before[2])):
+            assert {
+                k: {i: c for i, c in row.items() if any(c)} for k, row in now.items() if any(map(any, row.values()))
+            } == then
+
+
+# --- verdicts ---
+
+
+def comments(memory: ToolMemory) -> str:
+    return repr(memory._graph.runs)
+
+
+@pytest.mark.parametrize("order", ["run first", "verdict first"])
+def test_a_verdict_that_names_nobody_belongs_to_the_owner_of_the_run(desk: Desk, order: str) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools) as memory:
+        if order == "run first":
+            memory.observe(history(1), run_id="r", user_id="ann")
+        memory.feedback("r", score=0.2, comment=f"{SECRETS[0]} was unhappy")
+        if order == "verdict first":
+            memory.observe(history(1), run_id="r", user_id="ann")
+        memory.finish(history(2), run_id="s", user_id="bob", success=True, comment="fine")
+        assert SECRETS[0] in comments(memory)
+        memory.forget(user_id="ann")
+        assert SECRETS[0] not in comments(memory)
+        assert "fine" in comments(memory)
+        assert memory.report().runs_judged == 1
+
+
+def test_a_word_on_another_users_run_goes_with_its_author_and_with_the_run(desk: Desk) -> None:
+    for gone, judged in (("boss", 1), ("ann", 0)):
+        with ToolMemory.ephemeral(tools=desk.tools) as memory:
+            memory.observe(history(1), run_id="r", user_id="ann")
+            memory.feedback("r", score=0.9, comment="as the boss I like it", user_id="boss")
+            assert memory.forget(user_id=gone) > 0
+            assert "boss" not in comments(memory)
+            assert memory.report().runs_judged == judged
 
 
 def test_forgetting_in_ram(desk: Desk) -> None:
@@ -392,6 +482,79 @@ def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
                 assert secret not in state
             assert three.report().turns >= 40
             assert three._graph.open_turns == {}
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_what_one_worker_forgets_the_others_drop(desk: Desk) -> None:
+    store = InMemoryStore()
+    with worker(desk, store, namespace=PER_USER) as one, worker(desk, store, namespace=PER_USER) as two:
+        taught(two)
+        one.finish(accounts(1, [SECRETS[0], "shop"], SECRETS[0]), run_id="of one", user_id="ann")
+        one.feedback("of one", score=0.1, comment=SECRETS[1])
+        two.observe([], user_id="bob")
+        assert all(secret in repr(two._graph.to_state()) for secret in SECRETS)
+        one.forget(user_id="ann")
+        two.observe([], user_id="bob")
+        for memory in (one, two):
+            state = repr(memory._graph.to_state())
+            assert not any(secret in state for secret in SECRETS)
+            assert "customer" in offered(memory, "bob", history(77))
+        assert not any(secret in repr(store._data) for secret in SECRETS)
+        assert one.report().turns == two.report().turns
+        assert one._graph.open_turns == two._graph.open_turns == {}
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_a_user_who_comes_back_is_known_to_workers_that_start_later(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = InMemoryStore()
+    with worker(desk, store) as one, worker(desk, store) as two:
+        one._store._now = lambda: 1_000_000.0
+        warm(one, 2)
+        one.finish(history(1), run_id="1", user_id="ann")
+        one.forget(user_id="ann")
+        one.finish(history(2), run_id="2", user_id="ann")
+        two.finish(history(3), run_id="3", user_id="ann")
+        with worker(desk, store) as three:
+            assert len(three._graph.belongings(str(user_digest("ann")))) == 4, "two runs and their requests"
+        monkeypatch.setattr(graph_store, "LATE_SECONDS", 1e12)  # the logs may have been read while they were rewritten
+        heeded: list[Any] = []
+        monkeypatch.setattr(EvidenceGraph, "_forget", lambda graph, *what: heeded.append(what))
+        worker(desk, store).close()
+        assert heeded == [(user_digest("ann"), 1_000_000.0)]
+
+
+class Flaky(InMemoryStore):
+    """A store that refuses to write once it is told to."""
+
+    broken = False
+    writes = 0
+
+    def batch(self, ops: Any) -> Any:
+        ops = list(ops)
+        if self.broken and any(isinstance(op, PutOp) for op in ops):
+            self.writes += 1
+            if self.writes > 3:
+                raise ConnectionError("the database is down")
+        return super().batch(ops)
+
+
+def test_forgetting_needs_the_shared_store_and_says_if_it_failed(desk: Desk) -> None:
+    store = Flaky()
+    with worker(desk, store, namespace=PER_USER) as one:
+        taught(one)
+        store.broken = True
+        with pytest.raises(StorageError, match="call forget again"):
+            one.forget(user_id="ann")
+        assert any(secret in repr(store._data) for secret in SECRETS)
+        with pytest.raises(StorageError, match="call forget again"):
+            one.forget(user_id="ann")
+        store.broken = False
+        one.forget(user_id="ann")
+        assert not any(secret in repr(store._data) for secret in SECRETS)
+        with worker(desk, store, namespace=PER_USER) as two:
+            assert not any(secret in repr(two._graph.to_state()) for secret in SECRETS)
 
 
 class Down(InMemoryStore):

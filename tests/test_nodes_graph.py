@@ -152,7 +152,8 @@ async def test_sync_and_async_decide_and_learn_the_same(monkeypatch: pytest.Monk
         numbered_uuids(monkeypatch)
         desk = Desk()
         with ToolMemory.ephemeral(tools=desk.tools) as memory:
-            graph, model = build(memory, desk.tools, checkpointer=InMemorySaver())
+            often_audited = InertiaPolicy(audit_rate=0.25)
+            graph, model = build(memory, desk.tools, policy=often_audited, checkpointer=InMemorySaver())
             events: list[Any] = []
             for i in range(40):
                 user = HumanMessage(request(NAMES[i % 12]), id=call_id("user", i))

@@ -19,7 +19,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
+from langgraph_toolmem.namespaces import user_digest
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder, base, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 LOGGER = "langgraph_toolmem.nodes"
@@ -274,3 +275,37 @@ def test_wrong_use_is_told_where_it_is_made(memory: ToolMemory) -> None:
     with pytest.raises(ConfigurationError, match="InertiaPolicy"):
         ToolMemory.ephemeral(policy="eager")
     assert isinstance(EAGER, InertiaPolicy)
+
+
+# --- without context variables, as in async nodes before Python 3.11 ---
+
+
+async def test_the_config_tells_what_the_context_variables_do_not(
+    desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*_: Any) -> Any:
+        raise RuntimeError("Called get_config outside of a runnable context")
+
+    monkeypatch.setattr(base, "get_runtime", nothing)
+    graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+    for asynchronous in (False, True):
+        feed = {"messages": [HumanMessage(request("Zoe"))]}
+        options: dict[str, Any] = {"context": {"user_id": f"ann {asynchronous}"}, "stream_mode": "custom"}
+        if asynchronous:
+            events = [e async for e in graph.astream(feed, thread(asynchronous), **options)]
+        else:
+            events = list(graph.stream(feed, thread(asynchronous), **options))
+        assert [e["toolmem"]["node"] for e in events] == ["inertia"] * 4 + ["recorder"]
+        assert user_digest(f"ann {asynchronous}") in {case[1] for case in memory._graph.cases.cases.values()}
+
+
+@pytest.mark.parametrize(
+    "config", [None, {}, {"configurable": {}}, {"configurable": {"__pregel_runtime": "changed its shape"}}]
+)
+async def test_without_a_runtime_the_nodes_still_work(desk: Desk, memory: ToolMemory, config: Any) -> None:
+    warm(memory, 24)
+    node = InertiaShortcut(memory, policy=EAGER)
+    state = {"messages": [HumanMessage(request("Zoe"))]}
+    assert base.runtime_of(config) is None
+    assert node.invoke(state, config)["messages"][0].tool_calls
+    assert (await node.ainvoke(state, config))["messages"][0].tool_calls

@@ -393,6 +393,15 @@ def test_optional_arguments_vary_by_text_and_not_by_chance() -> None:
     assert 0 < sum("limit" in args for args in first) < len(first) / 5
 
 
+def test_how_often_optional_arguments_are_filled_can_be_set() -> None:
+    def filled(percent: float) -> int:
+        asked = [{"messages": [{"role": "user", "content": task.request}], "tools": TOOLS} for task in TASKS]
+        calls = [call for request in asked for call in reply(request, variation=percent).tool_calls]
+        return sum(bool(call["args"].keys() & {"limit", "style"}) for call in calls)
+
+    assert filled(0) < filled(3) < filled(100)
+
+
 TOOLS = Desk(Office(0)).offered
 
 
@@ -452,17 +461,30 @@ def test_demo_arguments_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         demo_module.main(["--tasks", "0"])
     assert "--tasks must be at least 1" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        demo_module.main(["--variation", "101"])
+    assert "--variation must be from 0 to 100" in capsys.readouterr().err
 
 
 def test_demo_end_to_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("langgraph_toolmem.nodes", exc_type=ImportError)
     monkeypatch.setenv("NO_PROXY", "")
     monkeypatch.setenv("no_proxy", "")
-    assert demo_module.main(["--tasks", "30", "--latency-ms", "0", "--json"]) == 0
+    assert demo_module.main(["--tasks", "30", "--latency-ms", "0", "--variation", "7", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert LABEL in shown["note"]
+    assert "7 % of the requests" in shown["note"]
     before, after = shown["all"]["without"], shown["all"]["with"]
     assert before["right"] == 30
     assert shown["lost"] == []
     assert after["llm_calls"] <= before["llm_calls"]
     assert after["llm_calls"] + after["shortcuts"] >= before["llm_calls"]
+
+
+@pytest.mark.slow
+def test_demo_loses_no_task_and_saves_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo_module.main(["--tasks", "200", "--seed", "0", "--latency-ms", "0", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["lost"] == []
+    late = shown["after_50"]
+    assert late["with"]["llm_calls"] <= 0.8 * late["without"]["llm_calls"]
+    assert late["with"]["right"] == late["without"]["right"] == 150

@@ -54,11 +54,41 @@ def test_announcing_can_be_chosen():
         {"recovery_after": 0},
         {"never": "delete"},
         {"needs_approval": "delete"},
+        {"kind": ["paper"]},
+        {"min_precision": "0.9"},
+        {"min_precision": True},
+        {"min_precision": None},
+        {"audit_rate": None},
+        {"max_wrong_per_100": "1"},
+        {"max_wrong_per_100": float("nan")},
+        {"max_share": "0.3"},
+        {"window": "2"},
+        {"window": 2.0},
+        {"window": True},
+        {"threshold": "x"},
+        {"threshold": float("inf")},
+        {"kappa": "1.1"},
+        {"recovery_after": 1.5},
+        {"recovery_tool": 3},
+        {"never": None},
+        {"never": 5},
+        {"never": [1]},
+        {"allow_destructive": {"delete": True}},
+        {"max_in_a_row": -1},
+        {"max_in_a_row": 1.0},
+        {"witnesses_for_writes": -1},
+        {"witnesses_for_writes": None},
+        {"shadow": "no"},
+        {"announce": 1},
+        {"environment": {"room": "kitchen"}},
     ],
 )
 def test_what_cannot_work_is_refused_by_name(wrong: dict[str, Any]):
-    with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+    name = next(iter(wrong))
+    with pytest.raises(ConfigurationError, match=rf"InertiaPolicy\.{name} is .+, (not|but it holds) "):
         InertiaPolicy(**wrong)
+    with pytest.raises(ConfigurationError, match=name):
+        InertiaPolicy.paper(**wrong)
 
 
 def test_tool_names_are_any_collection():

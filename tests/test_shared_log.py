@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.store.memory import InMemoryStore
 
+from langgraph_toolmem.errors import StorageError
 from langgraph_toolmem.stores.shared_log import SharedLog, encode_label, encode_namespace
 
 NAMESPACE = ("toolmem", "graph")
@@ -251,6 +252,24 @@ def test_a_failing_store_is_logged_once_and_what_was_kept_is_sent_later_in_order
     got = reader.poll()
     assert got == list(range(len(got)))
     assert len(got) > 30
+
+
+def test_rewriting_is_done_or_says_that_it_is_not() -> None:
+    store = FlakyStore()
+    mine = log(store, "a")
+    for number in range(5):
+        assert mine.append(number)
+    store.put((*NAMESPACE, "log", "a"), "000000000002", {"nothing": "readable"})
+    assert mine.rewrite(lambda record: -1 if record == 3 else record) == 1
+    assert log(store, "b").poll() == [0, 1, -1, 4]
+    store.down = True
+    for _ in range(3):
+        with pytest.raises(StorageError, match="could not be rewritten"):
+            mine.rewrite(lambda record: 7)
+    assert not mine.append(5)
+    store.down = False
+    assert mine.rewrite(lambda record: 7) == 5, "at once, however long append would still wait, and with what waited"
+    assert log(store, "c").poll() == [7] * 5
 
 
 def test_a_poll_that_fails_half_way_neither_loses_nor_repeats() -> None:

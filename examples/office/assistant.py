@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage
 from examples.office.kinds import KINDS
 from examples.office.plan import Call, GaveUp, Kind, Pending, Replay, Result, Slots
 
-__all__ = ["LABEL", "reply", "understand"]
+__all__ = ["LABEL", "OPTION_PERCENT", "reply", "understand"]
 
 LABEL = "scripted assistant, not a language model"
 
@@ -33,8 +33,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def reply(request: Mapping[str, Any]) -> AIMessage:
-    """The next assistant message for an OpenAI chat request; for `OpenAIStubServer(reply=reply)`."""
+def reply(request: Mapping[str, Any], *, variation: float = OPTION_PERCENT) -> AIMessage:
+    """The next assistant message for an OpenAI chat request; for `OpenAIStubServer(reply=reply)`.
+
+    Args:
+        request: the body of the HTTP request.
+        variation: percent of the requests that make it fill an optional argument where a tool has one. Which
+            requests these are depends on their wording, not on chance.
+    """
     messages = request["messages"]
     last_user = max((n for n, m in enumerate(messages) if m["role"] == "user"), default=None)
     if last_user is None:
@@ -49,7 +55,7 @@ def reply(request: Mapping[str, Any]) -> AIMessage:
     try:
         return AIMessage(kind.plan(Replay(results, offered), slots))
     except Pending as pending:
-        calls = [_tool_call(call, text) for call in pending.calls]
+        calls = [_tool_call(call, text, variation) for call in pending.calls]
         return AIMessage(_thought(text, pending.calls, len(results)), tool_calls=calls)
     except GaveUp as failed:
         return AIMessage(f"I am sorry, {failed} does not work at the moment.")
@@ -100,9 +106,9 @@ def _parse(text: str) -> Any:
     return value if isinstance(value, dict | list) else text
 
 
-def _tool_call(call: Call, text: str) -> dict[str, Any]:
+def _tool_call(call: Call, text: str, variation: float) -> dict[str, Any]:
     args = dict(call.args)
-    if _percent(text, "options", call.tool) < OPTION_PERCENT:
+    if _percent(text, "options", call.tool) < variation:
         args = {**args, **_OPTIONS.get(call.tool, {})}
     return {"name": call.tool, "args": args, "id": None, "type": "tool_call"}
 

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,11 @@ SCRIPTED = "scripted"
 
 
 @contextmanager
-def chat_model(name: str, *, seed: int, latency_s: float) -> Iterator[BaseChatModel]:
+def chat_model(name: str, *, seed: int, latency_s: float, variation: float) -> Iterator[BaseChatModel]:
     """The model of one pass: the scripted one behind a server of its own, or a real one by its name."""
     if name == SCRIPTED:
-        with OpenAIStubServer(reply=assistant.reply, seed=seed, latency_s=latency_s) as server:
+        reply = partial(assistant.reply, variation=variation)
+        with OpenAIStubServer(reply=reply, seed=seed, latency_s=latency_s) as server:
             yield make_chat_model(server)
         return
     try:
@@ -51,20 +53,20 @@ def chat_model(name: str, *, seed: int, latency_s: float) -> Iterator[BaseChatMo
 
 
 def compare(
-    tasks: Sequence[Task], *, model: str, seed: int, latency_s: float, console: Console
+    tasks: Sequence[Task], *, model: str, seed: int, latency_s: float, variation: float, console: Console
 ) -> tuple[list[Outcome], list[Outcome], Any]:
     """Both passes: outcomes without, outcomes with, and the memory's report."""
     from langgraph_toolmem import ToolMemory
 
     with _progress(console) as progress:
         bar = progress.add_task("without memory", total=len(tasks))
-        with chat_model(model, seed=2 * seed, latency_s=latency_s) as llm:
+        with chat_model(model, seed=2 * seed, latency_s=latency_s, variation=variation) as llm:
             without = run_tasks(llm, tasks, Office(0), done=lambda _: progress.advance(bar))
         second = progress.add_task("with memory", total=len(tasks))
         with tempfile.TemporaryDirectory(prefix="toolmem-demo-") as folder:
             office = Office(0)
             with (
-                chat_model(model, seed=2 * seed + 1, latency_s=latency_s) as llm,
+                chat_model(model, seed=2 * seed + 1, latency_s=latency_s, variation=variation) as llm,
                 ToolMemory(Path(folder) / "memory", tools=office.tools()) as memory,
             ):
                 remembered = run_tasks(llm, tasks, office, memory, done=lambda _: progress.advance(second))
@@ -130,14 +132,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=200, help="number of tasks")
     parser.add_argument("--seed", type=int, default=0, help="seed of the tasks")
     parser.add_argument("--latency-ms", type=float, default=20.0, help="wait of the scripted model per call")
+    parser.add_argument(
+        "--variation",
+        type=float,
+        default=assistant.OPTION_PERCENT,
+        metavar="PERCENT",
+        help="share of the requests that make the scripted model fill an optional argument (default: %(default)s)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if options.tasks < 1 or options.latency_ms < 0:
         parser.error("--tasks must be at least 1 and --latency-ms must not be negative")
+    if not 0 <= options.variation <= 100:
+        parser.error("--variation must be from 0 to 100")
     if options.model == SCRIPTED:
         note = (
             f"The model is the {assistant.LABEL}, behind a local OpenAI-protocol server that waits "
-            f"{options.latency_ms:g} ms before each answer; tokens are counted as four characters each."
+            f"{options.latency_ms:g} ms before each answer; tokens are counted as four characters each. It fills an "
+            f"optional argument in {options.variation:g} % of the requests (--variation)."
         )
         _no_proxy_for_loopback()
     else:
@@ -148,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model=options.model,
         seed=options.seed,
         latency_s=options.latency_ms / 1000,
+        variation=options.variation,
         console=Console(stderr=True),
     )
     if options.json:

@@ -69,10 +69,7 @@ def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPoli
         settings["min_precision"] = min_precision
     if "environment" in settings:
         raise ConfigurationError("'environment' is Python code; it cannot be given on the command line")
-    try:
-        return InertiaPolicy.from_dict(settings)
-    except TypeError as error:
-        raise ConfigurationError(f"--policy {text!r} has a value of the wrong kind: {error}") from error
+    return InertiaPolicy.from_dict(settings)
 
 
 def open_memory(folder: Path, *, tools: list[dict[str, Any]] | None = None, read_only: bool = False) -> ToolMemory:

@@ -30,7 +30,9 @@ _SHORTLIST: Final = 4
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
 UNSEEN: Final = 0.25
-"""Weight of a word never seen before: it is a name or a number more often than a sign of another request."""
+"""Weight of a word seen once at most: a name or a number more often than a sign of another request."""
+USUAL: Final = 0.5
+"""Least weight of any other word: where all requests are of one kind, its usual words still tell the kind."""
 
 
 class Neighbour(NamedTuple):
@@ -158,8 +160,9 @@ class CaseIndex:
     def _weight(self, term: str) -> float:
         """How much a term says about a request; one seen once at most is a name or a number more often than not."""
         seen = self._seen.get(term, 0)
-        weight = max(math.log((len(self.cases) + 1) / (seen + 0.5)), 0.05)
-        return weight if seen > 1 else weight * UNSEEN
+        if seen <= 1:
+            return UNSEEN
+        return max(math.log((len(self.cases) + 1) / (seen + 0.5)), USUAL)
 
     def _similarity(self, own: Mapping[str, None], norm: float, old_text: str) -> float:
         """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.

@@ -103,7 +103,7 @@ def _doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy
     return ""
 
 
-NEAR_ENOUGH = 0.5
+NEAR_ENOUGH = 0.55
 """Similarity of the nearest past request below which nothing is changed without the model."""
 
 

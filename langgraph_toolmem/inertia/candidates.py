@@ -105,7 +105,7 @@ def candidates(
     shares, support, window = next_tools(graph, state, neighbours)
     ranked = sorted(
         (item for item in shares if item not in (WORDS, PARALLEL, OPEN) and item in specs),
-        key=lambda item: -shares[item],
+        key=lambda item: (-shares[item], item),  # by name where equal: a set's order changes with the process
     )
     found = []
     for tool in ranked[:MAX_TOOLS]:

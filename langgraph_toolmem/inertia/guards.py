@@ -108,7 +108,7 @@ def held_back(graph: EvidenceGraph, policy: InertiaPolicy, p: float, draw: float
             f"({turns} turns seen)"
         ), False
     bar = raised_bar(room, graph.counters, policy)
-    if p < bar:
+    if bar > policy.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
         return f"much of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}", False
     if policy.shadow:
         return "shadow mode: the model is asked and the answer compared", True

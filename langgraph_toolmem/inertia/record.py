@@ -18,6 +18,8 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.candidates import Candidate
 
 STRENGTH: Final = 4.0
+TRUST: Final = 3.0
+"""Expected misses' worth of checks before what was seen outweighs what the confidence says."""
 IN_FLIGHT: Final = 16
 """Model turns that may be under way at once without counting as unreported."""
 PRIOR: Final = 0.5
@@ -80,10 +82,10 @@ def misses_estimated(counters: Mapping[str, float]) -> float:
 
     Of the calls made, failed ones count as misses. For the rest the confidence said how many misses to expect,
     Σ(1 − p); that is corrected by how many were seen against how many were expected where it was checked,
-    (seen + 1) / (expected + 1). A checked turn whose end never comes was answered in words: all but the
+    (seen + TRUST) / (expected + TRUST). A checked turn whose end never comes was answered in words: all but the
     IN_FLIGHT latest count as misses.
     """
     unreported = max(0.0, counters.get("would_act_open", 0) - IN_FLIGHT)
     wrong = counters.get("wrong", 0) + unreported
-    correction = (wrong + 1) / (counters.get("checked_risk", 0) + 1)
+    correction = (wrong + TRUST) / (counters.get("checked_risk", 0) + TRUST)
     return wrong + counters.get("acted_failed", 0) + counters.get("acted_risk", 0) * correction

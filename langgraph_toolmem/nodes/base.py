@@ -94,12 +94,22 @@ def read_key(state: Any, key: str) -> Any:
     return getattr(state, key, None)
 
 
-def runtime_of() -> Runtime[Any] | None:
-    """The runtime of the graph that is running; None outside of one."""
+_RUNTIME: Final = "__pregel_runtime"
+"""Where LangGraph keeps the runtime in the config; no public name, so only looked at when there is no other way."""
+
+
+def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
+    """The runtime of the graph that is running; None outside of one.
+
+    Before Python 3.11 an async node runs without its context variables: then the node's config tells.
+    """
     try:
-        return get_runtime()
+        found: Any = get_runtime()
     except (RuntimeError, KeyError):
-        return None
+        found = None
+    if not isinstance(found, Runtime):
+        found = (config or {}).get("configurable", {}).get(_RUNTIME)
+    return found if isinstance(found, Runtime) else None
 
 
 def run_id_of(config: RunnableConfig | None) -> str | None:

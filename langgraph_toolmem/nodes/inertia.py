@@ -67,12 +67,12 @@ class InertiaShortcut(MemoryNode):
         return {} if self.goto is None else {self.goto[0]: "shortcut", self.goto[1]: "ask the model"}
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
-        runtime = runtime_of()
+        runtime = runtime_of(config)
         decision = self.memory.before_model(self._messages(state), **self._options(config, runtime))
         return self._answer(decision, runtime)
 
     async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
-        runtime = runtime_of()
+        runtime = runtime_of(config)
         decision = await self.memory.abefore_model(self._messages(state), **self._options(config, runtime))
         return self._answer(decision, runtime)
 

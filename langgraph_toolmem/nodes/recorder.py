@@ -18,12 +18,12 @@ class Recorder(MemoryNode):
     role = "recorder"
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
-        runtime = runtime_of()
+        runtime = runtime_of(config)
         new = self.memory.observe(self._messages(state), run_id=run_id_of(config), user_id=user_id_of(config, runtime))
         emit(runtime, {"node": self.role, "learned_turns": new})
 
     async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
-        runtime = runtime_of()
+        runtime = runtime_of(config)
         new = await self.memory.aobserve(
             self._messages(state), run_id=run_id_of(config), user_id=user_id_of(config, runtime)
         )

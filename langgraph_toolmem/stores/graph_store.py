@@ -134,9 +134,9 @@ class GraphStore:
         self._dirty = False
         return True
 
-    def refresh(self) -> None:
-        """Takes in what other workers learned, if it is time to look."""
-        if self._log is None or self._clock() - self._polled < POLL_SECONDS:
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Takes in what other workers learned, if it is time to look or if that is asked for."""
+        if self._log is None or (self._clock() - self._polled < POLL_SECONDS and not at_once):
             return
         starting = self._polled == float("-inf")
         self._polled = self._clock()
@@ -160,6 +160,7 @@ class GraphStore:
         """
         if self.read_only:
             raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
+        self.refresh(at_once=True)
         own = self._half_forgotten.setdefault(user, set())
         own |= self.graph.belongings(user)
         removed = self.graph.forget_user(user)

@@ -147,7 +147,11 @@ class SharedLog:
                 for number, item in enumerate(items, start):
                     if item is None:
                         break
-                    old = json.loads(item.value["r"])
+                    try:
+                        old = json.loads(item.value["r"])
+                    except (KeyError, TypeError, ValueError) as error:
+                        self._say(f"record {number} of worker {worker} cannot be read and is skipped: {error!r}")
+                        continue
                     new = change(old)
                     if new != old:
                         text = json.dumps(new, separators=(",", ":"))

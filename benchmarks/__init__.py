@@ -1,0 +1,1 @@
+"""Commands that produce the project's figures; see the README beside this file."""

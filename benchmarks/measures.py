@@ -1,0 +1,107 @@
+"""The figures of merit, from one row per model turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem.inertia.guards import held_back
+from langgraph_toolmem.policy import InertiaPolicy
+
+PREFIX_FROM: Final = 100
+"""Model turns from which a running figure is looked at."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model turn and what was foreseen.
+
+    Attributes:
+        confidence: of the call that would be proposed were there no threshold; None: no call.
+        right: whether that call is exactly the one the model made.
+        acted: whether the method, left to itself, would have made the call without the model.
+        known: whether the model's call was among the candidates.
+        words: the model answered in words.
+    """
+
+    confidence: float | None
+    right: bool
+    acted: bool
+    known: bool
+    words: bool
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a method did.
+
+    Attributes:
+        right, wrong: calls made without the model per 100 model turns that were, or were not, the model's.
+        highest: the highest running value of wrong per 100 over the prefixes from turn PREFIX_FROM on; None if
+            there are fewer turns.
+    """
+
+    right: float
+    wrong: float
+    highest: float | None
+
+
+def live(outcomes: Sequence[bool | None]) -> Live:
+    """Figures of calls made: per model turn True (right), False (wrong) or None (no call)."""
+    turns = len(outcomes)
+    if not turns:
+        return Live(0.0, 0.0, None)
+    wrong = 0
+    highest: float | None = None
+    for number, outcome in enumerate(outcomes, start=1):
+        wrong += outcome is False
+        if number >= PREFIX_FROM:
+            highest = max(highest or 0.0, 100 * wrong / number)
+    return Live(100 * sum(o is True for o in outcomes) / turns, 100 * wrong / turns, highest)
+
+
+def acted(rows: Iterable[Row]) -> list[bool | None]:
+    """What the method did, for `live`."""
+    return [row.right if row.acted else None for row in rows]
+
+
+def best_yield(rows: Sequence[Row], max_wrong: float) -> float:
+    """Y1 (max_wrong 1) and Y3 (3): the highest yield per 100 turns that any one threshold gives.
+
+    A threshold on the confidence is chosen with hindsight such that wrong per 100 turns stays within
+    `max_wrong`. Rows of equal confidence are proposed together or not at all.
+    """
+    proposed = sorted((-row.confidence, row.right) for row in rows if row.confidence is not None)
+    right = wrong = best = 0
+    for _, group in groupby(proposed, key=lambda item: item[0]):
+        outcomes = [outcome for _, outcome in group]
+        right += sum(outcomes)
+        wrong += len(outcomes) - sum(outcomes)
+        # A lower threshold never has fewer misses.
+        if 100 * wrong > max_wrong * len(rows):
+            break
+        best = max(best, right)
+    return 100 * best / len(rows) if rows else 0.0
+
+
+def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]:
+    """What the calibrated policy would have done with its threshold and budget, for `live`.
+
+    The record does not depend on the threshold, so one pass without threshold and budget tells all: a turn acts if
+    its confidence reaches `min_precision` and the policy's own rule does not hold it back. Every turn is checked, as
+    in `replay`: the counters that the rule looks at are those that `engine.book_turn` would have kept.
+    """
+    graph = EvidenceGraph()
+    outcomes: list[bool | None] = []
+    for row in rows:
+        p = row.confidence
+        acts = p is not None and p >= policy.min_precision and not held_back(graph, policy, p, 1.0)[0]
+        outcomes.append(row.right if acts else None)
+        record: Record = [["n", "turns", 1]]
+        if p is not None and acts:
+            record += [["n", "right" if row.right else "wrong", 1], ["n", "checked_risk", 1 - p]]
+        graph.apply(None, record)
+    return outcomes

@@ -1,0 +1,364 @@
+"""How many model turns a memory foresees on recorded runs, beside what one would use instead.
+
+``python -m benchmarks.replay``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.measures import Live, Row, acted, best_yield, live, with_budget
+from benchmarks.yardsticks import BackOffNGram, ExactCache, Yardstick, call_of
+from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.logs import LoggedRun, load_runs
+from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.replay import is_right, replay
+from langgraph_toolmem.trajectory import Turn, parse_run
+
+DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
+SETS: Final = ("workbench_gpt4", "tau_retail_gold", "bfcl_v3_multi_turn")
+MODES: Final = ("cold", "warm")
+SWEEP: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
+DEFAULT: Final = InertiaPolicy()
+METHODS: Final = ("calibrated", "paper", "n-gram", "exact cache")
+MAX_WRONG: Final = 1.0
+TIMES_NGRAM: Final = 1.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pass over one set: which runs, in which order, what is known before."""
+
+    data: str
+    name: str
+    mode: str
+    seed: int
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One method on one set. All but `oracle`: per 100 model turns.
+
+    Attributes:
+        live: what the method does with its own threshold, caps and budget.
+        y1, y3: highest yield with wrong at most 1 and 3, threshold chosen with hindsight.
+        oracle: share of the turns whose exact call is among the candidates, in percent.
+        words: share of the turns in words, in percent.
+        turns: model turns looked at.
+    """
+
+    live: Live
+    y1: float
+    y3: float
+    oracle: float
+    words: float
+    turns: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a job found; `sweep`: the calibrated policy per min_precision."""
+
+    job: Job
+    figures: dict[str, Figures]
+    sweep: dict[float, Live]
+
+
+# --- what each method foresees ------------------------------------------------------------------------------
+
+
+def policy_rows(
+    runs: Iterable[LoggedRun], policy: InertiaPolicy, *, tools: Sequence[Any] | None = None
+) -> list[list[Row]]:
+    """One row per model turn, run by run, as the policy decides in a memory that starts empty."""
+    by_run: list[list[Row]] = []
+    rows: list[Row] = []
+
+    def note(turn: Turn, decision: Decision) -> None:
+        confidence = None if decision.proposal is None else float(decision.proposal.confidence)
+        call = call_of(turn)
+        known = any((judged.tool, judged.args_text) == call for judged in decision.judged)
+        rows.append(Row(confidence, is_right(turn, decision), decision.acts, known, not turn.steps))
+
+    def next_run(_: object) -> None:
+        by_run.append(list(rows))
+        rows.clear()
+
+    replay(runs, tools=tools, policy=policy, on_turn=note, on_run=next_run)
+    return by_run
+
+
+def yardstick_rows(runs: Iterable[LoggedRun], yardstick: Yardstick) -> list[list[Row]]:
+    """One row per model turn, run by run, as a yardstick guesses. It acts whenever it has a guess."""
+    return [
+        [
+            Row(
+                None if guess.call is None else guess.confidence,
+                guess.call == call_of(turn),
+                guess.call is not None,
+                call_of(turn) in guess.known,
+                not turn.steps,
+            )
+            for turn, guess in yardstick.replay(parse_run(run.messages, run_id=run.run_id))
+        ]
+        for run in runs
+    ]
+
+
+def free(policy: InertiaPolicy) -> InertiaPolicy:
+    """The policy without thresholds, caps and budget; the guards of schema, repeats and writes stay."""
+    return policy.with_(min_precision=0.0, threshold=-1.0, max_wrong_per_100=None, max_in_a_row=None, max_share=None)
+
+
+# --- one pass -----------------------------------------------------------------------------------------------
+
+
+def arrange(runs: Sequence[LoggedRun], mode: str, seed: int) -> tuple[list[LoggedRun], int]:
+    """Runs in the order they are learned, and how many of them are history before the figures begin.
+
+    cold: shuffled, no history. warm: half of the tasks, with all their runs, come first. A task is its text.
+    """
+    draw = random.Random(seed)
+    shuffled = list(runs)
+    draw.shuffle(shuffled)
+    if mode == "cold":
+        return shuffled, 0
+    tasks = sorted({run.task or run.run_id for run in runs})
+    draw.shuffle(tasks)
+    before = set(tasks[: len(tasks) // 2])
+    history = [run for run in shuffled if (run.task or run.run_id) in before]
+    return history + [run for run in shuffled if (run.task or run.run_id) not in before], len(history)
+
+
+def work(job: Job) -> Result:
+    """All methods on one arrangement of one set."""
+    folder = Path(job.data) / job.name
+    tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
+    loaded = load_runs(folder / "trajectories.jsonl", limit=job.limit).runs
+    runs, history = arrange(loaded, job.mode, job.seed)
+
+    calibrated = policy_rows(runs, free(DEFAULT), tools=tools)
+    ngram = yardstick_rows(runs, BackOffNGram())
+    exact = yardstick_rows(runs, ExactCache())
+    paper = InertiaPolicy.paper()
+    sweep = {t: live(_budgeted(calibrated, history, t)) for t in SWEEP}
+    figures = {
+        "calibrated": _figures(calibrated, history, _budgeted(calibrated, history, DEFAULT.min_precision)),
+        "paper": _figures(
+            policy_rows(runs, free(paper), tools=tools),
+            history,
+            acted(_flat(policy_rows(runs, paper, tools=tools)[history:])),
+        ),
+        "n-gram": _figures(ngram, history, _budgeted(ngram, history, DEFAULT.min_precision)),
+        "exact cache": _figures(exact, history, acted(_flat(exact[history:]))),
+    }
+    return Result(job, figures, sweep)
+
+
+def _flat(by_run: Iterable[list[Row]]) -> list[Row]:
+    return [row for rows in by_run for row in rows]
+
+
+def _budgeted(by_run: list[list[Row]], history: int, min_precision: float) -> list[bool | None]:
+    """The budget runs from the first turn on; the outcomes are those after the history."""
+    outcomes = with_budget(_flat(by_run), DEFAULT.with_(min_precision=min_precision))
+    return outcomes[sum(map(len, by_run[:history])) :]
+
+
+def _figures(by_run: list[list[Row]], history: int, outcomes: Sequence[bool | None]) -> Figures:
+    rows = _flat(by_run[history:])
+    turns = max(1, len(rows))
+    return Figures(
+        live=live(outcomes),
+        y1=best_yield(rows, 1),
+        y3=best_yield(rows, 3),
+        oracle=100 * sum(row.known for row in rows) / turns,
+        words=100 * sum(row.words for row in rows) / turns,
+        turns=len(rows),
+    )
+
+
+# --- many passes --------------------------------------------------------------------------------------------
+
+
+def run_jobs(jobs: Sequence[Job], processes: int) -> list[Result]:
+    """Runs the jobs, with a progress bar on stderr; results in the order of the jobs."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    results: list[Result] = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("replaying", total=len(jobs))
+        for result in _each(jobs, processes):
+            results.append(result)
+            progress.advance(task)
+    order = {job: i for i, job in enumerate(jobs)}
+    return sorted(results, key=lambda result: order[result.job])
+
+
+def _each(jobs: Sequence[Job], processes: int) -> Iterator[Result]:
+    if processes == 1:
+        yield from map(work, jobs)
+        return
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(work, job) for job in jobs]):
+            yield future.result()
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One method on one set and mode, over the shuffles: means, and of `highest` and `worst` the largest."""
+
+    name: str
+    mode: str
+    method: str
+    turns: float
+    words: float
+    right: float
+    wrong: float
+    worst: float
+    highest: float | None
+    y1: float
+    y3: float
+    oracle: float
+
+
+def mean_of(results: Sequence[Result], method: str) -> Mean:
+    """Over results that differ in the shuffle only."""
+    found = [result.figures[method] for result in results]
+
+    def mean(value: Callable[[Figures], float]) -> float:
+        return fmean(value(f) for f in found)
+
+    highest = [f.live.highest for f in found if f.live.highest is not None]
+    return Mean(
+        name=results[0].job.name,
+        mode=results[0].job.mode,
+        method=method,
+        turns=mean(lambda f: f.turns),
+        words=mean(lambda f: f.words),
+        right=mean(lambda f: f.live.right),
+        wrong=mean(lambda f: f.live.wrong),
+        worst=max(f.live.wrong for f in found),
+        highest=max(highest, default=None),
+        y1=mean(lambda f: f.y1),
+        y3=mean(lambda f: f.y3),
+        oracle=mean(lambda f: f.oracle),
+    )
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+def main_table(means: Sequence[Mean], seeds: int) -> Table:
+    """All methods side by side."""
+    table = Table(title=f"Per 100 model turns, mean of {seeds} shuffle(s)", title_justify="left")
+    for heading in ("set", "mode", "method"):
+        table.add_column(heading, no_wrap=True)
+    headings = ("turns", "words %", "live yield", "live wrong", "worst", "highest", "Y1", "Y3", "oracle %")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for m in means:
+        highest = "-" if m.highest is None else f"{m.highest:.2f}"
+        numbers = (f"{m.right:.1f}", f"{m.wrong:.2f}", f"{m.worst:.2f}", highest, f"{m.y1:.1f}", f"{m.y3:.1f}")
+        table.add_row(
+            m.name, m.mode, m.method, f"{m.turns:.0f}", f"{m.words:.1f}", *numbers, f"{m.oracle:.1f}",
+            end_section=m.method == METHODS[-1],
+        )  # fmt: skip
+    return table
+
+
+def sweep_table(groups: Sequence[Sequence[Result]]) -> Table:
+    """The calibrated policy over `min_precision`: live yield / wrong."""
+    table = Table(title="Calibrated policy by min_precision: live yield / wrong", title_justify="left")
+    table.add_column("set", no_wrap=True)
+    table.add_column("mode")
+    for threshold in SWEEP:
+        table.add_column(f"{threshold:g}", justify="right")
+    for group in groups:
+        cells = [
+            f"{fmean(r.sweep[t].right for r in group):.1f} / {fmean(r.sweep[t].wrong for r in group):.2f}"
+            for t in SWEEP
+        ]
+        table.add_row(group[0].job.name, group[0].job.mode, *cells)
+    return table
+
+
+def targets(means: Sequence[Mean]) -> list[tuple[bool, str]]:
+    """Whether what is asked of the calibrated policy holds, set by set."""
+    found = {(m.name, m.mode, m.method): m for m in means}
+    verdicts = []
+    for name, mode in dict.fromkeys((m.name, m.mode) for m in means):
+        own, ngram = found[name, mode, "calibrated"], found[name, mode, "n-gram"]
+        where = f"{name}, {mode}"
+        verdicts.append((own.wrong <= MAX_WRONG, f"{where}: live wrong {own.wrong:.2f} <= {MAX_WRONG:g}"))
+        ratio = f" ({own.y1 / ngram.y1:.2f} x)" if ngram.y1 else ""
+        verdicts.append(
+            (own.y1 >= TIMES_NGRAM * ngram.y1,
+             f"{where}: Y1 {own.y1:.1f} >= {TIMES_NGRAM:g} x {ngram.y1:.1f} of the n-gram{ratio}")
+        )  # fmt: skip
+    return verdicts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=3, help="number of shuffles (0, 1, …)")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
+    parser.add_argument("--data", type=Path, default=DATA, help="where they are")
+    parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every shuffle there")
+    options = parser.parse_args(arguments)
+
+    present = [name for name in options.sets if (options.data / name / "trajectories.jsonl").is_file()]
+    for name in options.sets:
+        if name not in present:
+            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
+    if not present:
+        return 0
+    jobs = [
+        Job(str(options.data), name, mode, seed, options.limit)
+        for name in present
+        for mode in MODES
+        for seed in range(options.seeds)
+    ]
+    results = run_jobs(jobs, options.processes)
+    groups = [[r for r in results if (r.job.name, r.job.mode) == (n, m)] for n in present for m in MODES]
+    means = [mean_of(group, method) for group in groups for method in METHODS]
+    verdicts = targets(means)
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(main_table(means, options.seeds))
+    console.print(sweep_table(groups))
+    for holds, text in verdicts:
+        print(f"{'holds' if holds else 'MISSED'}  {text}")
+    if options.json_file is not None:
+        plain = {
+            "means": [asdict(m) for m in means],
+            "shuffles": [{k: v for k, v in asdict(r).items() if k != "job"} | _job(r.job) for r in results],
+            "targets": [{"holds": holds, "target": text} for holds, text in verdicts],
+        }
+        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {"set": job.name, "mode": job.mode, "seed": job.seed}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
