@@ -337,10 +337,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(grow(options.worker, sizes_up_to(options.max_runs), Path(folder), options.samples)))
         return 0
     sizes = ("--max-runs", str(options.max_runs), "--samples", str(options.samples))
-    results = [_child("--worker", str(tools), *sizes) for tools in options.tools]
+    results = []
+    for tools in options.tools:
+        results.append(_child("--worker", str(tools), *sizes))
+        if options.json_file is not None:  # after each: what was measured is kept if the rest is interrupted
+            options.json_file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     show(results)
-    if options.json_file is not None:
-        options.json_file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -97,17 +97,6 @@ def test_a_name_that_is_not_there_is_refused():
 
 
 TWINS = ("observe", "finish", "feedback", "predict", "explain", "before_model", "search_tools", "report", "forget")
-    "observe",
-    "finish",
-    "feedback",
-    "predict",
-    "explain",
-    "before_model",
-    "search_tools",
-    "report",
-    "forget",
-    "close",
-]
 
 
 def test_async_twins_take_the_same_and_return_the_same():

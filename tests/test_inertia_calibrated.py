@@ -13,7 +13,7 @@ from langchain_core.tools import InjectedToolArg, tool
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
-from langgraph_toolmem.inertia.record import budget_left, misses_estimated
+from langgraph_toolmem.inertia.record import TRUST, budget_left, misses_estimated
 from langgraph_toolmem.keys import digest
 
 FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
@@ -115,7 +115,7 @@ def test_misses_of_unchecked_calls_are_estimated():
     assert misses_estimated({}) == 0
     # Expected 2.5 misses of the calls made; where it was checked, 1 was seen and 0.6 were expected.
     risk = {"wrong": 1, "checked_risk": 0.6, "acted_risk": 2.5}
-    assert misses_estimated(risk) == pytest.approx(1 + 2.5 * (1 + 1) / (0.6 + 1))
+    assert misses_estimated(risk) == pytest.approx(1 + 2.5 * (1 + TRUST) / (0.6 + TRUST))
     assert misses_estimated({**risk, "acted_failed": 3}) == pytest.approx(misses_estimated(risk) + 3)
     assert misses_estimated({"acted_risk": 2.5}) == pytest.approx(2.5)
     assert misses_estimated({"would_act_open": 16}) == 0  # as many may be under way

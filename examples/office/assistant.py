@@ -23,7 +23,7 @@ __all__ = ["LABEL", "OPTION_PERCENT", "reply", "understand"]
 LABEL = "scripted assistant, not a language model"
 
 THOUGHT_PERCENT = 3  # of the turns with a call open with a spoken thought
-OPTION_PERCENT = 3  # of the requests make it fill an optional argument where a tool has one
+OPTION_PERCENT = 12  # of the requests make it fill an optional argument where a tool has one
 _OPTIONS: dict[str, dict[str, Any]] = {
     "list_emails": {"limit": 20},
     "search_customers": {"limit": 20},

@@ -96,6 +96,16 @@ def table(title: str, without: Totals, remembered: Totals) -> Table:
     return grid
 
 
+def saved_by_block(without: Sequence[Outcome], remembered: Sequence[Outcome]) -> list[float]:
+    """Share of the LLM calls saved in each WARM_UP tasks."""
+    saved = []
+    for start in range(0, len(without), WARM_UP):
+        before = totals(without[start : start + WARM_UP]).llm_calls
+        after = totals(remembered[start : start + WARM_UP]).llm_calls
+        saved.append((before - after) / before if before else 0.0)
+    return saved
+
+
 def show(console: Console, without: Sequence[Outcome], remembered: Sequence[Outcome], report: Any, note: str) -> None:
     """Print everything."""
     console.print(f"\n{note}\n")
@@ -103,6 +113,8 @@ def show(console: Console, without: Sequence[Outcome], remembered: Sequence[Outc
     if len(without) > WARM_UP:
         late = totals(without[WARM_UP:]), totals(remembered[WARM_UP:])
         console.print(table(f"After the first {WARM_UP} tasks", *late))
+    curve = "  ".join(f"{share:.0%}" for share in saved_by_block(without, remembered))
+    console.print(f"LLM calls saved in each {WARM_UP} tasks, as the memory learns: {curve}")
     gone = lost(without, remembered)
     console.print(f"Tasks that succeed without the memory only: {len(gone)}")
     for outcome in gone:
@@ -120,6 +132,7 @@ def to_dict(without: Sequence[Outcome], remembered: Sequence[Outcome], report: A
             "without": totals(without[WARM_UP:]).to_dict(),
             "with": totals(remembered[WARM_UP:]).to_dict(),
         },
+        f"saved_by_{WARM_UP}": [round(share, 4) for share in saved_by_block(without, remembered)],
         "lost": [asdict(outcome) for outcome in lost(without, remembered)],
         "report": report.to_dict(),
     }
