@@ -20,7 +20,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, NamespaceError, StorageError, ToolMemory
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, EvidenceGraph
 from langgraph_toolmem.namespaces import user_digest
 from langgraph_toolmem.nodes.base import user_id_of
 from langgraph_toolmem.stores import disk, graph_store
@@ -299,6 +299,8 @@ def test_a_verdict_that_names_nobody_belongs_to_the_owner_of_the_run(desk: Desk,
             memory.observe(history(1), run_id="r", user_id="ann")
         memory.finish(history(2), run_id="s", user_id="bob", success=True, comment="fine")
         assert SECRETS[0] in comments(memory)
+        author = {entry[AUTHOR] for entry in memory._graph.runs.values() if entry[COMMENT] != "fine"}
+        assert author == ({user_digest("ann")} if order == "run first" else {None})
         memory.forget(user_id="ann")
         assert SECRETS[0] not in comments(memory)
         assert "fine" in comments(memory)
