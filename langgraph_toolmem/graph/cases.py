@@ -164,7 +164,7 @@ class CaseIndex:
             return UNSEEN
         return max(math.log((len(self.cases) + 1) / (seen + 0.5)), USUAL)
 
-    def _similarity(self, own: Mapping[str, None], norm: float, old_text: str) -> float:
+    def _similarity(self, own: Mapping[str, float], norm: float, old_text: str, known: dict[str, float]) -> float:
         """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.
 
         Words that only the old request has count against it as much as words that only this one has: "… and Wei
@@ -172,7 +172,9 @@ class CaseIndex:
         """
         size = shared = 0.0
         for term in _terms(old_text):
-            weight = self._weight(term)
+            weight = known.get(term)
+            if weight is None:
+                weight = known[term] = self._weight(term)
             size += weight
             if term in own:
                 shared += weight
@@ -185,10 +187,10 @@ class CaseIndex:
 
         A request whose latest output looked otherwise than `look` (`RunState.signature`) counts half.
         """
-        own = dict.fromkeys(_terms(text))
-        weights = [(self._weight(term), term) for term in own]
-        norm = sum(weight for weight, _ in weights)
-        weights = [(weight, term) for weight, term in weights if term in self._postings]
+        own = {term: self._weight(term) for term in _terms(text)}
+        known = dict(own)
+        norm = sum(own.values())
+        weights = [(weight, term) for term, weight in own.items() if term in self._postings]
         if len(weights) > MAX_TERMS:
             weights = sorted(weights, reverse=True)[:MAX_TERMS]
         scores: dict[str, float] = {}
@@ -196,7 +198,7 @@ class CaseIndex:
             for case_id in self._postings[term]:
                 scores[case_id] = scores.get(case_id, 0.0) + weight
         shortlist = sorted(scores.items(), key=lambda item: -item[1])
-        found: list[Neighbour] = []
+        found: list[tuple[float, str]] = []
         for case_id, _ in shortlist[:_LONGLIST]:
             if case_id == exclude:
                 continue
@@ -204,21 +206,25 @@ class CaseIndex:
             position = len(prefix)
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
-            near = self._similarity(own, norm, old_text)
+            near = self._similarity(own, norm, old_text, known)
             if position in calls:
-                tool, args, _, sources, seen, beside = calls[position]
+                _, _, _, sources, seen, _ = calls[position]
                 if sources is None:
                     continue
-                near *= 1.0 if seen == look else OTHER_LOOK
-                next_tool = PARALLEL if beside else tool
-                found.append(Neighbour(near, case_id, old_text, next_tool, json.loads(args), sources))
+                found.append((near if seen == look else near * OTHER_LOOK, case_id))
             elif position in answers:
-                near *= 1.0 if answers[position] == look else OTHER_LOOK
-                found.append(Neighbour(near, case_id, old_text, None, {}, {}))
+                found.append((near if answers[position] == look else near * OTHER_LOOK, case_id))
             if len(found) >= _SHORTLIST * k:
                 break
-        found.sort(key=lambda n: -n.similarity)
-        return found[:k]
+        found.sort(key=lambda item: -item[0])
+        return [self._neighbour(similarity, case_id, len(prefix)) for similarity, case_id in found[:k]]
+
+    def _neighbour(self, similarity: float, case_id: str, position: int) -> Neighbour:
+        text, _, calls, _ = self.cases[case_id]
+        if position not in calls:
+            return Neighbour(similarity, case_id, text, None, {}, {})
+        tool, args, _, sources, _, beside = calls[position]
+        return Neighbour(similarity, case_id, text, PARALLEL if beside else tool, json.loads(args), sources)
 
     # --- persistence ---
 
@@ -238,7 +244,7 @@ class CaseIndex:
 # --- carrying values over -------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     """The wording that differs: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
@@ -253,6 +259,7 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(dict.fromkeys(pairs), key=lambda p: -len(p[0])))
 
 
+@lru_cache(maxsize=4096)
 def _forms(old: str, new: str) -> list[tuple[str, str]]:
     """The shapes in which a piece of wording may stand inside an argument."""
     forms = [

@@ -13,7 +13,7 @@ from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
-from langgraph_toolmem.graph.text import month_day
+from langgraph_toolmem.graph.text import dates_in, pieces_of
 from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
 from langgraph_toolmem.tools import ToolSpec
 from langgraph_toolmem.trajectory import Step, Turn
@@ -59,24 +59,18 @@ def pattern_of(value: Any, state: RunState) -> str:
     if value is ABSENT:
         return ""
     text = canon(value)
-    own = own_pieces(state)
-    for date in own["dates"]:
-        text = text.replace(date, "%")
-    words: set[str] = own["words"]
-    masked = _PIECE.sub(lambda m: "%" if m.group().lower() in words else m.group(), text)
+    said = [source.raw for source in (state.user, *state.past_users)]
+    for raw in said:
+        for date in dates_in(raw):
+            text = text.replace(date, "%")
+    own = [pieces_of(raw) for raw in said]
+
+    def mask(piece: re.Match[str]) -> str:
+        word = piece.group().lower()
+        return "%" if any(word in pieces for pieces in own) else piece.group()
+
+    masked = _PIECE.sub(mask, text)
     return masked if _PIECE.search(masked) else ""
-
-
-def own_pieces(state: RunState) -> dict[str, Any]:
-    """The words and dates of this run's user."""
-    words: set[str] = set()
-    dates: list[str] = []
-    for text in (state.user, *state.past_users):
-        words.update(p.lower() for p in _PIECE.findall(text.raw))
-        for i, word in enumerate(text.words):
-            if word.isalpha() and len(word) >= 3 and (date := month_day(text.words[max(0, i - 1) : i + 2])):
-                dates.append(date)
-    return {"words": words, "dates": dates}
 
 
 def learn_turn(

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import Observation, RunState
-from langgraph_toolmem.graph.text import Text, is_word, month_day, quoted_parts
+from langgraph_toolmem.graph.text import Text, dates_in, is_word, quoted_parts
 from langgraph_toolmem.graph.values import canon
 
 
@@ -160,9 +160,5 @@ def _places_after(left: list[str], text: Text) -> Iterator[int]:
 
 def date_in(template: str, text: Text) -> Any:
     """`template` is an ISO date with its month and day left out: ``2023-%s 00:00:00``."""
-    for i, word in enumerate(text.words):
-        if word.isalpha() and len(word) >= 3:
-            found = month_day(text.words[max(0, i - 1) : i + 2])
-            if found:
-                return template.replace("%s", found)
-    return MISSING
+    dates = dates_in(text.raw)
+    return template.replace("%s", dates[0]) if dates else MISSING

@@ -15,6 +15,7 @@ MAX_TEXT_CHARS: Final = 6000
 MAX_SPAN_WORDS: Final = 40
 
 _WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
+_PIECE = re.compile(r"\w+")
 _QUOTED = re.compile(r"(?<!\w)(['\"“‘`])(.{1,200}?)(['\"”’`])(?!\w)", re.DOTALL)
 _MONTHS: Final = {
     name: number
@@ -118,6 +119,20 @@ def shape_of(token: str) -> str | None:
 def quoted_parts(raw: str) -> tuple[str, ...]:
     """Parts of a text in quotes, in order."""
     return tuple(m.group(2) for m in _QUOTED.finditer(raw[:MAX_TEXT_CHARS]))
+
+
+@lru_cache(maxsize=2048)
+def dates_in(raw: str) -> tuple[str, ...]:
+    """The dates named by month and day in a text, as ``"11-21"``, in order."""
+    words = read_text(raw).words
+    found = (month_day(words[max(0, i - 1) : i + 2]) for i, word in enumerate(words) if word in _MONTHS)
+    return tuple(date for date in found if date)
+
+
+@lru_cache(maxsize=2048)
+def pieces_of(raw: str) -> frozenset[str]:
+    """The runs of letters and digits in a text, in lower case."""
+    return frozenset(piece.lower() for piece in _PIECE.findall(raw))
 
 
 def month_day(words: list[str]) -> str | None:
