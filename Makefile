@@ -34,8 +34,8 @@ lint: $(STAMP) ## style and types
 	$(BIN)/mypy
 
 bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shared/data; see benchmarks/README.md)
-	$(BIN)/python -m benchmarks.replay $(ARGS)
-	$(BIN)/python -m benchmarks.scale $(ARGS)
+	$(BIN)/python -m benchmarks.replay
+	$(BIN)/python -m benchmarks.scale
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

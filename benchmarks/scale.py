@@ -83,13 +83,17 @@ def half_way(messages: Messages) -> Messages:
 def measure(memory: ToolMemory, begun: Sequence[Messages]) -> dict[str, list[float]]:
     """Prediction in µs, p50 and p95, on runs that have begun.
 
-    `decide` starts from a state that was read already (each state is asked once), `predict` from the messages.
+    `decide` starts from a state that was read already, outputs included, `predict` from the messages. Each state is
+    asked once.
     """
     engine = memory._engine
     runs = [parse_run(messages) for messages in begun]
     found = {"read": p50_p95(timed(parse_run, begun), MICRO)}
     for policy in (PAPER, CALIBRATED):
         states = [RunState.of(run) for run in runs]
+        for state in states:
+            for index in state.outputs.values():
+                state.observation(index)  # addressing the outputs is a part of reading the messages
 
         def decide(pair: tuple[RunState, str], policy: InertiaPolicy = policy) -> object:
             return engine.decide(pair[0], thought=pair[1], policy=policy, user=None)

@@ -122,7 +122,7 @@ def learn_turn(
                 graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, run, user
             )
             record += learned
-        if step in executed and case_id and state.user.raw and position + offset < MAX_CALLS:
+        if case_id and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
             call = [step.tool, args, step.status, sources, state.signature(), beside]

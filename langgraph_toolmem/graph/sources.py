@@ -76,11 +76,6 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     return MISSING if seen is None else from_text(kind[1], rest, seen.text, state.used.get(slot))
 
 
-def holds_words(descriptor: str) -> bool:
-    """Whether a descriptor holds words of a text or a value, and so possibly of a person."""
-    return descriptor.lstrip("[]^~").startswith(("ua|", "ub|", "ud|", "xa|", "xb|", "xd|", "t|"))
-
-
 def is_template(descriptor: str) -> bool:
     """Whether a part of the value a source offers is another run's: a template's words, a date's year."""
     return descriptor.lstrip("[]^~").startswith(("t|", "ud|", "xd|"))

@@ -66,12 +66,10 @@ class RunState:
     __slots__ = (
         "_observations",
         "called",
-        "concrete",
         "inputs",
         "last_is_user",
         "outputs",
         "past_users",
-        "recent",
         "since_user",
         "statuses",
         "steps",
@@ -94,10 +92,8 @@ class RunState:
         self.last_is_user = False
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
-        self.recent: list[int] = []
         self._observations: dict[int, Observation] = {}
         self.used: dict[tuple[str, str], set[str]] = {}
-        self.concrete: list[str] = []
         self.called: set[tuple[str, str]] = set()
 
     @classmethod
@@ -139,7 +135,6 @@ class RunState:
         self.since_user.append(step)
         self.last_is_user = False
         text = canon_args(step.args)
-        self.concrete.append(f"{step.tool}\x1f{text}\x1f{int(ok)}")
         self.called.add((step.tool, text))
         for name, value in step.args.items():
             self.inputs[(step.tool, name)] = value

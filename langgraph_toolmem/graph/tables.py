@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-MAX_SUCCESSORS: Final = 24
+MAX_SUCCESSORS: Final = 12
 """Different successors kept per context; a new one replaces the rarest."""
 
 

@@ -104,6 +104,8 @@ def fit(value: Any, schema: Mapping[str, Any] | None) -> Any:
     Returns:
         The cast value, or ABSENT if it cannot stand there. Without a declared type it is returned as it is.
     """
+    if schema and schema.get("type") == "string" and isinstance(value, str):
+        return value  # the usual case, on the path of every prediction
     kinds = _kinds(schema) if schema else []
     if not kinds:
         return value

@@ -14,7 +14,7 @@ numbers in constant time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
@@ -33,6 +33,8 @@ logger = logging.getLogger("langgraph_toolmem.inertia")
 Similarity = Callable[[str, str], float]
 """(intuition, tool name) → cosine with the tool's description."""
 
+MAX_OPTIONS = 6
+"""Candidates told of in a decision."""
 MODEL_OK, MODEL_FAILED, SHORTCUT_OK, SHORTCUT_FAILED = range(4)
 MAX_SAID: Final = 100
 _said: set[tuple[str, str]] = set()
@@ -93,8 +95,7 @@ def fill(
     for parameter, schema in spec.properties.items():
         slot = slot_key(spec.name, parameter)
         row = graph.sources.row(slot)
-        flows = sorted((d for d in row if d.removeprefix("[]")[0] in "iol"), key=lambda d: -row[d][HIT])
-        for descriptor in flows:
+        for descriptor in _strongest_first(row):
             value = evaluate(descriptor, state, (spec.name, parameter))
             if value is not MISSING and (fitted := fit(value, schema)) is not ABSENT:
                 args[parameter], sources[parameter] = fitted, descriptor
@@ -108,6 +109,15 @@ def fill(
                     return parameter
                 args[parameter], sources[parameter] = value, "goal"
     return args, sources
+
+
+def _strongest_first(row: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """The dataflow sources of a slot by how often they were right. The first nearly always does."""
+    flows = [d for d in row if d[0] in "iol" or (d[0] == "[" and d[2] in "iol")]
+    while flows:
+        best = max(flows, key=lambda d: row[d][HIT])
+        yield best
+        flows.remove(best)
 
 
 def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
@@ -167,7 +177,7 @@ def decide(
     if not ranked:
         return Decision(None, "no tool has been seen after the last tools of this run")
     score, tool = ranked[0]
-    rest = tuple(Option(name, {}, value, "another tool scores higher") for value, name in ranked[1:])
+    rest = tuple(Option(name, {}, value, "another tool scores higher") for value, name in ranked[1:MAX_OPTIONS])
     if score <= policy.threshold:
         reason = f"score {score:.2f} of {tool} is not above {policy.threshold:.2f}"
         return Decision(None, reason, (Option(tool, {}, score, reason), *rest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, NamedTuple, Final
 
 RULE_PREFIX: Final = "R"
 """Before a rule as a person reads it, in the table of the rules' records."""
@@ -37,8 +37,7 @@ class Proposal:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """A candidate that was weighed: its score, and why it was refused ("" if it was not)."""
 
     tool: str

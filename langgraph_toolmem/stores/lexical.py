@@ -155,10 +155,7 @@ def similarity(left: Mapping[int, float], right: Mapping[int, float]) -> float:
     >>> similarity(embedder.sparse("send an email"), embedder.sparse("send an email")) > 0.999
     True
     """
-    if len(left) > len(right):
-        left, right = right, left
-    look_up = right.get
-    return min(1.0, sum([weight * look_up(key, 0.0) for key, weight in left.items()]))
+    return min(1.0, sum([left[key] * right[key] for key in left.keys() & right.keys()]))
 
 
 class LexicalEmbedder(Embeddings):
