@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Final
+from typing import Any, Final, NamedTuple
 
 RULE_PREFIX: Final = "R"
 """Before a rule as a person reads it, in the table of the rules' records."""
