@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-dev
-BENCH_STAMP := $(VENV)/.stamp-bench
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
@@ -15,11 +14,6 @@ help: ## show what there is
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable '.[dev]'
-	touch $@
-
-$(BENCH_STAMP): $(STAMP)
-	$(PIP) torch
-	$(PIP) --editable '.[bench]'
 	touch $@
 
 demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens, time, tasks done right
