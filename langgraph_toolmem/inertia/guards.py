@@ -42,7 +42,8 @@ def refusal(
     problem = spec.problem(args)
     if problem:
         return f"arguments of {tool} break its schema: {problem}"
-    if (tool, canon_args(args)) in state.called and tool not in policy.allow_repeats:
+    repeats = tool in state.tools and (tool, canon_args(args)) in state.called
+    if repeats and tool not in policy.allow_repeats:
         known = graph.tools.get(tool, {})
         calls = known.get("ok", 0) + known.get("failed", 0)
         if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):

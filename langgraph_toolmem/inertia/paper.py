@@ -113,11 +113,17 @@ def fill(
 
 def _strongest_first(row: Mapping[str, Sequence[float]]) -> Iterator[str]:
     """The dataflow sources of a slot by how often they were right. The first nearly always does."""
-    flows = [d for d in row if d[0] in "iol" or (d[0] == "[" and d[2] in "iol")]
-    while flows:
-        best = max(flows, key=lambda d: row[d][HIT])
-        yield best
-        flows.remove(best)
+    first, most = "", -1.0
+    for descriptor, cell in row.items():
+        if cell[HIT] > most and _is_flow(descriptor):
+            first, most = descriptor, cell[HIT]
+    if first:
+        yield first
+        yield from sorted((d for d in row if d != first and _is_flow(d)), key=lambda d: -row[d][HIT])
+
+
+def _is_flow(descriptor: str) -> bool:
+    return descriptor[0] in "iol" or (descriptor[0] == "[" and descriptor[2] in "iol")
 
 
 def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
