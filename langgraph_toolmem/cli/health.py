@@ -19,7 +19,7 @@ DEFAULT_FOLDER = Path(".toolmem")
 
 REQUIRED = {
     "langgraph": "1.2",
-    "langchain-core": "1.2",
+    "langchain-core": "1.4",
     "chromadb": "1.3.5",
     "jsonschema-rs": "0.29",
     "filelock": "3.16",
