@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping
 from types import CodeType
 from typing import Any, Final
@@ -58,11 +59,11 @@ class MemoryNode(Runnable[Any, Any]):
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             return self._failed(error)
 
-    def _run(self, state: Any, config: RunnableConfig | None) -> Any:
-        raise NotImplementedError  # pragma: no cover - every node has its own
+    @abstractmethod
+    def _run(self, state: Any, config: RunnableConfig | None) -> Any: ...
 
-    async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
-        raise NotImplementedError  # pragma: no cover - every node has its own
+    @abstractmethod
+    async def _arun(self, state: Any, config: RunnableConfig | None) -> Any: ...
 
     def _failed(self, error: Exception) -> Any:
         # Not by its text: that may hold a time or an id, and so differ each time.
