@@ -248,20 +248,26 @@ def test_arguments_must_fit_the_schema():
 
 
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
-    def refused(learner: Learner) -> str:
+    def refused(learner: Learner, state: RunState) -> str:
         return guards.refusal(
             "open", {"id": "7"}, specs=learner.engine.specs, policy=learner.policy, graph=learner.graph, state=state
         )
 
-    state = RunState.of(run_of(user("Go."), call("open", {"id": "7"})))
+    def after(*answers: str) -> RunState:
+        return RunState.of(run_of(user("Go."), *[call("open", {"id": "7"}, answer) for answer in answers]))
+
     learner = practised(runs=3)
-    assert "already called with the same arguments" in refused(learner)
+    assert "already called with the same arguments" in refused(learner, after("busy"))
 
     learner.policy = FREE.with_(allow_repeats={"open"})
-    assert refused(learner) == ""
+    assert refused(learner, after("busy")) == ""
     poller = Learner(TOOLS, FREE)
     poller.learn(user("Go."), *[call("open", {"id": "7"})] * 3, words())
-    assert refused(poller) == ""
+    assert refused(poller, after("busy", "busy")) == ""
+    assert "stay the same" in refused(poller, after("busy")), "the model makes the first repeat"
+    assert "stay the same" in refused(poller, after("busy", "busy", "done")), "only the model can tell what it means"
+    between = RunState.of(run_of(user("Go."), call("open", {"id": "7"}, "busy"), call("find", {"name": "x"}, "y")))
+    assert refused(poller, between) == ""
 
 
 def test_pace():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any
+from uuid import uuid4
 
 import pytest
 from desk import EAGER, NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
@@ -385,3 +386,40 @@ def test_where_the_model_sometimes_stops_the_memory_stays_modest(recorder: bool)
     assert report.answers == (40 if recorder else 0)
     explained = memory.explain(state["messages"][:3], policy=EAGER.with_(min_precision=0))
     assert next(o.score for o in explained.options if o.tool == "ring") < 0.7
+
+
+def test_a_polling_loop_ends_when_the_answer_changes() -> None:
+    """However long jobs usually take, the model sees the first answer that is different."""
+    polls = 0
+    needed = 12
+
+    def check_status(job: str) -> dict[str, str]:
+        """Says how a job is doing."""
+        nonlocal polls
+        polls += 1
+        return {"state": "done" if polls >= needed else "running"}
+
+    def wait(messages: list[Any], _: Any) -> AIMessage:
+        if messages[-1].type == "tool" and "done" in messages[-1].content:
+            return AIMessage("It is done.")
+        return AIMessage("", tool_calls=[{"name": "check_status", "args": {"job": "nightly"}, "id": str(uuid4())}])
+
+    model = ScriptedChatModel(script=wait).bind_tools([check_status])
+    with ToolMemory.ephemeral(tools=[check_status], policy=EAGER) as memory:
+        builder = StateGraph(MessagesState)
+        builder.add_node("inertia", InertiaShortcut(memory))
+        builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+        builder.add_node("tools", ToolNode([check_status]))
+        builder.add_edge(START, "inertia")
+        builder.add_edge("tools", "inertia")
+        builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+        builder.add_conditional_edges("agent", tools_condition)
+        graph = builder.compile()
+        for day in range(10):
+            polls = 0
+            graph.invoke({"messages": [("user", f"Wait for the nightly job of day {day}")]}, {"recursion_limit": 200})
+        assert memory.report().skipped > 50
+        for needed in (2, 5, 9, 15):
+            polls = 0
+            graph.invoke({"messages": [("user", f"Wait for job {needed}")]}, {"recursion_limit": 200})
+            assert polls == needed
