@@ -49,8 +49,8 @@ class InertiaPolicy:
         allow_destructive: destructive tools (MCP annotation or tag) that may be shortcut all the same.
         needs_approval: tools that a human must approve; they are never shortcut.
         allow_repeats: tools for which a call identical to an earlier one of the run is fine. Without it, history
-            decides: repeats are made if at least a third of the tool's calls repeated one, and right after the
-            same call only while its answer stays the same.
+            decides: repeats are made if at least a third of the tool's calls repeated one, and only while the
+            answer stays the same.
         announce: tell the model in the call's message that the shortcut chose it. None: as the paper does with
             the paper's policy, not with the calibrated one.
         window: paper: tools looked back on (k = 2).

@@ -266,8 +266,10 @@ def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     assert refused(poller, after("busy", "busy")) == ""
     assert "stay the same" in refused(poller, after("busy")), "the model makes the first repeat"
     assert "stay the same" in refused(poller, after("busy", "busy", "done")), "only the model can tell what it means"
-    between = RunState.of(run_of(user("Go."), call("open", {"id": "7"}, "busy"), call("find", {"name": "x"}, "y")))
-    assert refused(poller, between) == ""
+    look, rest = call("open", {"id": "7"}, "busy"), call("find", {"name": "x"}, "y")
+    done = call("open", {"id": "7"}, "done")
+    assert refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest))) == ""
+    assert "stay the same" in refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest, done, rest)))
 
 
 def test_pace():

@@ -49,20 +49,18 @@ def refusal(
         if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):
             return f"{tool} was already called with the same arguments in this run"
         if not _still_the_same(tool, args, state):
-            return f"{tool} was called like this just before, and the model has not seen its answer stay the same"
+            return f"{tool} was called like this before in this run, and its answer did not stay the same"
     return ""
 
 
 def _still_the_same(tool: str, args: Mapping[str, Any], state: RunState) -> bool:
-    """Whether going on with a call that was made just before is mere waiting: its last two answers are equal.
+    """Whether making a call once more is mere waiting: its last two answers in this run are equal.
 
     A loop that polls ends when the answer changes, and only the model can tell what the change means.
     """
     wanted = (tool, canon_args(args))
-    latest = [step for step in state.steps[-2:] if (step.tool, canon_args(step.args)) == wanted]
-    if not latest or latest[-1] is not state.steps[-1]:
-        return True  # something else was done in between
-    return len(latest) == 2 and latest[0].output == latest[1].output
+    answers = [step.output for step in state.steps if step.tool == tool and (tool, canon_args(step.args)) == wanted]
+    return len(answers) > 1 and answers[-1] == answers[-2]
 
 
 def may_write(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
