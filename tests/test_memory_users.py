@@ -21,8 +21,8 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, NamespaceError, StorageError, ToolMemory
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, EvidenceGraph
+from langgraph_toolmem.host import user_id_of
 from langgraph_toolmem.namespaces import user_digest
-from langgraph_toolmem.nodes.base import user_id_of
 from langgraph_toolmem.stores import disk, graph_store
 
 PER_USER = ("toolmem", "{user_id}")

@@ -18,9 +18,9 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory, host
 from langgraph_toolmem.namespaces import user_digest
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder, base, shortcut_condition
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 LOGGER = "langgraph_toolmem.nodes"
@@ -286,7 +286,7 @@ async def test_the_config_tells_what_the_context_variables_do_not(
     def nothing(*_: Any) -> Any:
         raise RuntimeError("Called get_config outside of a runnable context")
 
-    monkeypatch.setattr(base, "get_runtime", nothing)
+    monkeypatch.setattr(host, "get_runtime", nothing)
     graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
     for asynchronous in (False, True):
         feed = {"messages": [HumanMessage(request("Zoe"))]}
@@ -306,6 +306,6 @@ async def test_without_a_runtime_the_nodes_still_work(desk: Desk, memory: ToolMe
     warm(memory, 24)
     node = InertiaShortcut(memory, policy=EAGER)
     state = {"messages": [HumanMessage(request("Zoe"))]}
-    assert base.runtime_of(config) is None
+    assert host.runtime_of(config) is None
     assert node.invoke(state, config)["messages"][0].tool_calls
     assert (await node.ainvoke(state, config))["messages"][0].tool_calls

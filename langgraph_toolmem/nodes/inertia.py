@@ -13,9 +13,10 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.host import emit, read_key, run_id_of, runtime_of, user_id_of
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.nodes.base import MemoryNode, emit, read_key, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.policy import InertiaPolicy
 
 MARK = "toolmem"

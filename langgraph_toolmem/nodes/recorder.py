@@ -6,7 +6,8 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_toolmem.nodes.base import MemoryNode, emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.nodes.base import MemoryNode
 
 
 class Recorder(MemoryNode):
