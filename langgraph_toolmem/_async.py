@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import InertiaPolicy
-    from langgraph_toolmem.report import Report
+    from langgraph_toolmem.report import Report, TokenPrice
     from langgraph_toolmem.stores.vectors import ToolHit
+    from langgraph_toolmem.tools import ToolSpec
 
 T = TypeVar("T", bound="AsyncTwins")
 
@@ -61,19 +63,66 @@ class AsyncTwins:
         run_id: str | None = None,
         user_id: str | None = None,
         policy: InertiaPolicy | None = None,
+        tools: Mapping[str, ToolSpec] | None = None,
+        recorded: bool = False,
+        forbidden: str = "",
     ) -> Decision:
         """Async twin of `before_model`."""
         return await asyncio.to_thread(
-            _memory(self).before_model, messages, run_id=run_id, user_id=user_id, policy=policy
+            _memory(self).before_model,
+            messages,
+            run_id=run_id,
+            user_id=user_id,
+            policy=policy,
+            tools=tools,
+            recorded=recorded,
+            forbidden=forbidden,
         )
+
+    async def aafter_model(
+        self, messages: Any, answer: Iterable[Any], *, run_id: str | None = None, user_id: str | None = None
+    ) -> int:
+        """Async twin of `after_model`."""
+        return await asyncio.to_thread(_memory(self).after_model, messages, answer, run_id=run_id, user_id=user_id)
+
+    async def aexecuted(
+        self,
+        messages: Any,
+        call_id: str,
+        *,
+        tool: str,
+        args: Mapping[str, Any],
+        status: Literal["ok", "failed"],
+        raised: bool = False,
+        run_id: str | None = None,
+        user_id: str | None = None,
+    ) -> int:
+        """Async twin of `executed`."""
+        return await asyncio.to_thread(
+            _memory(self).executed,
+            messages,
+            call_id,
+            tool=tool,
+            args=args,
+            status=status,
+            raised=raised,
+            run_id=run_id,
+            user_id=user_id,
+        )
+
+    async def agave_up(
+        self, messages: Any, call_id: str, *, run_id: str | None = None, user_id: str | None = None
+    ) -> int:
+        """Async twin of `gave_up`."""
+        return await asyncio.to_thread(_memory(self).gave_up, messages, call_id, run_id=run_id, user_id=user_id)
 
     async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
         """Async twin of `search_tools`."""
         return await asyncio.to_thread(_memory(self).search_tools, query, k=k)
 
-    async def areport(self) -> Report:
+    async def areport(self, *, price: TokenPrice | None = None) -> Report:
         """Async twin of `report`."""
-        return await asyncio.to_thread(_memory(self).report)
+        return await asyncio.to_thread(_memory(self).report, price=price)
 
     async def aforget(self, *, user_id: str) -> int:
         """Async twin of `forget`."""

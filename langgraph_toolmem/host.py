@@ -11,7 +11,11 @@ from types import CodeType
 from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
+
+from langgraph_toolmem.failures import log_failure
+from langgraph_toolmem.telemetry import annotate
 
 MAX_LOGGED: Final = 100
 """Kinds of errors that one node or middleware logs."""
@@ -31,7 +35,11 @@ class ErrorLog:
         self._logged: set[tuple[type[Exception], CodeType | None, int]] = set()
 
     def failed(self, error: Exception) -> None:
-        """Notes an error that the host must not see."""
+        """Notes an error that the host must not see: kind and place at ERROR, text and traceback at DEBUG.
+
+        The host's traces are told of it each time.
+        """
+        annotate({"toolmem.failed": self._owner, "toolmem.error": type(error).__name__})
         # Not by its text: that may hold a time or an id, and so differ each time.
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
@@ -39,8 +47,9 @@ class ErrorLog:
         kind = (type(error), trace.tb_frame.f_code if trace else None, trace.tb_lineno if trace else 0)
         if kind not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(kind)
-            text = f"{type(error).__name__}: {error}"
-            self._logger.error("%s failed and is passed over (logged once): %s", self._owner, text, exc_info=error)
+            log_failure(
+                self._logger, logging.ERROR, "%s failed and is passed over (logged once)", self._owner, error=error
+            )
 
 
 def read_key(state: Any, key: str) -> Any:
@@ -70,13 +79,23 @@ def runtime_of(config: RunnableConfig | None = None) -> Runtime[Any] | None:
     return found if isinstance(found, Runtime) else None
 
 
-def run_id_of(config: RunnableConfig | None) -> str | None:
+def config_of() -> RunnableConfig | None:
+    """The config of what is running; None outside of a graph, and in async code before Python 3.11."""
+    try:
+        return get_config()
+    except RuntimeError:
+        return None
+
+
+def run_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | None:
     """The thread, if the graph has a checkpointer."""
     thread = (config or {}).get("configurable", {}).get("thread_id")
+    if thread is None:
+        thread = getattr(getattr(runtime, "execution_info", None), "thread_id", None)
     return None if thread is None else str(thread)
 
 
-def user_id_of(config: RunnableConfig | None, runtime: Runtime[Any] | None) -> str | None:
+def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     """The user: from the context, else the server's user, else the configurable."""
     context = runtime.context if runtime is not None else None
     found = read_key(context, "user_id") if context is not None else None

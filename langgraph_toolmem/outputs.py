@@ -61,11 +61,16 @@ _KNOWN_ANSWERS: tuple[tuple[str, Status], ...] = (
     (r"Tool input validation error$", "rejected"),  # BaseTool(handle_validation_error=True)
     # MCP server: arguments refused by the schema (the longer form with handle_tool_errors=True)
     (r"(?:Error: ToolException\(['\"])?Input validation error: ", "rejected"),
+    # FastMCP server: arguments refused by the schema
+    (
+        r"(?:Error: ToolException\(['\"])?Error executing tool \S+: \d+ validation errors? for \S+Arguments\b",
+        "rejected",
+    ),
     (r"User rejected the tool call for `", "rejected"),  # HumanInTheLoopMiddleware: reject
     (
         r"Note: a human reviewer replaced this tool call before it ran\.",
         "rejected",
-    ),  # ... edit: another call ran
+    ),  # ... edit, if `edited_call` cannot
     (r"Tool call limit exceeded\. Do not ", "rejected"),  # ToolCallLimitMiddleware
     (r"Execution stopped before this tool call could run ", "rejected"),  # ... exit_behavior="end"
     (
@@ -137,6 +142,40 @@ def status_of(content: Any, *, error: bool) -> Status:
     if text.startswith(_KNOWN_STARTS) and (found := _KNOWN_ANSWER.match(_ends(text))):
         return _KNOWN_STATUS[(found.lastindex or 1) - 1]
     return "failed" if error else "ok"
+
+
+_EDITED = re.compile(r"Note: a human reviewer replaced this tool call before it ran\..*?Executed instead: ", re.DOTALL)
+_WITH_ARGUMENTS = " with arguments "
+_EDIT_ANSWER = "\n\nTool response:"
+
+
+def edited_call(content: Any) -> tuple[str, dict[str, Any], Any] | None:
+    """The call that a person put in place of the model's, as HumanInTheLoopMiddleware's notice tells it.
+
+    Returns:
+        Tool, arguments and the answer without the notice; None if the content begins with no such notice.
+    """
+    head = content if isinstance(content, str) else _text_of_part(content[0]) if _has_parts(content) else None
+    if head is None or not head.startswith("Note: ") or (found := _EDITED.match(head)) is None:
+        return None
+    tool, mark, rest = head[found.end() :].partition(_WITH_ARGUMENTS)
+    try:
+        args, end = json.JSONDecoder().raw_decode(rest)
+    except ValueError:
+        return None
+    if not mark or not isinstance(args, dict) or not rest.startswith(".", end):
+        return None
+    answer = rest[end + 1 :].removeprefix(_EDIT_ANSWER).removeprefix("\n")
+    return tool, args, answer if isinstance(content, str) else list(content[1:])
+
+
+def was_refused_by_a_person(content: Any) -> bool:
+    """Whether an answer stands for a call that HumanInTheLoopMiddleware's reviewer rejected."""
+    return text_of(content).startswith("User rejected the tool call for `")
+
+
+def _has_parts(content: Any) -> bool:
+    return isinstance(content, Sequence) and not isinstance(content, str) and len(content) > 0
 
 
 def _ends(text: str) -> str:

@@ -2,16 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timezone
+from typing import Any, Final
 
+from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 from langgraph_toolmem.inertia.record import budget_left, misses_estimated
 
 _MAX_RULES = 50
+_MAX_PRICE: Final = 1e12
+HOUR: Final = 3600
+
+
+@dataclass(frozen=True)
+class TokenPrice:
+    """What a model's tokens cost.
+
+    Attributes:
+        input: money per million input tokens.
+        output: money per million output tokens.
+        currency: its name, as it is to be shown.
+
+    Raises:
+        ConfigurationError: a price is not a number from 0 to 1e12, or the currency has no name.
+    """
+
+    input: float
+    output: float
+    currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        prices: tuple[tuple[str, object], ...] = (("input", self.input), ("output", self.output))
+        for name, value in prices:
+            if not _is_amount(value):
+                raise ConfigurationError(
+                    f"TokenPrice: {name} is money per million tokens, from 0 to {_MAX_PRICE:.0e}, not {value!r}."
+                )
+        currency: object = self.currency
+        if not isinstance(currency, str) or not currency.strip() or not currency.isprintable():
+            raise ConfigurationError(f"TokenPrice: currency is a name such as 'USD', not {currency!r}.")
+
+    def of(self, input_tokens: float, output_tokens: float) -> float:
+        """Money for so many tokens."""
+        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+
+
+@dataclass(frozen=True)
+class Period:
+    """One hour (UTC) in which something happened.
+
+    Attributes:
+        start: its first second, in seconds since 1970.
+        turns: model turns, shortcuts included.
+        skipped: turns that the shortcut took.
+        skipped_failed: of these, how many of the calls failed.
+        right: checked proposals that were exactly what the model did.
+        wrong: checked proposals that were not.
+        input_tokens, output_tokens: of the model calls that were made.
+    """
+
+    start: int
+    turns: int = 0
+    skipped: int = 0
+    skipped_failed: int = 0
+    right: int = 0
+    wrong: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+_COUNTED: Final = tuple(field.name for field in fields(Period) if field.name != "start")
 
 
 @dataclass(frozen=True)
@@ -61,11 +125,15 @@ class Report:
         budget_open: whether the budget of misses has room under the memory's policy.
         tokens_saved: tokens of the skipped LLM calls, estimated by the mean of the calls made; None if the
             messages carry no usage.
+        input_tokens_saved, output_tokens_saved: the same, apart.
+        money_saved: what these tokens would have cost; None without a price or without usage.
+        currency: of `money_saved`; None without a price.
         runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with a verdict;
             of these, the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         rules: kinds of predictions with their record, most used first.
+        periods: the hours in which something happened, oldest first.
         problems: what went wrong with storage, if anything.
     """
 
@@ -80,6 +148,10 @@ class Report:
     wrong_per_100: float = 0.0
     budget_open: bool = True
     tokens_saved: int | None = None
+    input_tokens_saved: int | None = None
+    output_tokens_saved: int | None = None
+    money_saved: float | None = None
+    currency: str | None = None
     runs_with_shortcut: int = 0
     runs_judged: int = 0
     runs_good: int = 0
@@ -87,6 +159,7 @@ class Report:
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
     rules: tuple[RuleReport, ...] = ()
+    periods: tuple[Period, ...] = ()
     problems: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,6 +168,21 @@ class Report:
 
     def __str__(self) -> str:
         """A few sentences and the tools."""
+        lines = self.sentences()
+        width = max((len(name) for name in self.tools), default=0)
+        for name, tool in self.tools_by_use():
+            lines.append(
+                f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
+                f"checked: {tool.right:,} right, {tool.wrong:,} wrong"
+            )
+        return "\n".join([*lines, *(f"Problem: {problem}" for problem in self.problems)])
+
+    def tools_by_use(self) -> list[tuple[str, ToolReport]]:
+        """The tools, those first that were skipped most, then those called most."""
+        return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
+
+    def sentences(self) -> list[str]:
+        """The whole memory in a few sentences."""
         lines = [
             f"{self.turns:,} model turns seen, {self.skipped:,} of them taken without the model"
             + (f" ({self.skipped_failed:,} of these calls failed)." if self.skipped else "."),
@@ -108,25 +196,72 @@ class Report:
             )
         if not self.budget_open:
             lines.append("The budget of misses has no room: the model is asked until it has.")
-        if self.tokens_saved is not None:
-            lines.append(f"About {self.tokens_saved:,} tokens saved.")
+        lines += self._savings()
         if self.runs_judged:
             lines.append(
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
                 f"{self.good_with_shortcut:,} of {self.judged_with_shortcut:,}."
             )
-        width = max((len(name) for name in self.tools), default=0)
-        for name, tool in sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0])):
+        return lines
+
+    def _savings(self) -> list[str]:
+        lines = []
+        if self.tokens_saved is not None:
+            money = ""
+            if self.money_saved is not None:
+                money = f", worth about {money_in_words(self.money_saved, self.currency)}"
+            lines.append(f"About {self.tokens_saved:,} tokens saved{money}.")
+        if len(self.periods) > 1:
+            first, end = self.periods[0].start, self.periods[-1].start + HOUR
+            middle = (first + end) / 2
+            early = _share_skipped([p for p in self.periods if p.start < middle])
+            late = _share_skipped([p for p in self.periods if p.start >= middle])
             lines.append(
-                f"  {name:<{width}}  {tool.calls:>6,} calls  {tool.skipped:>6,} skipped  "
-                f"checked: {tool.right:,} right, {tool.wrong:,} wrong"
+                f"From {time_in_words(first)} to {time_in_words(end)} (UTC): {early:.1%} of the turns taken without "
+                f"the model in the first half of that time, {late:.1%} in the second."
             )
-        lines += [f"Problem: {problem}" for problem in self.problems]
-        return "\n".join(lines)
+        return lines
 
 
-def make_report(graph: EvidenceGraph, max_wrong_per_100: float | None, problems: tuple[str, ...]) -> Report:
-    """Reads the record out of the graph."""
+def _is_amount(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MAX_PRICE
+
+
+def group_periods(periods: Sequence[Period], seconds: int) -> tuple[Period, ...]:
+    """The periods added up to longer ones of so many seconds (UTC; weeks begin on Monday), oldest first."""
+    monday = 4 * 24 * HOUR  # 1970 began on a Thursday
+    offset = monday if seconds % (7 * 24 * HOUR) == 0 else 0
+    sums: dict[int, dict[str, int]] = {}
+    for period in periods:
+        start = (period.start - offset) // seconds * seconds + offset
+        total = sums.setdefault(start, {})
+        for name in _COUNTED:
+            total[name] = total.get(name, 0) + getattr(period, name)
+    return tuple(Period(start, **sums[start]) for start in sorted(sums))
+
+
+def money_in_words(amount: float, currency: str | None) -> str:
+    """An amount of money, small ones to a hundredth of a cent: "1,234.50 USD", "0.0042 USD"."""
+    return f"{amount:,.{2 if amount >= 1 or not amount else 4}f} {currency or ''}".rstrip()
+
+
+def time_in_words(seconds: float) -> str:
+    """Seconds since 1970 as date, hour and minute in UTC: "2026-03-01 14:00"."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M")
+
+
+def _share_skipped(periods: list[Period]) -> float:
+    turns = sum(period.turns for period in periods)
+    return sum(period.skipped for period in periods) / turns if turns else 0.0
+
+
+def make_report(
+    graph: EvidenceGraph,
+    max_wrong_per_100: float | None,
+    problems: tuple[str, ...],
+    price: TokenPrice | None = None,
+) -> Report:
+    """Reads the record out of the graph; `price` turns the tokens saved into money."""
     counters = graph.counters
 
     def number(name: str) -> int:
@@ -136,6 +271,11 @@ def make_report(graph: EvidenceGraph, max_wrong_per_100: float | None, problems:
     skipped = number("acted_ok") + number("acted_failed")
     with_usage = number("turns_with_tokens")
     turns = number("turns")
+    tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
+    saved_in = skipped * tokens_in / with_usage if with_usage else None
+    saved_out = skipped * tokens_out / with_usage if with_usage else None
+    saved = saved_in + saved_out if saved_in is not None and saved_out is not None else None
+    money = price.of(saved_in, saved_out) if price and saved_in is not None and saved_out is not None else None
     verdicts = [(entry[0] > 0, float(entry[1]) >= 0.5) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
         turns=turns,
@@ -148,7 +288,11 @@ def make_report(graph: EvidenceGraph, max_wrong_per_100: float | None, problems:
         precision=right / (right + wrong) if right + wrong else None,
         wrong_per_100=100 * misses_estimated(counters) / turns if turns else 0.0,
         budget_open=budget_left(counters, max_wrong_per_100),
-        tokens_saved=round(skipped * counters["tokens"] / with_usage) if with_usage else None,
+        tokens_saved=_rounded(saved),
+        input_tokens_saved=_rounded(saved_in),
+        output_tokens_saved=_rounded(saved_out),
+        money_saved=money,
+        currency=price.currency if price else None,
         runs_with_shortcut=sum(entry[0] > 0 for entry in graph.runs.values()),
         runs_judged=len(verdicts),
         runs_good=sum(good for _, good in verdicts),
@@ -156,8 +300,35 @@ def make_report(graph: EvidenceGraph, max_wrong_per_100: float | None, problems:
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
         rules=_rules(graph),
+        periods=_periods(graph.periods),
         problems=problems,
     )
+
+
+def _rounded(number: float | None) -> int | None:
+    return None if number is None else round(number)
+
+
+def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
+    found = []
+    for hour, counters in hours.items():
+
+        def number(name: str, counters: Mapping[str, float] = counters) -> int:
+            return int(counters.get(name, 0))
+
+        found.append(
+            Period(
+                start=int(hour) * HOUR,
+                turns=number("turns"),
+                skipped=number("acted_ok") + number("acted_failed"),
+                skipped_failed=number("acted_failed"),
+                right=number("right"),
+                wrong=number("wrong"),
+                input_tokens=number("tokens_in"),
+                output_tokens=number("tokens_out"),
+            )
+        )
+    return tuple(sorted(found, key=lambda period: period.start))
 
 
 def _known(graph: EvidenceGraph, name: str) -> bool:

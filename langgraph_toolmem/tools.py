@@ -1,8 +1,19 @@
 """Tools as the memory sees them: a name, what a model may fill in, and what is known about the effects.
 
 :func:`read_tools` reads what people hand to ``bind_tools`` or ``ToolNode``: LangChain tools, plain functions,
-OpenAI, Anthropic and MCP tool dicts. Arguments that the host injects (state, store, runtime, ids) are no
-parameters here.
+OpenAI, Anthropic and MCP tool dicts, MCP tools. Arguments that the host injects (state, store, runtime, ids) are
+no parameters here.
+
+Effects, each True, False or None (nothing is said), from the surest word to the least: tags (``destructive``), the
+same words as keys of ``metadata`` or of the dict, MCP annotations. Annotations are read as the MCP specification
+means them, as far as the server says anything about effects:
+
+* Writing without ``destructiveHint`` is destructive: that is the specification's default, and what a server that
+  leaves it out tells its clients. A server says that a tool writes with ``readOnlyHint: false``, or with an
+  ``idempotentHint`` and no ``readOnlyHint`` (the hint has a meaning for writing tools only).
+* ``destructiveHint`` has no meaning where ``readOnlyHint`` is true; servers that send all defaults send it true there.
+* No annotations, or only others (``title``), say nothing. Many servers send none, and by the defaults all their
+  tools would be destructive.
 """
 
 from __future__ import annotations
@@ -24,12 +35,13 @@ from langgraph_toolmem.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_toolmem.tools")
 
-ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any]
+ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel
+"""What `read_tools` reads; the only instances of other pydantic models are those of MCP's ``Tool``."""
 
 _HINTS = {
-    "read_only": ("readOnlyHint", "read_only_hint", "read_only"),
-    "destructive": ("destructiveHint", "destructive_hint", "destructive"),
-    "idempotent": ("idempotentHint", "idempotent_hint", "idempotent"),
+    "read_only": ("readOnlyHint", "read_only_hint"),
+    "destructive": ("destructiveHint", "destructive_hint"),
+    "idempotent": ("idempotentHint", "idempotent_hint"),
 }
 _PROBLEM_CHARS = 300
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -50,9 +62,9 @@ class ToolSpec:
         description: What the model is told about it, "" if nothing.
         parameters: JSON schema (object) of what a model may fill; injected arguments are absent.
         returns: JSON schema of the result, if declared (``returns`` in a tool dict, ``outputSchema`` of MCP).
-        read_only: MCP ``readOnlyHint``, or the tag ``read_only``; None if nothing is said.
-        destructive: MCP ``destructiveHint``, or the tag ``destructive``; None if nothing is said.
-        idempotent: MCP ``idempotentHint``, or the tag ``idempotent``; None if nothing is said.
+        read_only: It changes nothing; None if nothing is said. See the module for this and the next two.
+        destructive: It may destroy something; None if nothing is said.
+        idempotent: Calling it again with the same arguments changes nothing more; None if nothing is said.
         tags: Tags of the tool.
         arguments_model: pydantic model that the tool itself validates with, if it has one.
     """
@@ -122,7 +134,7 @@ class ToolSpec:
         """Compiled validator, or a text that says why there is none (then no arguments are valid)."""
         try:
             return jsonschema_rs.validator_for(self.parameters, retriever=_no_network)
-        except (ValueError, TypeError, jsonschema_rs.ReferencingError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001 - schemas are the host's, and any that does not compile is unusable
             reason = _line(f"the schema of {self.name} cannot be used: {error}")
             logger.warning("%s; no call of this tool will be proposed", reason)
             return reason
@@ -173,6 +185,8 @@ def _read(tool: Any, index: int) -> ToolSpec:
             return _from_mapping(tool)
         if isinstance(tool, type):
             return _from_class(tool)
+        if isinstance(tool, BaseModel) and hasattr(tool, "inputSchema"):
+            return _from_mapping(tool.model_dump(by_alias=True))
         if callable(tool):
             return _from_base_tool(_as_tool(tool))
     except Exception as error:
@@ -246,8 +260,6 @@ def _spec(
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
     returns = _first(declared, "returns", "outputSchema", "output_schema")
     tag_names = tuple(str(tag) for tag in tags or ())
-    nested = hints.get("annotations")
-    said = {**hints, **nested} if isinstance(nested, Mapping) else hints
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
@@ -255,15 +267,35 @@ def _spec(
         returns=copy.deepcopy(dict(returns)) if isinstance(returns, Mapping) else None,
         tags=tag_names,
         arguments_model=model,
-        **{effect: _effect(effect, said, tag_names) for effect in _HINTS},
+        **_effects(hints, tag_names),
     )
 
 
-def _effect(effect: str, said: Mapping[str, Any], tags: tuple[str, ...]) -> bool | None:
-    # A tag is the developer's own word, an annotation the server's: the tag wins.
-    if effect in tags:
-        return True
-    return next((said[key] for key in _HINTS[effect] if isinstance(said.get(key), bool)), None)
+def _effects(said: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool | None]:
+    nested = said.get("annotations")
+    if isinstance(nested, BaseModel):
+        nested = nested.model_dump()
+    # langchain-mcp-adapters puts the annotations flat into the metadata, MCP itself below "annotations".
+    places = (nested, said) if isinstance(nested, Mapping) else (said,)
+    own = {effect: True if effect in tags else _flag(places, effect) for effect in _HINTS}
+    hints = {effect: _flag(places, *names) for effect, names in _HINTS.items()}
+    known = {effect: hints[effect] if word is None else word for effect, word in own.items()}
+    if own["destructive"] is None:
+        known["destructive"] = _destroys(known["read_only"], hints)
+    return known
+
+
+def _destroys(read_only: bool | None, hints: Mapping[str, bool | None]) -> bool | None:
+    hint = hints["destructive"]
+    if read_only:
+        return None if hint is None else False
+    writes = hints["read_only"] is False or hints["idempotent"] is not None
+    return True if hint is None and writes else hint
+
+
+def _flag(places: Iterable[Mapping[str, Any]], *names: str) -> bool | None:
+    """The first of these keys that holds True or False; the adapter's None stands for what is not said."""
+    return next((place[name] for place in places for name in names if isinstance(place.get(name), bool)), None)
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:
@@ -271,6 +303,9 @@ def _object_schema(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         raise TypeError(f"its parameters are {type(schema).__name__}, not a JSON schema")
     copied: dict[str, Any] = copy.deepcopy(dict(schema))
+    for key in ("properties", "required"):
+        if copied.get(key, ()) is None:  # what some MCP servers send for "none"
+            del copied[key]
     if not isinstance(copied.get("properties", {}), dict):
         raise TypeError("'properties' of its parameters is not a dict of JSON schemas")
     required = copied.get("required", [])

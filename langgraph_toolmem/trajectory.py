@@ -1,8 +1,11 @@
 """Runs as values: what a list of chat messages says about tool calls.
 
-The only module that reads LangChain messages. :func:`parse_run` turns any list that
-``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns in
-order, with one :class:`Step` per tool call. OpenAI logs whose arguments are broken JSON are read too.
+The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
+list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
+in order, with one :class:`Step` per tool call. OpenAI logs whose arguments are broken JSON are read too.
+
+Messages say what the model asked for. What was really done may differ (a person edited the call, a limit blocked
+it): :class:`Execution` carries what a recorder saw, and goes before what the messages say.
 
 Every step and every turn has a key that stays the same whenever the same history is read again: whole,
 resumed, forked, trimmed at the head or summarised. Learning is idempotent because of these keys.
@@ -10,8 +13,8 @@ resumed, forked, trimmed at the head or summarised. Learning is idempotent becau
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,27 +23,29 @@ from langchain_core.messages import (
     BaseMessage,
     ChatMessage,
     HumanMessage,
-    InvalidToolCall,
     SystemMessage,
     ToolMessage,
-    convert_to_messages,
 )
 from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.errors import MessageError
 from langgraph_toolmem.keys import canonical, digest, looks_unique
-from langgraph_toolmem.outputs import Status, output_of, status_of, text_of
+from langgraph_toolmem.messages import HOW, describe, entries_of, message_of
+from langgraph_toolmem.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
 
 Chooser = Literal["model", "shortcut"]
+Review = Literal["", "edited", "rejected"]
 
 _SUMMARY_HUMAN = "Here is a summary of the conversation to date:"  # SummarizationMiddleware
 _SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
-
-
-_HOW = (
-    "Pass a list of LangChain messages, OpenAI-style dicts with 'role' and 'content', or (role, text) pairs, "
-    'for example state["messages"].'
+# Words in the model's place, put there when the model was not asked or did not answer.
+_NOT_THE_MODEL = re.compile(
+    r"Model call limits exceeded: "  # ModelCallLimitMiddleware
+    r"|(?:Tool|'.*') call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
+    r"|Model call failed after \d+ attempt"  # ModelRetryMiddleware
 )
+
+
 _UNREADABLE = (
     TypeError,
     ValueError,
@@ -57,8 +62,9 @@ class Step:
     """One tool call.
 
     Attributes:
-        tool: Name of the tool.
-        args: Arguments as the model gave them, JSON values. Shared with the message: not to be changed.
+        tool: Name of the tool that was executed.
+        args: Arguments as executed, JSON values: the model's, or a person's who edited the call. Shared with the
+            message: not to be changed.
         output: Parsed JSON if the answer is a JSON object, array, number or boolean, else its text; None if
             unanswered. Shared by all readers of the same text: not to be changed.
         status: ``ok``: executed. ``failed``: executed and raised, or answered with ``status="error"``.
@@ -67,6 +73,8 @@ class Step:
         chosen_by: Who chose the call.
         call_id: Id of the call in its message, "" if it has none.
         key: Identity of the executed call, 16 hexadecimal digits.
+        review: What a person did to it: ``edited`` (tool and arguments are the person's), ``rejected``, or "".
+        attempts_failed: Attempts that raised and were counted as they happened (a retry came, or the end).
     """
 
     tool: str
@@ -76,6 +84,27 @@ class Step:
     chosen_by: Chooser
     call_id: str
     key: str
+    review: Review = ""
+    attempts_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a recorder saw of one tool call.
+
+    Attributes:
+        tool: Name of the tool that was executed.
+        args: Arguments it was given, those that the host injects left out.
+        status: ``ok`` or ``failed``, of the latest attempt.
+        attempts_failed: Attempts that raised.
+        over: No further attempt comes.
+    """
+
+    tool: str
+    args: dict[str, Any]
+    status: Literal["ok", "failed"]
+    attempts_failed: int = 0
+    over: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +117,8 @@ class Turn:
         chosen_by: Who made the message.
         key: Identity of the turn's position (what precedes it), known before the model answers.
         settled: Every call has its answer, or the history went on past it.
-        tokens: Tokens of the model call, prompt and answer, as its usage says; 0 if it says nothing.
+        input_tokens: Tokens of the model call's prompt, as its usage says; 0 if it says nothing.
+        output_tokens: Tokens of its answer.
     """
 
     steps: tuple[Step, ...]
@@ -96,7 +126,8 @@ class Turn:
     chosen_by: Chooser
     key: str
     settled: bool
-    tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +165,13 @@ class Run:
         return not (isinstance(last, Turn) and not last.steps)
 
 
-def parse_run(messages: Iterable[Any] | PromptValue, *, run_id: str | None = None) -> Run:
+def parse_run(
+    messages: Iterable[Any] | PromptValue,
+    *,
+    run_id: str | None = None,
+    executions: Mapping[str, Execution] | None = None,
+    watched: Container[str] = (),
+) -> Run:
     """Read a history of messages.
 
     Args:
@@ -143,17 +180,20 @@ def parse_run(messages: Iterable[Any] | PromptValue, *, run_id: str | None = Non
             only if it was answered.
         run_id: Identity of the run, if known. It makes keys of counter-like call ids (``call_0``) unique
             per run; without it the id of the assistant message is used, or else the first user text.
+        executions: What recorders saw, by the keys of steps.
+        watched: Keys of turns that a recorder watched from the beginning: there, a call that was answered with
+            an error and of which no execution is known was never executed.
 
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    reader = _Reader(run_id)
-    for index, message in enumerate(_entries(messages)):
+    reader = _Reader(run_id, executions or {}, watched)
+    for index, message in enumerate(entries_of(messages)):
         try:
-            reader.read(message if isinstance(message, BaseMessage) else _message(message))
+            reader.read(message if isinstance(message, BaseMessage) else message_of(message))
         except _UNREADABLE as error:
             reason = (str(error).strip() or repr(error)).splitlines()[0]
-            raise MessageError(f"messages[{index}] ({_describe(message)}): {reason[:300]}. {_HOW}") from error
+            raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
     return reader.run()
 
 
@@ -166,6 +206,8 @@ class _Call:
     status: Status = "unanswered"
     output: Any = None
     answered: bool = False
+    review: Review = ""
+    attempts_failed: int = 0
 
 
 @dataclass(slots=True)
@@ -174,7 +216,7 @@ class _Draft:
     chosen_by: Chooser
     key: str
     origin: str  # scope of the keys of its calls
-    tokens: int = 0
+    tokens: tuple[int, int] = (0, 0)
     said: str = ""  # identity of the message itself, if it makes no calls
     calls: list[_Call] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
@@ -186,8 +228,10 @@ class _Draft:
 class _Reader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys."""
 
-    def __init__(self, run_id: str | None) -> None:
+    def __init__(self, run_id: str | None, executions: Mapping[str, Execution], watched: Container[str]) -> None:
         self._run_id = run_id
+        self._executions = executions
+        self._watched = watched
         self._scope = digest("run", run_id) if run_id is not None else ""
         self._events: list[UserMessage | _Draft] = []
         self._pending: dict[str, list[_Call]] = {}
@@ -215,6 +259,10 @@ class _Reader:
 
     def run(self) -> Run:
         last = len(self._events) - 1
+        for event in self._events:
+            if not isinstance(event, UserMessage):
+                for call in event.calls:
+                    self._correct(call, watched=event.key in self._watched)
         events = tuple(
             event if isinstance(event, UserMessage) else _finish(event, gone_on=index < last)
             for index, event in enumerate(self._events)
@@ -250,6 +298,8 @@ class _Reader:
             self._truncated = True
             self._headless = False
         text = text_of(message.content)
+        if _NOT_THE_MODEL.match(text) and not (isinstance(message, AIMessage) and message.tool_calls):
+            return
         chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
         if text and chosen_by == "model":
             self._thought = text
@@ -275,8 +325,7 @@ class _Reader:
         if waiting:
             call = waiting.pop(0)
             call.answered = True
-            call.status = status_of(message.content, error=message.status == "error")
-            call.output = None if call.status == "unanswered" else output_of(message.content)
+            self._read_answer(call, message)
         elif isinstance(last, _Draft) and call_id in last.refused:
             call = self._call(last, last.refused.pop(call_id), {}, call_id)
             call.answered = True
@@ -284,6 +333,30 @@ class _Reader:
             call.output = output_of(message.content)
         elif self._headless:
             self._truncated = True
+
+    def _read_answer(self, call: _Call, message: ToolMessage) -> None:
+        content = message.content
+        if edit := edited_call(content):
+            call.tool, call.args, content = edit
+            call.review = "edited"
+        call.status = status_of(content, error=message.status == "error")
+        call.output = None if call.status == "unanswered" else output_of(content)
+        if call.status == "rejected" and was_refused_by_a_person(content):
+            call.review = "rejected"
+
+    def _correct(self, call: _Call, *, watched: bool) -> None:
+        """What was seen goes before what the messages say."""
+        seen = self._executions.get(call.key)
+        if seen is None:
+            if watched and call.status == "failed":
+                call.status = "rejected"
+            return
+        if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):
+            call.tool, call.args, call.review = seen.tool, seen.args, "edited"
+        if seen.over or call.answered:
+            call.answered = True
+            call.attempts_failed = seen.attempts_failed
+            call.status = seen.status
 
     def _call(self, draft: _Draft, tool: str, args: dict[str, Any], call_id: str) -> _Call:
         if looks_unique(call_id):
@@ -323,93 +396,28 @@ class _Reader:
 def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
     return Turn(
         steps=tuple(
-            Step(call.tool, call.args, call.output, call.status, draft.chosen_by, call.call_id, call.key)
+            Step(
+                call.tool,
+                call.args,
+                call.output,
+                call.status,
+                draft.chosen_by,
+                call.call_id,
+                call.key,
+                call.review,
+                call.attempts_failed,
+            )
             for call in draft.calls
         ),
         text=draft.text,
         chosen_by=draft.chosen_by,
         key=draft.key,
         settled=gone_on or all(call.answered for call in draft.calls),
-        tokens=draft.tokens,
+        input_tokens=draft.tokens[0],
+        output_tokens=draft.tokens[1],
     )
 
 
-def _tokens(message: BaseMessage) -> int:
+def _tokens(message: BaseMessage) -> tuple[int, int]:
     usage = message.usage_metadata if isinstance(message, AIMessage) else None
-    return int(usage["total_tokens"]) if usage else 0
-
-
-def _entries(messages: Iterable[Any] | PromptValue) -> Iterable[Any]:
-    if isinstance(messages, (list, tuple)):
-        return messages
-    if isinstance(messages, PromptValue):
-        return messages.to_messages()
-    if isinstance(messages, (str, bytes, Mapping, BaseMessage)) or not isinstance(messages, Iterable):
-        raise MessageError(f"messages is {_describe(messages)}, not a list of messages. {_HOW}")
-    return list(messages)
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"dict with keys {', '.join(map(repr, list(value)[:8])) or 'none'}"
-    return type(value).__name__
-
-
-def _message(entry: Any) -> BaseMessage:
-    """One entry that is no message object yet: mended where logs are sloppy, then converted."""
-    if not isinstance(entry, dict):
-        return convert_to_messages([entry])[0]
-    fields = dict(entry)
-    if isinstance(fields.get("data"), dict) and "content" not in fields:  # messages_to_dict
-        fields = {**fields["data"], "type": fields.get("type")}
-    role = fields.get("role", fields.get("type"))
-    if isinstance(role, str) and role != "constructor":
-        content = fields.get("content")
-        if content is None:
-            fields["content"] = ""
-        elif role == "tool" and not _is_content(content):
-            fields["content"] = json.dumps(content, default=str)
-    for name in ("additional_kwargs", "response_metadata", "tool_calls", "invalid_tool_calls"):
-        if fields.get(name, 0) is None:
-            del fields[name]
-    refused: list[InvalidToolCall] = []
-    if role in ("assistant", "ai"):
-        refused = list(fields.pop("invalid_tool_calls", ()))
-        calls, broken = _calls(fields.pop("tool_calls", ()))
-        refused += broken
-        if calls:
-            fields["tool_calls"] = calls
-    message = convert_to_messages([fields])[0]
-    if refused and isinstance(message, AIMessage):
-        message.invalid_tool_calls = refused
-    return message
-
-
-def _is_content(content: Any) -> bool:
-    if isinstance(content, list):
-        return all(isinstance(part, (str, dict)) for part in content)
-    return isinstance(content, str)
-
-
-def _calls(raw: Any) -> tuple[list[dict[str, Any]], list[InvalidToolCall]]:
-    """Tool calls of an assistant dict in OpenAI's or LangChain's form; those with unreadable arguments."""
-    calls: list[dict[str, Any]] = []
-    broken: list[InvalidToolCall] = []
-    for call in raw:
-        function = call.get("function") or call
-        name, call_id = function.get("name"), call.get("id")
-        args = function.get("arguments", function.get("args"))
-        if isinstance(args, str):
-            try:
-                args = json.loads(args, strict=False) if args.strip() else {}
-            except (ValueError, RecursionError):
-                args = function.get("arguments")
-        if args is None:
-            args = {}
-        if isinstance(args, dict) and isinstance(name, str):
-            calls.append({"name": name, "args": args, "id": call_id, "type": "tool_call"})
-        else:
-            broken.append(
-                InvalidToolCall(type="invalid_tool_call", name=name, args=str(args), id=call_id, error="no JSON object")
-            )
-    return calls, broken
+    return (int(usage["input_tokens"]), int(usage["output_tokens"])) if usage else (0, 0)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+from langchain_core.messages import convert_to_messages
 from typer.testing import CliRunner
 
 from langgraph_toolmem import InertiaPolicy
@@ -144,7 +145,7 @@ def test_version_and_help_as_a_process_without_heavy_imports():
     )
     helped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
     assert helped.returncode == 0, helped.stderr
-    for command in ("replay", "import", "report", "inspect", "doctor"):
+    for command in ("replay", "import", "report", "watch", "inspect", "reembed", "doctor"):
         assert f"  {command} " in helped.stdout
 
 
@@ -165,6 +166,9 @@ def test_no_command_shows_the_help():
         (["replay", "x", "--min-precision", "2"], "'--min-precision'"),
         (["import", "x"], "--memory"),
         (["report"], "--memory"),
+        (["report", "--memory", "x", "--by", "year"], "'--by'"),
+        (["watch"], "--memory"),
+        (["watch", "--memory", "x", "--every", "0"], "'--every'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_two(arguments, said):
@@ -436,14 +440,109 @@ def test_import_onto_a_full_disk_is_not_called_a_success(tmp_path, log, monkeypa
 
 def test_report(warm):
     result = run("report", "--memory", warm)
-    answer = run("report", "--memory", warm, "--json")
 
     assert result.exit_code == 0, result.output
-    assert result.stdout.strip()
-    assert isinstance(json.loads(answer.stdout), dict)
+    assert result.stdout.startswith("120 model turns seen, 0 of them taken without the model.\n")
+    text = re.sub(r"[\s│]+", " ", result.stdout)
+    assert "search_mail 40 0 0" in text
+    assert "after → foreseen" in text
+    assert "search_mail → delete_mail" in text
+    assert "Over time (UTC)" in text
+    assert "saved" not in text
 
 
-@pytest.mark.parametrize("command", ["report", "inspect"])
+def test_report_json_is_the_whole_report(warm):
+    answer = json.loads(run("report", "--memory", warm, "--json").stdout)
+    weeks = json.loads(run("report", "--memory", warm, "--json", "--by", "week").stdout)
+
+    assert (answer["turns"], answer["calls"], answer["tools"]["search_mail"]["calls"]) == (120, 80, 40)
+    assert answer["rules"]
+    assert (answer["periods_by"], weeks["periods_by"]) == ("hour", "week")
+    for periods, seconds in ((answer["periods"], 3600), (weeks["periods"], 604_800)):
+        assert sum(period["turns"] for period in periods) == 120
+        assert all(period["start"] % seconds == (345_600 % seconds) for period in periods)
+
+
+def test_report_with_a_price(tmp_path):
+    from langgraph_toolmem import ToolMemory
+
+    usage = {"input_tokens": 1_000_000, "output_tokens": 100_000, "total_tokens": 1_100_000}
+    skipped = {"toolmem": {"by": "inertia"}}
+    with ToolMemory(tmp_path / "memory", tools=TOOLS) as memory:
+        for number in range(2):
+            messages = convert_to_messages(logged(number)["messages"])
+            for message in messages[3:]:
+                message.additional_kwargs |= skipped if message.type == "ai" and message.tool_calls else {}
+            messages[1].usage_metadata = usage
+            memory.observe(messages, run_id=str(number))
+
+    text = run("report", "--memory", tmp_path / "memory", "--price", "2.5:10", "--currency", "EUR").stdout
+    assert "About 2,200,000 tokens saved, worth about 7.00 EUR." in text
+    assert "EUR saved" in text
+    answer = json.loads(run("report", "--memory", tmp_path / "memory", "--json", "--price", "2.5:10").stdout)
+    assert (answer["money_saved"], answer["currency"]) == (7.0, "USD")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--price", "3"], "IN:OUT"),
+        (["--price", "a:b"], "IN:OUT"),
+        (["--price", "1:2:3"], "IN:OUT"),
+        (["--price", "1:-2"], "output is money per million tokens"),
+        (["--price", "nan:2"], "input is money per million tokens"),
+        (["--price", "1:2", "--currency", ""], "currency is a name"),
+        (["--currency", "EUR"], "needs --price"),
+        (["--html", "x.html", "--json"], "leave out --json"),
+        (["--html", "x.html", "--by", "day"], "leave out --json and --by"),
+    ],
+)
+def test_report_with_options_that_cannot_work(warm, arguments, said):
+    assert_refused(run("report", "--memory", warm, *arguments), said)
+
+
+def test_report_html_is_one_page(warm, tmp_path):
+    pytest.importorskip("bokeh")
+    target = tmp_path / "page.html"
+    target.write_text("old", encoding="utf-8")
+    result = run("report", "--memory", warm, "--html", target, "--price", "1:2")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"written to {target}\n")
+    page = target.read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "search_mail" in page
+    assert sorted(path.name for path in tmp_path.iterdir() if "page" in path.name) == ["page.html"]
+
+    piped = run("report", "--memory", warm, "--html", "-")
+    assert piped.stderr == ""
+    assert piped.stdout.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_a_page_that_cannot_be_written_is_told(warm, tmp_path):
+    pytest.importorskip("bokeh")
+    assert_refused(run("report", "--memory", warm, "--html", tmp_path / "no" / "page.html"), "cannot be written")
+    assert_refused(run("report", "--memory", warm, "--html", tmp_path), "cannot be written")
+
+
+def test_a_file_is_replaced_as_a_whole_and_a_device_is_written_to(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old", encoding="utf-8")
+    link.symlink_to(target)
+    with target.open(encoding="utf-8") as before:
+        terminal.write_text(link, "grüße")
+        assert before.read() == "old"
+    assert link.is_symlink()
+    assert target.read_text(encoding="utf-8") == "grüße"
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        terminal.write_text(pipe, "through")
+        assert reader.read() == "through"
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("command", ["report", "inspect", "watch"])
 def test_a_memory_that_is_not_there_is_not_made(tmp_path, command):
     assert_refused(run(command, "--memory", tmp_path / "none"), "there is no memory at")
     assert not (tmp_path / "none").exists()

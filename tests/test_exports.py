@@ -96,7 +96,20 @@ def test_a_name_that_is_not_there_is_refused():
     assert set(langgraph_toolmem.__all__) <= set(dir(langgraph_toolmem))
 
 
-TWINS = ("observe", "finish", "feedback", "predict", "explain", "before_model", "search_tools", "report", "forget")
+TWINS = (
+    "observe",
+    "finish",
+    "feedback",
+    "after_model",
+    "executed",
+    "gave_up",
+    "predict",
+    "explain",
+    "before_model",
+    "search_tools",
+    "report",
+    "forget",
+)
 
 
 def test_async_twins_take_the_same_and_return_the_same():

@@ -24,7 +24,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.errors import GraphFileError, LockedError, StorageError
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.stores import disk, journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile, Loaded
 from langgraph_toolmem.stores.graph_report import inspect_folder
@@ -510,7 +512,9 @@ def test_a_newer_snapshot_stays_where_it_is_and_nothing_is_written(
 
 
 def test_older_snapshot_and_journal_are_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, ["r1", "r2"], {"v": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_pickle, "FORMAT_VERSION", 1)
+        written(tmp_path, ["r1", "r2"], {"v": 1})
     monkeypatch.setattr(plain_pickle, "FORMAT_VERSION", 3)
     monkeypatch.setitem(plain_pickle.MIGRATIONS, 1, lambda value: {**value, "state": {"two": value["state"]["v"]}})
     monkeypatch.setitem(plain_pickle.MIGRATIONS, 2, lambda value: {**value, "state": {"three": value["state"]["two"]}})
@@ -522,6 +526,18 @@ def test_older_snapshot_and_journal_are_migrated_step_by_step(tmp_path: Path, mo
     assert reopened(tmp_path)[0] == Loaded({"three": 1}, ["r1bc", "r2bc", "new"], [])
 
 
+def test_a_memory_of_the_first_format_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = EvidenceGraph().to_state() | {"counters": {"turns": 7, "tokens": 900, "turns_with_tokens": 3}}
+    del state["periods"]
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_pickle, "FORMAT_VERSION", 1)
+        written(tmp_path, [[None, [["n", "turns", 1]]]], state)
+    with ToolMemory(tmp_path) as memory:
+        report = memory.report()
+    assert (report.turns, report.tokens_saved, report.periods, report.problems) == (8, None, (), ())
+    assert set_aside(tmp_path) == []
+
+
 def _fails(_: Any) -> Any:
     raise KeyError("bug")
 
@@ -530,7 +546,9 @@ def _fails(_: Any) -> Any:
 def test_a_file_whose_migration_is_missing_or_fails_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Any
 ) -> None:
-    written(tmp_path, [], {"v": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_pickle, "FORMAT_VERSION", 1)
+        written(tmp_path, [], {"v": 1})
     before = (tmp_path / SNAPSHOT).read_bytes()
     monkeypatch.setattr(plain_pickle, "FORMAT_VERSION", 2)
     monkeypatch.setattr(plain_pickle, "MIGRATIONS", steps)
@@ -874,7 +892,7 @@ def test_inspecting_a_folder(tmp_path: Path) -> None:
     written(tmp_path, ["a", "b"], {"v": 1})
     report = inspect_folder(tmp_path)
     sizes = {name: (tmp_path / name).stat().st_size for name in (SNAPSHOT, JOURNAL)}
-    fine = {"readable": True, "why": "", "format_version": 1, "generation": 1}
+    fine = {"readable": True, "why": "", "format_version": plain_pickle.FORMAT_VERSION, "generation": 1}
     assert report["snapshot"] == {"bytes": sizes[SNAPSHOT], **fine}
     assert report["journal"] == {"bytes": sizes[JOURNAL], **fine, "records": 2}
     assert (report["locked"], report["holder"], report["set_aside"]) == (False, None, [])

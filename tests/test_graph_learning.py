@@ -230,5 +230,6 @@ def test_tokens_are_counted_where_messages_carry_usage():
     usage = UsageMetadata(input_tokens=90, output_tokens=10, total_tokens=100)
     learner.learn([user("Hello"), AIMessage("Hi!", usage_metadata=usage)])
 
-    assert learner.graph.counters["tokens"] == 100
+    assert learner.graph.counters["tokens_in"] == 90
+    assert learner.graph.counters["tokens_out"] == 10
     assert learner.graph.counters["turns_with_tokens"] == 1

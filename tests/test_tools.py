@@ -276,6 +276,121 @@ def test_tags_win_over_annotations() -> None:
     assert one({"name": "g", "tags": ["read_only"]}).read_only is True
 
 
+HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "effects"),
+    [
+        # What is said is taken as it is said.
+        ((True, False, True), (True, False, True)),
+        ((False, False, False), (False, False, False)),
+        ((False, True, None), (False, True, None)),
+        ((None, True, None), (None, True, None)),
+        # A writing tool that says nothing of destroying.
+        ((False, None, None), (False, True, None)),
+        ((False, None, True), (False, True, True)),
+        ((None, None, True), (None, True, True)),
+        ((None, None, False), (None, True, False)),
+        ((None, False, True), (None, False, True)),
+        # Where nothing is written, nothing is destroyed.
+        ((True, True, None), (True, False, None)),
+        ((True, None, True), (True, None, True)),
+        # Nothing about effects.
+        ((None, None, None), (None, None, None)),
+        (("no", "yes", 1), (None, None, None)),
+    ],
+)
+def test_annotations_are_read_as_the_mcp_specification_means_them(
+    annotations: tuple[Any, ...], effects: tuple[bool | None, ...]
+) -> None:
+    hints = {"title": "x", "openWorldHint": True, **dict(zip(HINTS, annotations, strict=True))}
+    forms: list[dict[str, Any]] = [{"annotations": hints}, {"metadata": hints}, {"metadata": {"annotations": hints}}]
+    for form in forms:
+        thing = {"name": "f", **form} if "annotations" in form else adapted(**form)
+        spec = one(thing)
+        assert (spec.read_only, spec.destructive, spec.idempotent) == effects
+
+
+def adapted(**options: Any) -> BaseTool:
+    """A tool as langchain-mcp-adapters makes it."""
+    return StructuredTool(name="f", description="", args_schema=SCHEMA, func=print, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "effects"),
+    [
+        # The developer's own words.
+        ({"metadata": {"readOnlyHint": False}, "tags": ["read_only"]}, (True, None, None)),
+        ({"metadata": {"destructiveHint": True}, "tags": ["read_only"]}, (True, False, None)),
+        ({"metadata": {"readOnlyHint": True}, "tags": ["destructive"]}, (True, True, None)),
+        ({"metadata": {"readOnlyHint": True, "destructive": True}}, (True, True, None)),
+        ({"metadata": {"readOnlyHint": False, "destructive": False}}, (False, False, None)),
+        ({"metadata": {"annotations": {"destructiveHint": True}, "destructive": False}}, (None, False, None)),
+        ({"metadata": {"read_only": True, "destructive": True}}, (True, True, None)),
+        # They do not follow MCP's defaults.
+        ({"metadata": {"read_only": False}}, (False, None, None)),
+        ({"tags": ["idempotent"]}, (None, None, True)),
+        # What a server sends along is none of them.
+        ({"metadata": {"_meta": {"destructiveHint": True, "tags": ["destructive"]}}}, (None, None, None)),
+        # None below "annotations" does not hide what is said beside it.
+        ({"metadata": {"annotations": {"readOnlyHint": None}, "readOnlyHint": True}}, (True, None, None)),
+    ],
+)
+def test_the_developers_word_on_an_annotated_tool(options: dict[str, Any], effects: tuple[bool | None, ...]) -> None:
+    spec = one(adapted(**options))
+    assert (spec.read_only, spec.destructive, spec.idempotent) == effects
+
+
+class Annotations(BaseModel):
+    readOnlyHint: bool | None = None  # noqa: N815 - MCP's names
+    destructiveHint: bool | None = None  # noqa: N815
+
+
+class Listed(BaseModel):
+    """What an MCP client lists, in short."""
+
+    name: str
+    description: str | None = None
+    inputSchema: dict[str, Any]  # noqa: N815
+    outputSchema: dict[str, Any] | None = None  # noqa: N815
+    annotations: Annotations | None = None
+    meta: dict[str, Any] | None = Field(default=None, alias="_meta")
+
+
+def test_tools_as_an_mcp_client_lists_them() -> None:
+    annotations = Annotations(destructiveHint=True)
+    listed = Listed(name="f", inputSchema=SCHEMA, outputSchema={"type": "object"}, annotations=annotations)
+    for thing in (listed, {"name": "f", "inputSchema": SCHEMA, "annotations": annotations}):
+        assert one(thing).destructive is True
+        assert one(thing).problem({"to": 1}) is not None
+    assert one(listed).returns == {"type": "object"}
+    assert one(listed).description == ""
+    with pytest.raises(ConfigurationError, match=r"tools\[0\] \(Leg\)"):
+        read_tools([Leg(start="a")])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": None, "required": None},
+        {"type": "object", "properties": {}, "required": None},
+    ],
+)
+def test_null_stands_for_nothing_in_schemas_of_some_servers(schema: dict[str, Any]) -> None:
+    spec = one({"name": "f", "inputSchema": schema})
+    assert (spec.properties, spec.required, spec.problem({})) == ({}, frozenset(), None)
+
+
+@pytest.mark.parametrize(
+    "dialect", ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
+)
+def test_dialects_of_mcp_servers_need_no_network(dialect: str) -> None:
+    spec = one(adapted().model_copy(update={"args_schema": {"$schema": dialect, **SCHEMA}}))
+    assert spec.problem({"to": "a"}) is None
+    assert "'days'" in str(spec.problem({"to": "a", "days": "NOT INT"}))
+
+
 def test_declared_results() -> None:
     returns = {"type": "object", "properties": {"id": {"type": "string"}}}
     assert one({"type": "function", "function": {"name": "f", "returns": returns}}).returns == returns

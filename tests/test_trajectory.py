@@ -402,21 +402,24 @@ def agent_run(answers: list[AIMessage], middleware: list[Any], *, resume: Any = 
 
 
 @pytest.mark.parametrize(
-    ("decision", "status"),
+    ("decision", "status", "review", "number", "output"),
     [
-        ({"type": "reject"}, "rejected"),
-        ({"type": "reject", "message": "too dear"}, "rejected"),
-        ({"type": "edit", "edited_action": {"name": "half", "args": {"number": 8}}}, "rejected"),
-        ({"type": "approve"}, "ok"),
+        ({"type": "reject"}, "rejected", "rejected", 4, None),
+        ({"type": "reject", "message": "too dear"}, "rejected", "rejected", 4, None),
+        ({"type": "edit", "edited_action": {"name": "half", "args": {"number": 8}}}, "ok", "edited", 8, 4),
+        ({"type": "approve"}, "ok", "", 4, 2),
     ],
 )
-def test_what_a_human_decides(decision: dict[str, Any], status: str) -> None:
-    review = HumanInTheLoopMiddleware({"half": True})
-    messages = agent_run([ai(call("half", "c1", number=4))], [review], resume=[decision])
+def test_what_a_human_decides(
+    decision: dict[str, Any], status: str, review: str, number: int, output: int | None
+) -> None:
+    reviewer = HumanInTheLoopMiddleware({"half": True})
+    messages = agent_run([ai(call("half", "c1", number=4))], [reviewer], resume=[decision])
     for history in (messages, without_status(messages)):
         (step,) = steps(parse_run(history))
-        assert step.status == status
-        assert step.args == {"number": 4}
+        assert (step.status, step.review) == (status, review)
+        assert step.args == {"number": number}
+        assert output is None or step.output == output
 
 
 @pytest.mark.parametrize("behaviour", ["continue", "end"])

@@ -1,14 +1,17 @@
-"""The command line: `toolmem replay | import | report | inspect | doctor`.
+"""The command line: `toolmem replay | import | report | watch | inspect | doctor`.
 
 ==============  ==========================================================
 ``app``         the commands and their options
 ``inputs``      what a user names on the command line: tools, policy, memory folder
 ``terminal``    where text goes: tables and sentences, errors, progress
 ``tables``      a replay, an import and a graph in plain words
+``record``      what a memory did so far, in sentences and tables
+``live``        a memory followed while another process writes to it
 ``health``      what `doctor` looks at
 ==============  ==========================================================
 
-Exit codes: 0 fine; 1 `doctor` found a problem; 2 bad input or usage; 130 interrupted.
+Exit codes: 0 fine; 1 `doctor` found a problem; 2 bad input or usage; 130 interrupted (but for
+`watch`, which is ended like that: 0).
 """
 
 from __future__ import annotations

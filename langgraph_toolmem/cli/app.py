@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.cli.inputs import POLICY_HELP, open_memory, read_policy, read_tools_file
-from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress
+from langgraph_toolmem.cli.inputs import (
+    POLICY_HELP,
+    By,
+    check_folder,
+    load_log,
+    open_memory,
+    read_policy,
+    read_price,
+    read_tools_file,
+)
+from langgraph_toolmem.cli.terminal import Commands, answer_json, console, progress, write_text
 from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
-from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
     from langgraph_toolmem.logs import RunLog
@@ -95,7 +104,7 @@ def replay(
 
     chosen = read_policy(policy, min_precision=min_precision)
     schemas = read_tools_file(tools)
-    log = _load(file, lenient=lenient, limit=limit, quiet=as_json)
+    log = load_log(file, lenient=lenient, limit=limit, quiet=as_json)
     with progress("replaying", len(log.runs), show=not as_json) as update:
         done = 0
 
@@ -126,7 +135,7 @@ def import_(
     The whole file is checked before anything is learned. Importing it again teaches nothing twice.
     """
     schemas = read_tools_file(tools)
-    log = _load(file, lenient=lenient, quiet=as_json)
+    log = load_log(file, lenient=lenient, quiet=as_json)
     with open_memory(memory, tools=schemas) as opened:
         before = _calls(opened.view())
         with progress("learning", len(log.runs), show=not as_json) as update:
@@ -152,15 +161,73 @@ def import_(
 
 
 @app.command()
-def report(memory: MemoryFolder, as_json: Json = False) -> None:
-    """What did a memory do so far, and how often was it right?"""
+def report(
+    memory: MemoryFolder,
+    price: Annotated[
+        str | None,
+        typer.Option(metavar="IN:OUT", help="Money per million input and output tokens, such as 2.5:10."),
+    ] = None,
+    currency: Annotated[str | None, typer.Option(metavar="NAME", help="Of the price [default: USD].")] = None,
+    by: Annotated[
+        By | None, typer.Option(help="Periods over time, in UTC [default: what fits; hours with --json].")
+    ] = None,
+    as_json: Json = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one web page, with the graph to explore (- for stdout)."),
+    ] = None,
+) -> None:
+    """What did a memory do so far, and how often was it right?
+
+    Skipped calls, precision, tokens and money saved: as a whole, per tool, per kind of prediction, over time.
+    """
+    if html is not None and (as_json or by is not None):
+        raise ConfigurationError("--html has everything on one page; leave out --json and --by")
+    paid = read_price(price, currency)
     with open_memory(memory, read_only=True) as opened:
-        result = opened.report()
+        result, view = opened.report(price=paid), opened.view()
+    if html is not None:
+        from langgraph_toolmem.page import render_page
+
+        page = render_page(result, view, title=f"toolmem: {memory.resolve().name}", generated=time.time())
+        if str(html) == "-":
+            typer.echo(page, nl=False)
+        else:
+            write_text(html, page)
+        return
+    from langgraph_toolmem.cli.record import report_in_plain, show_report
+
     if as_json:
-        answer_json(result.to_dict())
+        answer_json(report_in_plain(result, by or By.HOUR))
     else:
-        for line in str(result).splitlines():
-            typer.echo(printable(line))
+        show_report(console(), result, by)
+
+
+@app.command()
+def watch(
+    memory: MemoryFolder,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="From look to look.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show the state, and what came since the last snapshot, and stop.")
+    ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="One line per event instead of a panel, as into a pipe.")
+    ] = False,
+) -> None:
+    """Follow a memory while another process writes to it.
+
+    Each step appears as it is learned: skipped, or asked of the model and foreseen or not. Writes nothing and
+    does not disturb the writer. Times are UTC. Ctrl-C ends it, with exit code 0, as there is no other end.
+    """
+    check_folder(memory)
+    from langgraph_toolmem.cli.live import follow, show_once
+    from langgraph_toolmem.watch import Watcher
+
+    with Watcher(memory) as watcher:
+        if once:
+            show_once(watcher, now=time.time())
+        else:
+            follow(watcher, every=every, plain=plain)
 
 
 @app.command()
@@ -195,11 +262,7 @@ def inspect(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror or error}") from error
-    note(f"written to {output}")
+    write_text(output, text)
 
 
 @app.command()
@@ -257,20 +320,6 @@ def doctor(
         show_health(console(), health)
     if health.problems:
         raise typer.Exit(1)
-
-
-def _load(file: Path, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
-    from langgraph_toolmem.cli.tables import skipped_notes
-    from langgraph_toolmem.logs import load_runs
-
-    size = file.stat().st_size if file.is_file() else 0
-    with progress("reading", size, show=not quiet) as update:
-        log = load_runs(file, lenient=lenient, limit=limit, on_line=update)
-    for remark in skipped_notes(log.skipped, log.shared_ids):
-        note(remark)
-    if not log.runs:
-        raise InputError(f"{file} holds no runs" + (" that can be read" if log.skipped else ""))
-    return log
 
 
 def _skipped(log: RunLog) -> dict[str, Any]:

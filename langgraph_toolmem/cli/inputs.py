@@ -1,16 +1,20 @@
-"""What a user names on the command line: a tools file, a policy, a memory folder."""
+"""What a user names on the command line: a log, a tools file, a policy, a price, a memory folder."""
 
 from __future__ import annotations
 
 import json
 import re
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langgraph_toolmem.cli.terminal import note, progress
 from langgraph_toolmem.errors import ConfigurationError, InputError
 
 if TYPE_CHECKING:
     from langgraph_toolmem import InertiaPolicy, ToolMemory
+    from langgraph_toolmem.logs import RunLog
+    from langgraph_toolmem.report import TokenPrice
 
 POLICY_HELP = (
     "`calibrated` (acts by its track record), `paper` (AutoTool as published), a JSON file, or `name=value` "
@@ -19,6 +23,14 @@ POLICY_HELP = (
 
 _NEXT_SETTING = re.compile(r"\s*,(?=\s*\w+\s*=)\s*")
 """A comma before `name=`; other commas belong to a list of tool names."""
+
+
+class By(str, Enum):
+    """Length of the periods in which a record is told over time."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
 
 
 def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
@@ -79,13 +91,63 @@ def open_memory(folder: Path, *, tools: list[dict[str, Any]] | None = None, read
         InputError: there is no memory, or the path is a file.
         StorageError: it cannot be opened.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; --memory takes the folder of a memory")
-    if read_only and not folder.is_dir():
-        raise InputError(f"there is no memory at {folder}")
+    if read_only or folder.exists():
+        check_folder(folder)
     from langgraph_toolmem import ToolMemory
 
     return ToolMemory(folder, tools=tools, read_only=read_only)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses what is not a folder that exists.
+
+    Raises:
+        InputError: there is nothing, or a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --memory takes the folder of a memory")
+    if not folder.is_dir():
+        raise InputError(f"there is no memory at {folder}")
+
+
+def read_price(text: str | None, currency: str | None) -> TokenPrice | None:
+    """The price that `--price IN:OUT` and `--currency` describe; None without a price.
+
+    Raises:
+        ConfigurationError: it is not two numbers, or there is a currency without a price.
+    """
+    from langgraph_toolmem.report import TokenPrice
+
+    if text is None:
+        if currency is not None:
+            raise ConfigurationError("--currency needs --price IN:OUT")
+        return None
+    try:
+        paid_in, paid_out = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise ConfigurationError(
+            f"--price {text!r} is not IN:OUT, money per million input and output tokens, such as 2.5:10"
+        ) from None
+    return TokenPrice(paid_in, paid_out, "USD" if currency is None else currency)
+
+
+def load_log(file: Path, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
+    """The runs of a log file, with remarks on what was left out.
+
+    Raises:
+        InputError: it cannot be read, or holds no runs.
+    """
+    from langgraph_toolmem.cli.tables import skipped_notes
+    from langgraph_toolmem.logs import load_runs
+
+    size = file.stat().st_size if file.is_file() else 0
+    with progress("reading", size, show=not quiet) as update:
+        log = load_runs(file, lenient=lenient, limit=limit, on_line=update)
+    for remark in skipped_notes(log.skipped, log.shared_ids):
+        note(remark)
+    if not log.runs:
+        raise InputError(f"{file} holds no runs" + (" that can be read" if log.skipped else ""))
+    return log
 
 
 def _setting(pair: str, several: set[str]) -> tuple[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -38,9 +38,9 @@ def show_replay(out: Console, report: ReplayReport) -> None:
     )
     tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))
     rows = [(name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}") for name, tally in tools]
-    _table(out, "Calls that could have been made without the model", _by_tool(), rows, TOOLS_SHOWN)
+    table(out, "Calls that could have been made without the model", _by_tool(), rows, TOOLS_SHOWN)
     chains = [(" → ".join(chain), f"{times:,}") for chain, times in report.chains]
-    _table(out, "Most frequent chains of tools", ("chain", "times"), chains, CHAINS_SHOWN)
+    table(out, "Most frequent chains of tools", ("chain", "times"), chains, CHAINS_SHOWN)
     if report.inertia is not None:
         show_inertia(out, report.inertia)
 
@@ -63,7 +63,7 @@ def show_inertia(out: Console, test: InertiaTest) -> None:
             ("honest", *(f"{bits:.2f}" for bits in test.honest)),
         ]
         columns = ("bits", "knowing nothing", "the previous tool", "the previous two")
-        _table(out, "How uncertain is the next tool?", columns, rows, len(rows))
+        table(out, "How uncertain is the next tool?", columns, rows, len(rows))
         out.print(
             "Fitted: described with its own frequencies, so it flatters. Honest: each call guessed from what "
             "came before it only.",
@@ -81,7 +81,7 @@ def show_graph(out: Console, view: GraphView) -> None:
         return
     tools = sorted(view.tools.items(), key=lambda item: (-item[1].calls, item[0]))
     rows = [(name, f"{tally.ok:,}", f"{tally.failed:,}") for name, tally in tools]
-    _table(out, "Tools", ("tool", "went well", "failed"), rows, TOOLS_SHOWN)
+    table(out, "Tools", ("tool", "went well", "failed"), rows, TOOLS_SHOWN)
     total: dict[str, int] = {}
     for edge in view.edges:
         total[edge.source] = total.get(edge.source, 0) + edge.count
@@ -95,7 +95,7 @@ def show_graph(out: Console, view: GraphView) -> None:
         )
         for edge in edges
     ]
-    _table(out, "What follows what", ("after", "comes", "times", "share"), followers, EDGES_SHOWN)
+    table(out, "What follows what", ("after", "comes", "times", "share"), followers, EDGES_SHOWN)
     flows = sorted(view.dataflow, key=lambda flow: (-flow.hits, flow.target_tool, flow.parameter, flow.path))
     sourced = [
         (
@@ -105,7 +105,7 @@ def show_graph(out: Console, view: GraphView) -> None:
         )
         for flow in flows
     ]
-    _table(out, "Where arguments come from", ("argument", "had the value of", "times"), sourced, EDGES_SHOWN)
+    table(out, "Where arguments come from", ("argument", "had the value of", "times"), sourced, EDGES_SHOWN)
 
 
 def skipped_notes(skipped: Sequence[LogError], shared_ids: int) -> list[str]:
@@ -136,20 +136,30 @@ def _ratio(ratio: LikelihoodRatio) -> str:
     return f"Does {step} matter? Likelihood ratio G = {ratio.g:,.0f}, {ratio.df:,} degrees of freedom, {p}."
 
 
-def _table(out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int) -> None:
-    """Print at most `most` rows; names wrap, numbers never do."""
+def table(
+    out: Console,
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    most: int,
+    *,
+    unbroken: Collection[str] = (),
+) -> None:
+    """Print at most `most` rows under a title; names wrap, numbers and the columns in `unbroken` never do."""
     rows = list(rows)
     if not rows:
         return
-    table = Table()
+    drawn = Table()
     numbers = [all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     for column, number in zip(columns, numbers, strict=True):
-        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
+        drawn.add_column(
+            column, justify="right" if number else "left", no_wrap=number or column in unbroken, overflow="fold"
+        )
     for row in rows[:most]:
-        table.add_row(*(printable(cell) for cell in row))
+        drawn.add_row(*(printable(cell) for cell in row))
     out.print()
     out.print(title, style="bold", soft_wrap=True)  # a table's own title would wrap at the table's width
-    out.print(table)
+    out.print(drawn)
     if len(rows) > most:
         out.print(f"… and {len(rows) - most:,} more")
 

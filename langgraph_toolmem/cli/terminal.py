@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
-from langgraph_toolmem.errors import ToolMemoryError
+from langgraph_toolmem.errors import InputError, ToolMemoryError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
@@ -71,6 +72,25 @@ def note(message: str) -> None:
 def answer_json(value: Any) -> None:
     """Print an answer for a program: JSON in ASCII, so that no terminal's encoding can spoil it."""
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file as a whole: who opens it sees the old text or the new. A device or a pipe is written to.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    from langgraph_toolmem.stores.disk import replace_file
+
+    target = file.resolve()
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            replace_file(target, text.encode(), fsync=False)
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
+    note(f"written to {file}")
 
 
 def console() -> Console:

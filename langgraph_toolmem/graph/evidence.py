@@ -15,6 +15,7 @@ Operations (first element is the code):
     ["cc", case, position, tool, args, status, sources, look, beside] ["ce", case, position, look]
     ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
     ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
+    ["h", hour, {counter: amount}]           the same counters in the hour (since 1970, UTC) in which they were counted
     ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
     ["d", tool, plain description]           what is known of a tool itself
     ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
@@ -42,6 +43,7 @@ MAX_SEEN: Final = 2_000_000
 MAX_SOURCES: Final = 32
 MAX_OPEN: Final = 4_096
 MAX_RUNS: Final = 50_000
+MAX_PERIODS: Final = 20_000
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
 """Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
 OPEN: Final = "?"
@@ -55,7 +57,7 @@ class EvidenceGraph:
     """Tools, successor statistics, argument sources, past requests and the track record.
 
     Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
-    each), MAX_RULES rules, 20,000 past requests, MAX_SEEN keys of observations. At a bound the rows with the
+    each), MAX_RULES rules, 20,000 past requests, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the rows with the
     least evidence leave (requests and keys: the oldest).
     """
 
@@ -74,6 +76,7 @@ class EvidenceGraph:
         self.open_turns: dict[str, dict[str, Any]] = {}
         self.closed_turns: dict[str, None] = {}
         self.runs: dict[str, list[Any]] = {}
+        self.periods: dict[str, dict[str, float]] = {}
         self._seen: dict[int, None] = {}
 
     # --- what has been seen ---
@@ -147,6 +150,13 @@ class EvidenceGraph:
 
     def _count(self, name: str, amount: float = 1) -> None:
         self.counters[name] = self.counters.get(name, 0) + amount
+
+    def _count_period(self, hour: int, amounts: dict[str, float]) -> None:
+        period = self.periods.setdefault(str(hour), {})
+        for name, amount in amounts.items():
+            period[name] = period.get(name, 0) + amount
+        if len(self.periods) > MAX_PERIODS:
+            del self.periods[min(self.periods, key=int)]
 
     def _count_tool(self, tool: str, name: str, amount: float = 1) -> None:
         entry = self.by_tool.setdefault(tool, {})
@@ -295,7 +305,7 @@ _TABLES: Final[dict[str, Any]] = {
     "cases": CaseIndex,
 }
 
-_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs")
+_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods")
 
 _HANDLERS: Final = {
     "s": "_add_successor",
@@ -310,6 +320,7 @@ _HANDLERS: Final = {
     "r": "_add_rules",
     "n": "_count",
     "nt": "_count_tool",
+    "h": "_count_period",
     "p": "_add_parameters",
     "d": "_describe_tool",
     "o+": "_open_turn",

@@ -100,6 +100,9 @@ def learn_turn(
         following = WORDS if not turn.steps else (turn.steps[0].tool if len(turn.steps) == 1 else PARALLEL)
         ok = all(step.status == "ok" for step in turn.steps)
         record.append(["s", windows(state), following, 0 if ok else 1])
+    elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
+        # A person put another call in place of the shortcut's: that is what was wanted here.
+        record.append(["s", windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1])
     if user is not None and graph.owner(run) is None:
         record.append(["ru", run, 0, user])
     case_id = state.user_key
@@ -111,13 +114,14 @@ def learn_turn(
             record.append(["ce", case_id, position, state.signature()])
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
-        record.append(["t", step.tool, step.status])
+        if step.status != "failed" or not step.attempts_failed:  # those were counted as they happened
+            record.append(["t", step.tool, step.status])
         if step in executed:
             record += _learn_outcome(tools, step)
             record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}])
             record.append(["e", step.tool, int((step.tool, canon_args(step.args)) in state.called)])
         sources: dict[str, list[str]] | None = None
-        if step in executed and step.chosen_by == "model":
+        if step in executed and (step.chosen_by == "model" or step.review == "edited"):
             learned, sources = _learn_arguments(
                 graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, run, user
             )

@@ -46,21 +46,28 @@ class InertiaEngine:
         seed: int = 0,
     ) -> None:
         self.graph = graph
-        self._given = specs
+        self._given = None if specs is None else dict(specs)
+        self._adopted: dict[str, ToolSpec] = {}
         self._similarity = similarity
         self._seed = seed
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
-        """The tools that may be called."""
+        """The tools that may be called: those given, those that hosts had at hand, else what the calls show."""
         if self._given is not None:
             return self._given
         for name, entry in self.graph.tools.items():
             read = int(entry.get("calls_read", 0))
             if read and self._inferred.get(name, (0,))[0] != read:
                 self._inferred[name] = (read, infer_spec(name, entry))
-        return {name: spec for name, (_, spec) in self._inferred.items()}
+        return {name: spec for name, (_, spec) in self._inferred.items()} | self._adopted
+
+    def adopt(self, specs: Mapping[str, ToolSpec]) -> None:
+        """Takes in tools that a host has at hand. Of two with one name the given one stays, else the latest."""
+        if self._given is not None:
+            self._given = {**specs, **self._given}
+        self._adopted |= specs
 
     # --- deciding ---
 
@@ -72,6 +79,7 @@ class InertiaEngine:
         policy: InertiaPolicy,
         user: str | None,
         chosen_by: Sequence[str] | None = None,
+        specs: Mapping[str, ToolSpec] | None = None,
     ) -> tuple[Decision, Sequence[Neighbour]]:
         """The decision before one model turn, and the nearest past requests it looked at.
 
@@ -81,13 +89,15 @@ class InertiaEngine:
             policy: when to act.
             user: digest of the user, if known.
             chosen_by: who chose the run's calls so far; what the run says if None.
+            specs: the tools at hand in this run; the engine's own if None.
         """
+        specs = self.specs if specs is None else specs
         chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
         if policy.kind == "paper":
             decision = paper.decide(
                 self.graph,
                 state,
-                specs=self.specs,
+                specs=specs,
                 policy=policy,
                 intuition=thought,
                 similarity=self._similarity,
@@ -100,7 +110,7 @@ class InertiaEngine:
             self.graph,
             state,
             neighbours,
-            specs=self.specs,
+            specs=specs,
             policy=policy,
             user=user,
             chosen_by=chosen,
@@ -127,6 +137,7 @@ class InertiaEngine:
         user: str | None = None,
         last_turn_too: bool = False,
         on_turn: Callable[[Turn, Decision], None] | None = None,
+        specs: Mapping[str, ToolSpec] | None = None,
     ) -> tuple[RunState, int]:
         """Learns the turns of a run that were not learned before.
 
@@ -137,11 +148,13 @@ class InertiaEngine:
             user: digest of the user, if known.
             last_turn_too: learn the last turn although some of its calls have no answer.
             on_turn: told of each new turn of the model and what would have been decided before it.
+            specs: the tools at hand in this run; the engine's own if None.
 
         Returns:
             The state after the run, and how many turns were new.
         """
         state = RunState(cut=run.truncated)
+        at_hand = self.specs if specs is None else specs
         new = 0
         thought = ""
         chosen_by: list[str] = []  # with the calls that would have been shortcuts counted as such
@@ -153,7 +166,9 @@ class InertiaEngine:
                 key, acts = turn_digest(event), False
                 if not self.graph.has_seen(key):
                     new += 1
-                    record, decision = self._turn_record(state, event, run_digest, thought, policy, user, chosen_by)
+                    record, decision = self._turn_record(
+                        state, event, run_digest, thought, policy, user, chosen_by, at_hand
+                    )
                     apply(key, record)
                     if decision is not None:
                         acts = decision.acts
@@ -179,6 +194,7 @@ class InertiaEngine:
         policy: InertiaPolicy,
         user: str | None,
         chosen_by: Sequence[str],
+        specs: Mapping[str, ToolSpec],
     ) -> tuple[Record, Decision | None]:
         record: Record = []
         decision: Decision | None = None
@@ -187,6 +203,11 @@ class InertiaEngine:
             if turn.key in self.graph.open_turns:
                 record += close_turn(turn.key)
             record += book_shortcut(turn, run, user)
+            if any(step.review for step in turn.steps):
+                # A person looked at the call and did not let it pass: that is a check, and it missed.
+                made, neighbours = self.decide(state, thought=thought, policy=policy, user=user, specs=specs)
+                record += book_judged(turn, plain_judged(made), would_act=False)
+                record += [["n", "wrong", 1], ["nt", turn.steps[0].tool, "wrong", 1]]
         else:
             opened = self.graph.open_turns.get(turn.key)
             if opened is not None:
@@ -196,14 +217,14 @@ class InertiaEngine:
                     neighbours = near_requests(self.graph, state)
             else:
                 decision, neighbours = self.decide(
-                    state, thought=thought, policy=policy, user=user, chosen_by=chosen_by
+                    state, thought=thought, policy=policy, user=user, chosen_by=chosen_by, specs=specs
                 )
                 record += book_turn(turn, plain_judged(decision), decision.would_act, new=True)
         record += learn_turn(
             self.graph,
             state,
             turn,
-            specs=self.specs,
+            specs=specs,
             neighbours=neighbours,
             run=run,
             user=user,
@@ -264,8 +285,18 @@ def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool
         record.append(["n", "calls", len(turn.steps)])
     else:
         record.append(["n", "answers", 1])
+    record += book_judged(turn, judged, would_act=would_act)
+    if turn.input_tokens or turn.output_tokens:
+        used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
+        record += [["n", name, amount] for name, amount in used.items()]
+    return record
+
+
+def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool) -> Record:
+    """Hit or miss for every candidate. What a person rejected is a miss, what one put in its place the truth."""
+    record: Record = []
     truth = ""
-    if len(turn.steps) == 1:
+    if len(turn.steps) == 1 and turn.steps[0].review != "rejected":
         truth = call_digest(turn.steps[0].tool, canon_args(turn.steps[0].args))
     for position, (tool, call, rules, rule, confidence) in enumerate(judged):
         hit = int(call == truth)
@@ -276,8 +307,6 @@ def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool
             if would_act:
                 outcome = "right" if hit else "wrong"
                 record += [["n", outcome, 1], ["nt", tool, outcome, 1], ["n", "checked_risk", 1 - confidence]]
-    if turn.tokens:
-        record += [["n", "tokens", turn.tokens], ["n", "turns_with_tokens", 1]]
     return record
 
 

@@ -44,6 +44,8 @@ def refusal(
         return f"arguments of {tool} break its schema: {problem}"
     repeats = tool in state.tools and (tool, canon_args(args)) in state.called
     if repeats and tool not in policy.allow_repeats:
+        if may_write(tool, specs) and not spec.idempotent:
+            return f"{tool} may change something and was already called with the same arguments in this run"
         known = graph.tools.get(tool, {})
         calls = known.get("ok", 0) + known.get("failed", 0)
         if known.get("repeats", 0) < NORMAL_REPEATS * max(calls, 1):

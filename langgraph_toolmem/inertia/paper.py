@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
@@ -134,12 +135,13 @@ def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[s
     ask = adapter.parameters if isinstance(adapter, EnvironmentAdapter) else adapter
     try:
         return dict(ask(tool, state.steps))
-    except Exception as error:
-        # The host's code: learning must go on without it.
+    except Exception as error:  # noqa: BLE001 - the host's code: learning must go on without it
         kind = (getattr(ask, "__qualname__", type(adapter).__qualname__), type(error).__name__)
         if kind not in _said and len(_said) < MAX_SAID:
             _said.add(kind)
-            logger.warning("The environment adapter %s failed, which is logged once", kind[0], exc_info=error)
+            log_failure(
+                logger, logging.WARNING, "The environment adapter %s failed, which is logged once", kind[0], error=error
+            )
         return {}
 
 

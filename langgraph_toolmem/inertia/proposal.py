@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 RULE_PREFIX: Final = "R"
@@ -83,6 +83,13 @@ class Decision:
     def would_act(self) -> bool:
         """Whether it would be made if it were not audited or in shadow mode."""
         return self.proposal is not None and (self.proposal.act or self.proposal.audit)
+
+    def held(self, why: str) -> Decision:
+        """The same decision, not acted on but checked against the model."""
+        if self.proposal is None or not self.acts:
+            return self
+        proposal = replace(self.proposal, act=False, hold=why, audit=True)
+        return replace(self, proposal=proposal, reason=why)
 
     def to_event(self) -> dict[str, Any]:
         """Plain values for a stream event."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
+from langgraph.graph import StateGraph
 
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.host import ErrorLog, read_key
@@ -28,6 +29,7 @@ class MemoryNode(Runnable[Any, Any]):
     """
 
     role = "memory"
+    about = "a node of the tool memory"
 
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
         if not isinstance(memory, ToolMemory):
@@ -36,6 +38,17 @@ class MemoryNode(Runnable[Any, Any]):
         self.messages_key = messages_key
         self.name = name or type(self).__name__
         self._errors = ErrorLog(self.name, logger)
+
+    def add_to(self, builder: StateGraph[Any, Any, Any, Any], name: str | None = None, **options: Any) -> None:
+        """Adds the node to a graph, with metadata that tell Studio and traces what it is.
+
+        Args:
+            builder: the graph.
+            name: of the node; its role if None.
+            options: of ``add_node``; `metadata` given here goes first.
+        """
+        metadata = {"toolmem": self.role, "toolmem_about": self.about, **(options.pop("metadata", None) or {})}
+        builder.add_node(name or self.role, self, metadata=metadata, **options)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
         """Runs the node."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -18,9 +20,14 @@ from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
+from langgraph_toolmem.telemetry import note_decision
 
 MARK = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""
+
+_SHORTCUT: Final = "shortcut"
+_ASK: Final = "ask the model"
 
 
 class InertiaShortcut(MemoryNode):
@@ -46,6 +53,7 @@ class InertiaShortcut(MemoryNode):
     """
 
     role = "inertia"
+    about = "makes the next tool call if the record is sure of it, else asks the model"
 
     def __init__(
         self,
@@ -62,30 +70,73 @@ class InertiaShortcut(MemoryNode):
         self.policy = policy
         self.goto = goto
 
+    def add_to(
+        self,
+        builder: StateGraph[Any, Any, Any, Any],
+        name: str | None = None,
+        *,
+        tools: str | None = None,
+        agent: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Adds the node, and with `tools` and `agent` its conditional edge, both labelled for Studio.
+
+        Args:
+            builder: the graph.
+            name: of the node; "inertia" if None.
+            tools: name of the node that executes calls.
+            agent: name of the node that calls the model. Not with `goto`, which names them already.
+            options: of ``add_node``.
+
+        Raises:
+            ConfigurationError: only one of `tools` and `agent`, or both and `goto` too.
+        """
+        if (tools is None) != (agent is None):
+            raise ConfigurationError("add_to takes tools and agent together, or neither.")
+        if tools is not None and self.goto is not None:
+            raise ConfigurationError("The node goes on by goto already; give add_to no tools and agent.")
+        if self.goto is not None:
+            options.setdefault("destinations", self.destinations)
+        super().add_to(builder, name, **options)
+        if tools is not None and agent is not None:
+            way_on = partial(shortcut_condition, messages_key=self.messages_key, tools=_SHORTCUT, agent=_ASK)
+            builder.add_conditional_edges(name or self.role, way_on, {_SHORTCUT: tools, _ASK: agent})
+
     @property
     def destinations(self) -> dict[str, str]:
         """For ``add_node(..., destinations=node.destinations)`` with `goto`: node → edge label."""
-        return {} if self.goto is None else {self.goto[0]: "shortcut", self.goto[1]: "ask the model"}
+        return {} if self.goto is None else {self.goto[0]: _SHORTCUT, self.goto[1]: _ASK}
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
-        decision = self.memory.before_model(self._messages(state), **self._options(config, runtime))
-        return self._answer(decision, runtime)
+        policy = self._policy(runtime)
+        if policy is None:
+            return self._answer(Decision(None, SWITCHED_OFF), self.memory.policy, runtime)
+        decision = self.memory.before_model(self._messages(state), **self._options(config, runtime, policy))
+        return self._answer(decision, policy, runtime)
 
     async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
-        decision = await self.memory.abefore_model(self._messages(state), **self._options(config, runtime))
-        return self._answer(decision, runtime)
+        policy = self._policy(runtime)
+        if policy is None:
+            return self._answer(Decision(None, SWITCHED_OFF), self.memory.policy, runtime)
+        decision = await self.memory.abefore_model(self._messages(state), **self._options(config, runtime, policy))
+        return self._answer(decision, policy, runtime)
 
-    def _options(self, config: RunnableConfig | None, runtime: Runtime[Any] | None) -> dict[str, Any]:
-        return {"run_id": run_id_of(config), "user_id": user_id_of(config, runtime), "policy": self.policy}
+    def _policy(self, runtime: Runtime[Any] | None) -> InertiaPolicy | None:
+        return settings_policy(runtime.context if runtime is not None else None, self.policy or self.memory.policy)
 
-    def _answer(self, decision: Decision, runtime: Runtime[Any] | None) -> Any:
+    def _options(
+        self, config: RunnableConfig | None, runtime: Runtime[Any] | None, policy: InertiaPolicy
+    ) -> dict[str, Any]:
+        return {"run_id": run_id_of(config), "user_id": user_id_of(config, runtime), "policy": policy}
+
+    def _answer(self, decision: Decision, policy: InertiaPolicy, runtime: Runtime[Any] | None) -> Any:
+        note_decision(self.role, decision)
         emit(runtime, {"node": self.role, **decision.to_event()})
         if not decision.acts or decision.proposal is None:
             return self._step_aside()
-        announce = (self.policy or self.memory.policy).announces
-        update = {self.messages_key: [shortcut_message(decision.proposal, announce=announce)]}
+        update = {self.messages_key: [shortcut_message(decision.proposal, announce=policy.announces)]}
         return update if self.goto is None else Command(goto=self.goto[0], update=update)
 
     def _step_aside(self) -> Any:

@@ -29,10 +29,12 @@ def check_state(state: dict[str, Any]) -> None:
         if "rows" in empty:
             _check_rows(name, found)
     _require(len(state["seen"]) % 8 == 0, "seen")
-    for name in ("tools", "by_tool", "open_turns"):
+    for name in ("tools", "by_tool", "open_turns", "periods"):
         _require(_texts(state[name]) and all(type(entry) is dict for entry in state[name].values()), name)
     for name in ("counters", *state["by_tool"]):
         _require(_numbers((state["by_tool"].get(name) or state["counters"]).values()), f"counters of {name}")
+    for period, amounts in state["periods"].items():
+        _require(period.isdigit() and _numbers(amounts.values()), "periods")
     for payload in state["open_turns"].values():
         _require(all(part in payload for part in ("windows", "rules", "judged", "would_act", "user")), "open_turns")
     _require(

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from langgraph.store.base import BaseStore
 
 from langgraph_toolmem.errors import GraphFileError, StorageError
+from langgraph_toolmem.failures import describe_error
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
 from langgraph_toolmem.graph.redact import redact
 from langgraph_toolmem.stores.graph_file import GraphFile
@@ -85,9 +86,11 @@ class GraphStore:
             try:
                 check_state(loaded.state)
                 self.graph = EvidenceGraph.from_state(loaded.state)
-            except Exception as error:  # noqa: BLE001 - whatever is in the file, the host starts
-                # Its checksum is right, so it was written like this: by another program, or by a bug.
-                self._file.refuse_snapshot(str(error) if isinstance(error, GraphFileError) else repr(error))
+            except Exception as error:
+                # Whatever is in the file, the host starts. Its checksum is right, so it was written like this:
+                # by another program, or by a bug.
+                logger.debug("the snapshot cannot be used", exc_info=error)
+                self._file.refuse_snapshot(str(error) if isinstance(error, GraphFileError) else describe_error(error))
                 self.graph = EvidenceGraph()
         for entry in loaded.records:
             self._apply_loaded(entry)
@@ -97,7 +100,7 @@ class GraphStore:
             key, record = entry
             self.graph.apply(key, record)
         except Exception as error:  # noqa: BLE001 - whatever is in the log, the host runs on
-            self._say(f"a record could not be applied and is left out: {error!r}")
+            self._say(f"a record could not be applied and is left out: {describe_error(error)}", error)
 
     def apply(self, key: str | None, record: Record) -> bool:
         """Keeps a record and applies it; False if its key was seen before.
@@ -121,12 +124,14 @@ class GraphStore:
             elif self._log is not None:
                 self._log.append(entry)
         except Exception as error:  # noqa: BLE001 - what cannot be kept is learned all the same, in RAM
-            self._say(f"records cannot be kept at present ({error!r}); memory goes on in RAM")
+            self._say(f"records cannot be kept at present ({describe_error(error)}); memory goes on in RAM", error)
 
-    def _say(self, problem: str) -> None:
+    def _say(self, problem: str, error: Exception | None = None) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
             logger.warning("%s", problem)
+            if error is not None:
+                logger.debug("%s", problem, exc_info=error)
 
     def _compact(self) -> bool:
         if self._file is None or not self._file.compact(self.graph.to_state()):

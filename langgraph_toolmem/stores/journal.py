@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_toolmem.errors import GraphFileError
 from langgraph_toolmem.stores import plain_pickle
+from langgraph_toolmem.stores.migrations import RECORD_MIGRATIONS
 
-RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {}
-"""From a record as format version n stored it to the record of version n + 1."""
+Ending: TypeAlias = Literal["clean", "torn", "corrupt"]
 
 _MAGIC: Final = b"\x93TMJRNL\n"
 _HEADER: Final = struct.Struct("<8sHQ")  # magic, format version, generation
@@ -45,7 +44,7 @@ class Journal:
     generation: int | None
     records: list[Any]
     end: int
-    ending: Literal["clean", "torn", "corrupt"]
+    ending: Ending
     why: str = ""
 
 
@@ -76,26 +75,48 @@ def parse(data: bytes) -> Journal:
     if len(data) < HEADER_BYTES:
         # The header is written in one go before any record: cut off inside it, nothing was acknowledged yet.
         return Journal(current, None, [], 0, "torn", "the header is cut off")
+    found = parse_header(data)
+    if found is None:
+        return Journal(current, None, [], 0, "corrupt", "the header is damaged")
+    version, generation = found
+    return Journal(version, generation, *parse_frames(data, HEADER_BYTES, version))
+
+
+def parse_header(data: bytes) -> tuple[int, int] | None:
+    """Format version and generation of a journal that begins with these bytes; None if its header is damaged.
+
+    Raises:
+        FormatVersionError: a newer release wrote it.
+    """
     head = data[: _HEADER.size]
     magic, version, generation = _HEADER.unpack(head)
     if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != zlib.crc32(head):
-        return Journal(current, None, [], 0, "corrupt", "the header is damaged")
-    if version > current:
+        return None
+    if version > plain_pickle.FORMAT_VERSION:
         raise plain_pickle.FormatVersionError(
-            f"format version {version} was written by a newer release; this one reads up to {current}. "
-            "Upgrade langgraph-toolmem, or use another folder",
+            f"format version {version} was written by a newer release; this one reads up to "
+            f"{plain_pickle.FORMAT_VERSION}. Upgrade langgraph-toolmem, or use another folder",
             version=version,
         )
+    return version, generation
+
+
+def parse_frames(data: bytes, start: int, version: int) -> tuple[list[Any], int, Ending, str]:
+    """The records from offset `start` on, as far as they are whole: records, end, ending, why (see `Journal`).
+
+    Raises:
+        FormatVersionError: a migration of the records of this format version is missing or failed.
+    """
     with plain_pickle.without_gc():
-        records, end, ending, why = _frames(data)
-    if version < current:
+        records, end, ending, why = _frames(data, start)
+    if version < plain_pickle.FORMAT_VERSION:
         records = [plain_pickle.migrate(record, version, RECORD_MIGRATIONS) for record in records]
-    return Journal(version, generation, records, end, ending, why)
+    return records, end, ending, why
 
 
-def _frames(data: bytes) -> tuple[list[Any], int, Literal["clean", "torn", "corrupt"], str]:
+def _frames(data: bytes, at: int) -> tuple[list[Any], int, Ending, str]:
     records: list[Any] = []
-    at, size = HEADER_BYTES, len(data)
+    size = len(data)
     while at < size:
         start = at + _FRAME_BYTES
         if start > size:

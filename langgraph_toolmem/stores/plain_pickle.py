@@ -25,13 +25,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.stores.migrations import MIGRATIONS
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 MAX_BYTES: Final = 1 << 30
 """Larger files are refused unread, and larger values are not written."""
-
-MIGRATIONS: dict[int, Callable[[Any], Any]] = {}
-"""From the value as format version n stored it to the value of version n + 1."""
 
 _MAGIC: Final = b"\x93TOOLMEM"
 _HEAD: Final = struct.Struct("<8sHQ")  # magic, format version, length of the payload

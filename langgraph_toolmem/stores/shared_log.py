@@ -278,7 +278,11 @@ class SharedLog:
     def _say(self, text: str, error: Exception | None = None) -> None:
         if text not in self._said:
             self._said.add(text)
-            _log.warning("%s: %s", ".".join(self._root), text, exc_info=error)
+            where = ".".join(self._root)
+            _log.warning("%s: %s", where, text)
+            if error is not None:
+                # A driver's error may quote the record that it refused.
+                _log.debug("%s: %s", where, text, exc_info=error)
 
 
 def encode_namespace(namespace: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from langgraph_toolmem.errors import ToolMemoryError
+from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.stores.embedders import Embedder
 from langgraph_toolmem.stores.lexical import LexicalEmbedder, similarity
 from langgraph_toolmem.tools import ToolSpec
@@ -44,7 +45,9 @@ class DescriptionSimilarity:
                 return self._dense(thought, tool)
             except ToolMemoryError as error:
                 self._failed = True
-                logger.warning("%s The built-in embedder is used for thoughts from here on.", error)
+                log_failure(
+                    logger, logging.WARNING, "the built-in embedder is used for thoughts from here on", error=error
+                )
         return similarity(self._thought_words(thought), self._words[tool])
 
     def _dense(self, thought: str, tool: str) -> float:

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from langgraph_toolmem.errors import EmbedderChangedError, StorageError
+from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.stores.embedders import clean
 from langgraph_toolmem.stores.items import VectorItem
 from langgraph_toolmem.stores.lexical import LexicalIndex, words
@@ -135,7 +136,7 @@ class ToolIndex:
         except StorageError as error:
             if not self._warned:
                 self._warned = True
-                logger.warning("tools are searched by words alone: %s", error)
+                log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
             return [ToolHit(name, score, texts[name]) for name, score in lexical.search(query, k)]
         ranked = _fused([name for name, _ in lexical.search(query, depth)], near)
         return [ToolHit(name, score, texts[name]) for name, score in ranked if name in texts][:k]

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph_toolmem.errors import ConfigurationError, MissingExtraError
+from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.testing import wire
 
 if TYPE_CHECKING:
@@ -240,9 +241,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._json(200, stub.embed(request))
                 return
             status, body = stub.chat(request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever the script raises
             # 400 and not 500: clients retry a 500, and a script that failed once fails again.
-            logger.warning("the stub could not answer", exc_info=True)
+            log_failure(logger, logging.WARNING, "the stub could not answer", error=error)
             self._json(400, _error(f"the stub could not answer: {type(error).__name__}: {error}", "script"))
             return
         if status == 200 and request.get("stream"):

@@ -1,0 +1,80 @@
+"""A graph for LangGraph Studio: says at each node what it is, and lets settings be changed run by run.
+
+Start it with ``langgraph dev`` in the folder of ``langgraph.json`` (``pip install "langgraph-cli[inmem]"``). No key
+is needed. Ask it "Where is the order of Ann?", then make a second assistant with other settings and ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from examples.desk import TOOLS, make_model, show, warm_memory
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder
+from langgraph_toolmem.settings import InertiaSettings
+
+AT_AGENT: dict[str, Any] = {"langgraph_nodes": ["agent"]}
+"""Where Studio shows a setting."""
+
+
+class Settings(InertiaSettings):
+    """What Studio offers to change: the memory's settings, and one of this app's own."""
+
+    signature: str = Field(default="", description="Put under each answer.", json_schema_extra=AT_AGENT)
+
+
+def make_graph(
+    model: BaseChatModel, memory: ToolMemory
+) -> CompiledStateGraph[MessagesState, Settings, MessagesState, MessagesState]:
+    """The graph of `examples.state_graph`; `add_to` describes the nodes and labels the edges."""
+    bound = model.bind_tools(TOOLS)
+
+    def call_model(state: MessagesState, runtime: Runtime[Settings]) -> dict[str, Any]:
+        signature = getattr(runtime.context, "signature", "")  # there is no context if the caller gave none
+        answer = bound.invoke(state["messages"])
+        if not answer.tool_calls:
+            answer.content = f"{answer.text} {signature}".rstrip()
+        return {"messages": [answer]}
+
+    builder: StateGraph[MessagesState, Settings, MessagesState, MessagesState] = StateGraph(
+        MessagesState, context_schema=Settings
+    )
+    builder.add_node("agent", call_model)
+    builder.add_node("tools", ToolNode(TOOLS))
+    InertiaShortcut(memory).add_to(builder, tools="tools", agent="agent")
+    Recorder(memory).add_to(builder, "record")
+    builder.add_edge(START, "inertia")
+    builder.add_edge("tools", "inertia")
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "record"})
+    builder.add_edge("record", END)
+    return builder.compile()
+
+
+graph = make_graph(make_model(), warm_memory())
+
+
+def main() -> None:
+    """The same request under other settings, as two assistants in Studio would have it."""
+    model = make_model()
+    agent = make_graph(model, warm_memory())
+    for settings in (
+        Settings(),
+        Settings(inertia_mode="shadow", signature="Yours, the desk"),
+        Settings(inertia_mode="off"),
+    ):
+        before = len(model.calls)
+        feed: Any = {"messages": [("user", "Where is the order of Zoe?")]}
+        state = agent.invoke(feed, context=settings)
+        print(f"\n--- inertia_mode={settings.inertia_mode}: {len(model.calls) - before} model call(s)", end="")
+        show(state["messages"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""What every part of `ToolMemory` stands on: its pieces, one lock, and the way in for records."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import BaseStore
+
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.executions import ExecutionLog, timed
+from langgraph_toolmem.graph.evidence import Record
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.inertia.engine import InertiaEngine
+from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
+from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
+from langgraph_toolmem.stores.similarity import DescriptionSimilarity
+from langgraph_toolmem.stores.vectors import ToolIndex, VectorStore
+from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.trajectory import Run, Turn, parse_run
+
+logger = logging.getLogger("langgraph_toolmem.memory")
+
+DEFAULT_NAMESPACE = ("toolmem",)
+MAX_ADOPTED = 64
+"""Sets of tools of hosts that are not looked at again."""
+
+
+class MemoryCore:
+    """The pieces of a memory; see `ToolMemory` for the arguments."""
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        *,
+        tools: Iterable[ToolLike] | None = None,
+        embeddings: Embeddings | str | None = None,
+        chroma: Any | None = None,
+        store: BaseStore | None = None,
+        namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        graph_namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        policy: InertiaPolicy | None = None,
+        seed: int = 0,
+        fsync: Fsync = "snapshot",
+        read_only: bool = False,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.namespace = check_namespace(namespace, name="namespace", user_allowed=True)
+        self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
+        if policy is not None and not isinstance(policy, InertiaPolicy):
+            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
+        self.policy = policy or InertiaPolicy()
+        specs = None if tools is None else read_tools(tools)
+        embedder = resolve_embedder(embeddings)
+        self._lock = threading.RLock()
+        self._now = now
+        self._executions = ExecutionLog()
+        self._adopted: list[Mapping[str, ToolSpec]] = []
+        self._warned_about_user = False
+        self._closed = False
+        root = None if path is None else Path(path)
+        folder = root
+        if root is not None and self.graph_namespace != DEFAULT_NAMESPACE:
+            folder = root / f"graph-{digest(*self.graph_namespace)}"
+        self._store = GraphStore(folder, shared=store, namespace=self.graph_namespace, fsync=fsync, read_only=read_only)
+        self._graph = self._store.graph
+        self._similarity = DescriptionSimilarity(embedder, specs or {})
+        self._engine = InertiaEngine(self._graph, specs, similarity=self._similarity, seed=seed)
+        self._vectors = VectorStore(root, embedder=embedder, client=chroma, namespace=self.graph_namespace)
+        self._tool_index = ToolIndex(self._vectors)
+        self._tools_to_sync = specs is not None and not read_only
+        if specs is not None:
+            self._tool_index.declare(specs)
+            if not read_only:
+                self._describe(specs)
+
+    def _learn(
+        self,
+        run: Run,
+        user_id: str | None,
+        *,
+        last_turn_too: bool = False,
+        policy: InertiaPolicy | None = None,
+        on_turn: Callable[[Turn, Decision], None] | None = None,
+        specs: Mapping[str, ToolSpec] | None = None,
+    ) -> tuple[RunState, int]:
+        self._store.refresh()
+        return self._engine.learn(
+            run,
+            apply=self._apply,
+            policy=policy or self.policy,
+            user=user_digest(user_id),
+            last_turn_too=last_turn_too,
+            on_turn=on_turn,
+            specs=specs,
+        )
+
+    def _apply(self, key: str | None, record: Record) -> bool:
+        """Keeps a record, with what it counts put down for the hour as well."""
+        return self._store.apply(key, timed(record, self._now()))
+
+    def _read(self, messages: Any, run_id: str | None) -> Run:
+        return parse_run(
+            messages, run_id=run_id, executions=self._executions.executions, watched=self._executions.turns
+        )
+
+    def _check_user(self, user_id: str | None) -> None:
+        resolve(self.namespace, user_id)
+        if user_id is not None and not has_user(self.namespace) and not self._warned_about_user:
+            self._warned_about_user = True
+            logger.warning(
+                "A run carries a user id, but the namespace %r has no place for it: personal memory is shared by all "
+                'users. Use namespace=("toolmem", "{user_id}") to keep it apart.',
+                self.namespace,
+            )
+
+    def _adopt(self, tools: Mapping[str, ToolSpec]) -> None:
+        """Notes tools that were first seen at a step of a host."""
+        if any(known is tools for known in self._adopted):
+            return
+        self._adopted = [*self._adopted[-MAX_ADOPTED:], tools]
+        self._engine.adopt(tools)
+        if not self._store.read_only:
+            self._describe(tools)
+
+    def _describe(self, specs: Mapping[str, ToolSpec]) -> None:
+        """Notes the tools themselves, so that the graph can be read without them."""
+        known = self._graph.tools
+        record: Record = []
+        for name, spec in specs.items():
+            plain = {"description": spec.description, "parameters": spec.parameters}
+            if any(known.get(name, {}).get(field) != value for field, value in plain.items()):
+                record.append(["d", name, plain])
+        if record:
+            self._apply(None, record)

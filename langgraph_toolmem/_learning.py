@@ -1,0 +1,228 @@
+"""The learning half of `ToolMemory`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from langgraph_toolmem._core import MemoryCore
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.executions import last_step
+from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.namespaces import user_digest
+from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.trajectory import Execution, Run, Turn
+
+
+class Learning(MemoryCore):
+    """Takes in what was done, and verdicts on it."""
+
+    def observe(self, messages: Any, *, run_id: str | None = None, user_id: str | None = None) -> int:
+        """Learns what is new in a run, and books what would have been proposed before each new turn.
+
+        Call it as often as you like: each executed call teaches once, in resumed, forked, trimmed and
+        summarised histories too.
+
+        Args:
+            messages: what ``convert_to_messages`` takes.
+            run_id: identity of the run (a thread id). Needed where call ids repeat from run to run.
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: `messages` cannot be read; nothing was learned.
+            NamespaceError: the namespace needs a user id.
+        """
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        with self._lock:
+            return self._learn(run, user_id)[1]
+
+    def finish(
+        self,
+        messages: Any,
+        *,
+        run_id: str | None = None,
+        success: bool | None = None,
+        comment: str | None = None,
+        user_id: str | None = None,
+    ) -> int:
+        """The run is over: learns the rest, calls that never got an answer included, and notes the verdict.
+
+        Args:
+            messages: the whole run.
+            run_id: identity of the run; `feedback` finds it by this.
+            success: the verdict, if known.
+            comment: a word on it.
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: `messages` cannot be read; nothing was learned.
+            NamespaceError: the namespace needs a user id.
+        """
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        with self._lock:
+            new = self._learn(run, user_id, last_turn_too=True)[1]
+            if success is not None:
+                self._verdict(digest("run", run_id or run_scope(run)), float(success), comment, user_id)
+            return new
+
+    def feedback(self, run_id: str, *, score: float, comment: str | None = None, user_id: str | None = None) -> None:
+        """A verdict that comes later, from any process that holds the memory.
+
+        Args:
+            run_id: as given to `observe` or `finish` (a thread id).
+            score: from 0 (bad) to 1 (good).
+            comment: a word on it.
+            user_id: who says so.
+
+        Raises:
+            ConfigurationError: the score is out of range.
+        """
+        if not 0 <= score <= 1:
+            raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
+        with self._lock:
+            self._verdict(digest("run", run_id), float(score), comment, user_id)
+
+    def _verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """Nobody named: it is by the one whose run it is, so that `forget` finds it."""
+        self._store.refresh()
+        text = comment[:500] if comment else None
+        author = user_digest(user_id) or self._graph.owner(run)
+        self._apply(None, [["vd", run, score, text, author]])
+
+    def learn_run(
+        self,
+        run: Run,
+        *,
+        user_id: str | None = None,
+        policy: InertiaPolicy | None = None,
+        on_turn: Callable[[Turn, Decision], None] | None = None,
+    ) -> int:
+        """Learns a whole run that was read already; for replays and imports.
+
+        Args:
+            run: as `parse_run` reads it; calls without an answer are learned too.
+            user_id: whose run it is.
+            policy: for which the record is kept; the memory's own if None.
+            on_turn: called with each new turn of the model and the decision before it.
+
+        Returns:
+            How many turns were new.
+        """
+        with self._lock:
+            return self._learn(run, user_id, last_turn_too=True, policy=policy, on_turn=on_turn)[1]
+
+    def after_model(
+        self, messages: Any, answer: Iterable[Any], *, run_id: str | None = None, user_id: str | None = None
+    ) -> int:
+        """Learns what is new up to the model's answer; a recorder will tell what becomes of the calls in it.
+
+        Args:
+            messages: the history that the model was asked with.
+            answer: the messages of its turn.
+            run_id: identity of the run (a thread id).
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: the messages cannot be read; nothing was learned.
+            NamespaceError: the namespace needs a user id.
+        """
+        history = list(messages)
+        turn = self._read(history, run_id).next_key
+        run = self._read([*history, *answer], run_id)
+        self._check_user(user_id)
+        with self._lock:
+            if turn is not None:
+                self._executions.begins(turn)
+            return self._learn(run, user_id)[1]
+
+    def executed(
+        self,
+        messages: Any,
+        call_id: str,
+        *,
+        tool: str,
+        args: Mapping[str, Any],
+        status: Literal["ok", "failed"],
+        raised: bool = False,
+        run_id: str | None = None,
+        user_id: str | None = None,
+    ) -> int:
+        """Tells what was really executed for a call of the last model turn. This is what a recorder calls.
+
+        It goes before what the messages say: a person may have edited the call. Once all calls of the turn are
+        answered, in the messages or told here, the turn is learned.
+
+        Args:
+            messages: the history up to the model turn with the call, as `observe` takes it.
+            call_id: id of the call in its message.
+            tool: the tool that was executed.
+            args: the arguments it was given, injected ones left out.
+            status: what came of it.
+            raised: it raised, so another attempt may come; if none does, the answer in the messages or `gave_up`
+                tells.
+            run_id: identity of the run (a thread id).
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: `messages` cannot be read; nothing was learned.
+            NamespaceError: the namespace needs a user id.
+        """
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        with self._lock:
+            found = last_step(run, call_id)
+            if found is None:
+                return 0
+            turn, step = found
+            before = self._executions.executions.get(step.key)
+            attempts = before.attempts_failed if before is not None else 0
+            if raised:
+                attempts += 1
+                self._apply(digest("attempt", step.key, attempts), [["t", tool, "failed"]])
+            self._executions.begins(turn.key)
+            self._executions.saw(step.key, Execution(tool, dict(args), status, attempts, over=not raised))
+            return 0 if raised else self._learn_settled(messages, run_id, user_id)
+
+    def gave_up(self, messages: Any, call_id: str, *, run_id: str | None = None, user_id: str | None = None) -> int:
+        """The error of a call goes on to the host, and no further attempt comes: the call failed for good.
+
+        Args:
+            messages: the history up to the model turn with the call.
+            call_id: id of the call in its message.
+            run_id: identity of the run (a thread id).
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+        """
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        with self._lock:
+            found = last_step(run, call_id)
+            before = None if found is None else self._executions.executions.get(found[1].key)
+            if found is None or before is None or before.over:
+                return 0
+            self._executions.saw(found[1].key, replace(before, over=True))
+            return self._learn_settled(messages, run_id, user_id)
+
+    def _learn_settled(self, messages: Any, run_id: str | None, user_id: str | None) -> int:
+        """Learns the history if no call of its last turn is pending any more."""
+        run = self._read(messages, run_id)
+        return 0 if run.next_key is None else self._learn(run, user_id)[1]

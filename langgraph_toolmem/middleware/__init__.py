@@ -1,0 +1,17 @@
+"""The memory as LangChain middleware, for ``create_agent``.
+
+>>> agent = create_agent(model, tools, middleware=tool_memory_middleware(memory))  # doctest: +SKIP
+"""
+
+from langgraph_toolmem.errors import MissingExtraError
+
+try:
+    import langchain.agents.middleware  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("langgraph_toolmem.middleware", "agents") from error
+
+from langgraph_toolmem.middleware.assembly import tool_memory_middleware
+from langgraph_toolmem.middleware.inertia import InertiaMiddleware
+from langgraph_toolmem.middleware.recorder import RecorderMiddleware
+
+__all__ = ["InertiaMiddleware", "RecorderMiddleware", "tool_memory_middleware"]

@@ -1,0 +1,243 @@
+"""The drawings, as Bokeh models turned to JSON: an empty graph for the script to fill, and charts over time.
+
+Colours are set by the script from the page's style sheet, so that light and dark are told in one place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from bokeh.embed import json_item
+from bokeh.model import Model
+from bokeh.models import (
+    ColumnDataSource,
+    DatetimeTickFormatter,
+    HoverTool,
+    NumeralTickFormatter,
+    PanTool,
+    Range1d,
+    ResetTool,
+    SaveTool,
+    TapTool,
+    WheelZoomTool,
+    ZoomInTool,
+    ZoomOutTool,
+)
+from bokeh.models.glyphs import MultiLine, Patches, Scatter, Text
+from bokeh.plotting import figure
+
+from langgraph_toolmem.page.series import DAY, HOUR, NAMES, Bucket
+
+GRAPH_HEIGHTS = ((8, 420), (16, 540))
+"""Up to so many tools, so many pixels."""
+GRAPH_HEIGHT = 640
+CHART_HEIGHT = 220
+_TOOLTIP = """<div style="max-width: 360px; padding: 2px 4px; font: 13px/1.45 system-ui, sans-serif">
+<div style="font-weight: 600; overflow-wrap: anywhere">{head}</div>
+<div style="white-space: pre-line; overflow-wrap: anywhere">{body}</div></div>"""
+_GRAPH_TOOLTIP = _TOOLTIP.format(head="@head", body="@body")
+
+
+def graph_item(tools: int) -> dict[str, Any]:
+    """The figure of a graph of so many tools, its sources empty: `flows`, `edges`, `heads`, `nodes`, `labels`."""
+    plot = figure(
+        name="graph",
+        height=next((height for most, height in GRAPH_HEIGHTS if tools <= most), GRAPH_HEIGHT),
+        sizing_mode="stretch_width",
+        x_range=Range1d(0, 1),
+        y_range=Range1d(0, 1),
+        tools=[],
+        toolbar_location="right",
+        output_backend="canvas",
+        min_border=0,
+        min_width=0,
+    )
+    plot.axis.visible = False
+    plot.grid.visible = False
+    _clear(plot)
+
+    lines = ["xs", "ys", "width", "colour", "alpha", "head", "body"]
+    flows = ColumnDataSource({key: [] for key in lines}, name="flows")
+    edges = ColumnDataSource({key: [] for key in lines}, name="edges")
+    heads = ColumnDataSource({key: [] for key in ("xs", "ys", "colour", "alpha")}, name="heads")
+    node_keys = ("x", "y", "size", "marker", "colour", "alpha", "line", "line_width", "head", "body", "tool")
+    nodes = ColumnDataSource({key: [] for key in node_keys}, name="nodes")
+    labels = ColumnDataSource({key: [] for key in ("x", "y", "text", "offset", "alpha")}, name="labels")
+
+    line = {"line_color": "colour", "line_alpha": "alpha", "line_width": "width", "line_cap": "round"}
+    over = {**line, "line_alpha": 1.0}
+    drawn = plot.add_glyph(edges, MultiLine(xs="xs", ys="ys", **line), hover_glyph=MultiLine(xs="xs", ys="ys", **over))
+    dashed = MultiLine(xs="xs", ys="ys", **line, line_dash=[5, 4])
+    streams = plot.add_glyph(flows, dashed, hover_glyph=MultiLine(xs="xs", ys="ys", **over, line_dash=[5, 4]))
+    plot.add_glyph(
+        heads,
+        Patches(xs="xs", ys="ys", fill_color="colour", fill_alpha="alpha", line_color=None),
+        selection_glyph=None,
+        nonselection_glyph=None,
+    )
+    plot.add_glyph(
+        labels,
+        Text(
+            x="x",
+            y="y",
+            text="text",
+            y_offset="offset",
+            text_alpha="alpha",
+            text_align="center",
+            text_baseline="top",
+            text_font_size="12px",
+            background_fill_alpha=0.75,
+            padding=1,
+        ),
+    )
+    dots = Scatter(
+        x="x",
+        y="y",
+        size="size",
+        marker="marker",
+        fill_color="colour",
+        fill_alpha="alpha",
+        line_color="line",
+        line_alpha="alpha",
+        line_width="line_width",
+    )
+    points = plot.add_glyph(nodes, dots, nonselection_glyph=dots, selection_glyph=dots)
+    wheel = WheelZoomTool(modifiers={"ctrl": True}, description="Wheel zoom (hold Ctrl)")
+    pan, tap = PanTool(), TapTool(renderers=[points])
+    plot.add_tools(
+        pan,
+        wheel,
+        ZoomInTool(factor=0.25),
+        ZoomOutTool(factor=0.25),
+        ResetTool(),
+        SaveTool(filename="toolmem-graph"),
+        tap,
+        HoverTool(renderers=[drawn, streams], tooltips=_GRAPH_TOOLTIP, line_policy="interp", visible=False),
+        HoverTool(renderers=[points], tooltips=_GRAPH_TOOLTIP, visible=False),
+    )
+    plot.toolbar.active_drag = pan
+    plot.toolbar.active_scroll = wheel
+    plot.toolbar.active_tap = tap
+    plot.toolbar.logo = None
+    plot.toolbar.stylesheets = [".bk-divider { opacity: 0.3; }"]
+    return _item(plot)
+
+
+def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]:
+    """The charts over time, by name: `turns`, `saved`, `precision`. None of them where nothing happened."""
+    if not found:
+        return {}
+    columns = {
+        "time": [1000 * (b.start + size / 2) for b in found],
+        "label": [_label(b.start, size) for b in found],
+        "turns": [b.turns for b in found],
+        "asked": [b.turns - b.skipped for b in found],
+        "ok": [b.skipped - b.skipped_failed for b in found],
+        "failed": [b.skipped_failed for b in found],
+        "so_far": [b.skipped_so_far for b in found],
+        "precision": [b.precision for b in found],
+        "precision_so_far": [b.precision_so_far for b in found],
+        "right": [b.right for b in found],
+        "checked": [b.right + b.wrong for b in found],
+    }
+    columns["none"] = [0 for _ in found]
+    margin = 1000 * size * max(0.6, 0.02 * (found[-1].start - found[0].start) / size)
+    first, last = 1000 * found[0].start, 1000 * (found[-1].start + size)
+    span = (first - margin / 2, last + margin / 2)
+
+    source = ColumnDataSource(columns)  # each figure is a document of its own and shares nothing
+    turns = _chart("turns", span, source, "@turns turns\n@ok skipped, call went well\n@failed skipped, call failed")
+    renderers = turns.vbar_stack(["ok", "failed", "asked"], x="time", width=1000 * size * 0.8, source=source)
+    for name, renderer in zip(("skipped", "failed", "asked"), renderers, strict=True):
+        renderer.name = name
+        renderer.glyph.line_color = None
+
+    source = ColumnDataSource(columns)
+    saved = _chart("saved", span, source, "@so_far model calls skipped so far")
+    saved.varea(x="time", y1=0, y2="so_far", source=source, name="skipped", fill_alpha=0.15)
+    saved.line(x="time", y="so_far", source=source, name="skipped", line_width=2)
+    saved.scatter(x="time", y="so_far", source=source, name="skipped", size=5, line_color=None)
+
+    text = "@right of @checked right\n@precision_so_far{0.0%} so far"
+    source = ColumnDataSource(columns)
+    precision = _chart("precision", span, source, text)
+    precision.y_range = Range1d(0, 1.05)
+    precision.yaxis.formatter = NumeralTickFormatter(format="0%")
+    precision.yaxis.ticker = [0, 0.25, 0.5, 0.75, 1]
+    precision.scatter(x="time", y="precision", source=source, name="asked", size=6, line_color=None)
+    precision.line(x="time", y="precision_so_far", source=source, name="skipped", line_width=2)
+    if sum(b.precision_so_far is not None for b in found) == 1:
+        precision.scatter(x="time", y="precision_so_far", source=source, name="skipped", size=6, line_color=None)
+    return {name: _item(plot) for name, plot in (("turns", turns), ("saved", saved), ("precision", precision))}
+
+
+def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text: str) -> figure:
+    plot = figure(
+        name=name,
+        height=CHART_HEIGHT,
+        sizing_mode="stretch_width",
+        min_width=0,
+        x_axis_type="datetime",
+        x_range=Range1d(*span),
+        tools=[],
+        toolbar_location=None,
+        min_border_left=44,
+        min_border_right=12,
+    )
+    tooltip = _TOOLTIP.format(head="@label", body=text)
+    plot.add_tools(HoverTool(tooltips=tooltip, mode="vline", point_policy="follow_mouse", attachment="horizontal"))
+    plot.hover.renderers = [plot.scatter(x="time", y="none", source=source, size=1, alpha=0, name="hover")]
+    if name != "precision":
+        plot.y_range.start = 0
+    plot.xgrid.visible = False
+    _clear(plot)
+    plot.axis.minor_tick_line_color = None
+    plot.axis.axis_label = None
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+    plot.xaxis.formatter = DatetimeTickFormatter(
+        hours="%H:%M", days="%d %b", months="%b %Y", years="%Y", hourmin="%H:%M", minutes="%H:%M"
+    )
+    plot.xaxis.ticker.desired_num_ticks = 5
+    return plot
+
+
+def _clear(plot: figure) -> None:
+    """Lets the page's own ground show through, in light and dark."""
+    plot.background_fill_color = None
+    plot.border_fill_color = None
+    plot.outline_line_color = None
+
+
+def _label(start: int, size: int) -> str:
+    from datetime import datetime, timezone
+
+    at = datetime.fromtimestamp(start, tz=timezone.utc)
+    if size == HOUR:
+        return f"{at:%Y-%m-%d %H:%M} to {(at.hour + 1) % 24:02}:00 UTC"
+    return f"{at:%Y-%m-%d}" if size == DAY else f"{NAMES[size]} of {at:%Y-%m-%d}"
+
+
+def _item(plot: Model) -> dict[str, Any]:
+    """The model as JSON, its ids numbered from 1: Bokeh numbers them through the life of the process."""
+    item: dict[str, Any] = dict(json_item(plot))  # type: ignore[arg-type, unused-ignore]
+    numbers: dict[str, str] = {}
+    renumbered = _renumber(item, numbers)
+    renumbered["root_id"] = numbers[item["root_id"]]
+    renumbered["target_id"] = None
+    return renumbered
+
+
+_ID = re.compile(r"p\d+")
+
+
+def _renumber(value: Any, numbers: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: numbers.setdefault(inner, f"m{len(numbers) + 1}")
+            if key == "id" and isinstance(inner, str) and _ID.fullmatch(inner)
+            else _renumber(inner, numbers)
+            for key, inner in value.items()
+        }
+    return [_renumber(inner, numbers) for inner in value] if isinstance(value, list) else value

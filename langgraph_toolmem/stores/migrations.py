@@ -1,0 +1,29 @@
+"""From one format of the graph file to the next.
+
+========  ==========================================================================
+format 2  ``periods`` (the counters by the hour); tokens of prompt and answer apart
+========  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def _periods(value: dict[str, Any]) -> dict[str, Any]:
+    """What was counted before has no hour, and its tokens cannot be told apart."""
+    state = value["state"]
+    counters = {name: n for name, n in state["counters"].items() if name not in ("tokens", "turns_with_tokens")}
+    return {**value, "state": {**state, "counters": counters, "periods": {}}}
+
+
+def _same(record: Any) -> Any:
+    return record
+
+
+MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _periods}
+"""From the value as format version n stored it to the value of version n + 1."""
+
+RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _same}
+"""The same for a record of the journal."""

@@ -1,0 +1,189 @@
+"""Every example runs, and what it prints is true: calls were skipped, and the same calls were executed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph.state import CompiledStateGraph
+from typer.testing import CliRunner
+
+from examples import desk, replay_logs, several_users, state_graph
+from langgraph_toolmem.cli.app import app
+
+ROOT = Path(__file__).parent.parent
+GRAPHS: dict[str, Any] = json.loads((ROOT / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+Calls = list[tuple[str, dict[str, Any]]]
+BY_MEMORY = "<- memory, no model call"
+BY_MODEL = "<- model"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done() -> Iterator[None]:
+    desk.DONE.clear()
+    yield
+    desk.DONE.clear()
+
+
+def printed(name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What an example prints."""
+    module = importlib.import_module(f"examples.{name}")
+    desk.DONE.clear()
+    capsys.readouterr()
+    module.main()
+    return capsys.readouterr().out
+
+
+def without_memory(requests: Sequence[str]) -> Calls:
+    """What the tools do for these requests when the model is always asked."""
+    before = len(desk.DONE)
+    for text in requests:
+        desk.past_run(text)
+    calls = desk.DONE[before:]
+    del desk.DONE[before:]
+    return calls
+
+
+def called(text: str) -> list[str]:
+    """The lines of an output that show calls."""
+    return [line.strip() for line in text.splitlines() if "  <- " in line]
+
+
+# --- the three audiences' agents ---
+
+
+@pytest.mark.parametrize("name", ["state_graph", "agent", "react_agent"])
+def test_an_agent_asks_the_model_less_often_and_does_the_same(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module = importlib.import_module(f"examples.{name}")
+    out = printed(name, capsys)
+    assert without_memory(module.REQUESTS) == desk.DONE
+    assert len(desk.DONE) == 280
+    found = re.search(r"called (\d+) times, not (\d+) times", out)
+    assert found is not None
+    model_calls, turns = int(found[1]), int(found[2])
+    assert turns == 400
+    assert model_calls <= 280
+    assert f"{turns} model turns seen, {turns - model_calls} of them taken without the model (0 of" in out
+    assert re.search(r"About [\d,]+ tokens saved", out)
+    first, last = out.split("\n> ")[1:]
+    assert [line.endswith(BY_MODEL) for line in called(first)] == [True, True]
+    assert [line.endswith(BY_MEMORY) for line in called(last)] == [True, True, True]
+    assert last.count("why: ") == 3
+    assert "is refunded." in last
+
+
+@pytest.mark.parametrize("name", ["state_graph", "agent", "react_agent"])
+def test_an_example_goes_the_same_way_each_time(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(name, capsys) == printed(name, capsys)
+
+
+# --- logs ---
+
+
+def test_replay_calls_nothing_and_says_what_would_have_been_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("replay_logs", capsys)
+    assert desk.DONE == []
+    assert "120 runs, 400 model turns" in out
+    found = re.search(r"(\d+) could have been skipped, 0 would have been skipped with another call", out)
+    assert found is not None
+    by_tool = re.findall(r"(\w+): (\d+) of (\d+) calls", out)
+    assert [(name, int(of)) for name, _, of in by_tool] == [
+        ("find_customer", 120),
+        ("latest_order", 120),
+        ("refund", 40),
+    ]
+    assert sum(int(right) for _, right, _ in by_tool) == int(found[1]) > 150
+    assert "120 times: find_customer -> latest_order\n" in out
+    assert "find_customer({'name': 'Zoe'}) at" in out
+    assert "act: True" in out
+
+
+def test_the_commands_named_in_the_replay_example_tell_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = printed("replay_logs", capsys)
+    replay_logs.write_logs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^ +toolmem (.+)$", replay_logs.__doc__ or "", re.MULTILINE)
+    answers = [CliRunner().invoke(app, [*command.split(), "--json"]) for command in commands]
+    assert [answer.exit_code for answer in answers] == [0, 0]
+    replayed, imported = (json.loads(answer.stdout) for answer in answers)
+    assert f"{replayed['right']} could have been skipped, {replayed['wrong']} would" in out
+    assert imported["calls_learned"] == 280
+
+
+# --- users ---
+
+
+def test_users_share_what_follows_what_and_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    anns, bobs, forgotten = printed("several_users", capsys).split("\n> ")[1:]
+    ann, bob = (f"redirect(address={address!r})" for address in several_users.ADDRESSES.values())
+    assert called(anns) == [f"open_parcels()  {BY_MEMORY}", f"{ann}  {BY_MEMORY}"]
+    assert called(bobs) == [f"open_parcels()  {BY_MEMORY}", f"{bob}  {BY_MODEL}"]
+    assert called(forgotten) == [f"open_parcels()  {BY_MEMORY}", f"{ann}  {BY_MODEL}"]
+    removed = re.search(r"Forgetting Ann removes (\d+) pieces", bobs)
+    assert removed is not None
+    assert int(removed[1]) >= 60
+
+
+# --- human approval ---
+
+
+def test_a_shortcut_to_a_gated_tool_waits_for_the_human(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = printed("human_approval", capsys).split("\n--- ")[1:]
+    assert [re.search(r"who says: (\w+)", part)[1] for part in parts] == ["approve", "edit", "reject"]  # type: ignore[index]
+    for part in parts:
+        assert [line.endswith(BY_MEMORY) for line in called(part)] == [True, True, True], part
+    [(_, args)] = without_memory(["Refund the order of Zoe"])[2:]
+    assert all(part.startswith(f"refund({args}) waits for a human") for part in parts)
+    approved, edited, rejected = parts
+    assert f"executed: [{args}]" in approved
+    assert f"executed: [{ {**args, 'amount': 5} }]" in edited
+    assert "executed: nothing" in rejected
+    assert "not done: User rejected the tool call" in rejected
+    learned = [re.search(r"learned: (\d+) executed refund\(s\), (\d+) wrong", part) for part in parts]
+    assert [found and found.groups() for found in learned] == [("1", "0"), ("1", "1"), ("0", "1")]
+    assert "next refund: proposed again" in approved
+    assert all("next refund: the model is asked, confidence" in part for part in (edited, rejected))
+
+
+# --- Studio ---
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("name", GRAPHS)
+async def test_graphs_of_langgraph_json_compile_and_act_at_once(name: str, asynchronous: bool) -> None:
+    path, _, attribute = GRAPHS[name]["path"].partition(":")
+    assert (ROOT / path).is_file()
+    found = getattr(importlib.import_module(f"examples.{Path(path).stem}"), attribute)
+    graph = found if isinstance(found, CompiledStateGraph) else found()
+    assert isinstance(graph, CompiledStateGraph)
+    assert graph.checkpointer is None, "langgraph dev refuses a graph with a checkpointer of its own"
+    assert "tools" in graph.get_graph().draw_mermaid()
+    feed = {"messages": [("user", "Where is the order of Zoe?")]}
+    state = await graph.ainvoke(feed) if asynchronous else graph.invoke(feed)
+    answers = [m for m in state["messages"] if isinstance(m, AIMessage)]
+    assert ["toolmem" in m.additional_kwargs for m in answers] == [True, True, False]
+    assert without_memory(["Where is the order of Zoe?"]) == desk.DONE
+
+
+def test_a_request_that_the_model_does_not_know_is_answered_in_words() -> None:
+    feed: Any = {"messages": [("user", "hello")]}
+    messages = state_graph.graph.invoke(feed)["messages"]
+    assert [m.type for m in messages] == ["human", "ai"]
+    assert "Where is the order of Ann?" in messages[-1].text
+
+
+# --- the folder ---
+
+
+def test_the_table_names_every_example() -> None:
+    table = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    names = {path.stem for path in (ROOT / "examples").glob("*.py")} - {"__init__"}
+    assert set(re.findall(r"\]\((\w+)\.py\)", table)) == names

@@ -1,0 +1,499 @@
+"""Models whose API refuses a history with a tool call that they did not make.
+
+Classes of packages that are not installed here are stood in for by models with the same class name, bases and field
+names; those were read off langchain-anthropic 1.7.7, langchain-aws 1.9.1, langchain-deepseek 1.1.1,
+langchain-google-genai 4.4.2, langchain-google-vertexai 3.2.5, langchain-litellm 0.11.2 and langchain-openrouter 0.2.9.
+"""
+
+from __future__ import annotations
+
+import doctest
+import logging
+import subprocess
+import sys
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from langchain.chat_models import init_chat_model
+from langchain_core.language_models import BaseChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from langchain_openai.chat_models.base import BaseChatOpenAI
+from pydantic import ConfigDict, Field
+
+from langgraph_toolmem import ConfigurationError, providers
+from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, Setting, refusal_of
+from langgraph_toolmem.testing import ScriptedChatModel
+
+
+class Standin(BaseChatModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    def _generate(self, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("the guard calls no model")
+
+    @property
+    def _llm_type(self) -> str:
+        return "stand-in"
+
+
+class ChatAnthropic(Standin):
+    model: str = Field(alias="model_name")
+    thinking: dict[str, Any] | None = None
+    reasoning_effort: str | None = Field(default=None, alias="effort")
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class ChatAnthropicBedrock(ChatAnthropic):
+    pass
+
+
+class ChatAnthropicVertex(Standin):
+    model_name: str = Field(alias="model")
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class ChatBedrockConverse(Standin):
+    model_id: str = Field(alias="model")
+    base_model_id: str | None = Field(default=None, alias="base_model")
+    reasoning_effort: str | None = None
+    additional_model_request_fields: dict[str, Any] | None = None
+
+
+class ChatBedrock(Standin):
+    model_id: str = Field(alias="model")
+    model_kwargs: dict[str, Any] | None = None
+
+
+class ChatGoogleGenerativeAI(Standin):
+    model: str
+    thinking_budget: int | None = None
+
+
+class ChatVertexAI(Standin):
+    model_name: str = Field(alias="model")
+
+
+class ChatOpenRouter(Standin):
+    model_name: str = Field(alias="model")
+    reasoning: dict[str, Any] | None = None
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class ChatLiteLLM(Standin):
+    model: str
+    model_kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class ChatDeepSeek(BaseChatOpenAI):
+    pass
+
+
+def openai(model: str, **fields: Any) -> ChatOpenAI:
+    return ChatOpenAI(model=model, api_key="x", base_url="http://127.0.0.1:1/v1", **fields)
+
+
+def deepseek(model: str, **fields: Any) -> ChatDeepSeek:
+    return ChatDeepSeek(model=model, api_key="x", base_url="http://127.0.0.1:1/v1", **fields)
+
+
+MANUAL = {"type": "enabled", "budget_tokens": 2000}
+ADAPTIVE = {"type": "adaptive"}
+OFF = {"type": "disabled"}
+PROFILE = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc"
+SONNET = "claude-sonnet-4-5-20250929"
+
+# rule, a model it is about, a neighbour that no rule is about
+CASES: list[tuple[str, Any, Any]] = [
+    (
+        "anthropic-thinking",
+        ChatAnthropic(model=SONNET, thinking=MANUAL),
+        ChatAnthropic(model=SONNET),
+    ),
+    (
+        "anthropic-thinking",
+        ChatAnthropic(model="our-deployment", thinking=MANUAL),
+        ChatAnthropic(model="claude-opus-4-6", thinking=ADAPTIVE),
+    ),
+    (
+        "anthropic-thinking",
+        ChatAnthropicBedrock(model=f"us.anthropic.{SONNET}-v1:0", thinking=MANUAL),
+        ChatAnthropicBedrock(model=f"us.anthropic.{SONNET}-v1:0", thinking=OFF),
+    ),
+    (
+        "anthropic-thinking",
+        ChatAnthropicVertex(model="claude-sonnet-4-5@20250929", model_kwargs={"thinking": MANUAL}),
+        ChatAnthropicVertex(model="claude-sonnet-4-5@20250929", model_kwargs={"top_k": 3}),
+    ),
+    (
+        "bedrock-thinking",
+        ChatBedrockConverse(model=f"us.anthropic.{SONNET}-v1:0", additional_model_request_fields={"thinking": MANUAL}),
+        ChatBedrockConverse(model=f"us.anthropic.{SONNET}-v1:0"),
+    ),
+    (
+        "bedrock-thinking",
+        ChatBedrockConverse(model=PROFILE, additional_model_request_fields={"thinking": MANUAL}),
+        ChatBedrockConverse(
+            model=PROFILE,
+            base_model="amazon.nova-2-lite-v1:0",
+            additional_model_request_fields={"reasoningConfig": {"type": "enabled"}},
+        ),
+    ),
+    (
+        "bedrock-thinking",
+        ChatBedrock(model=f"us.anthropic.{SONNET}-v1:0", model_kwargs={"thinking": MANUAL}),
+        ChatBedrock(model=f"us.anthropic.{SONNET}-v1:0", model_kwargs={"thinking": OFF}),
+    ),
+    (
+        "gateway-claude-thinking",
+        ChatLiteLLM(model=f"anthropic/{SONNET}", model_kwargs={"thinking": MANUAL}),
+        ChatLiteLLM(model=f"anthropic/{SONNET}"),
+    ),
+    (
+        "gateway-claude-thinking",
+        openai(f"bedrock/us.anthropic.{SONNET}-v1:0", extra_body={"thinking": MANUAL}),
+        openai("gpt-5", extra_body={"thinking": MANUAL}),
+    ),
+    (
+        "openrouter-claude-budget",
+        ChatOpenRouter(model="anthropic/claude-opus-4.6", reasoning={"max_tokens": 2000}),
+        ChatOpenRouter(model="openai/gpt-5", reasoning={"max_tokens": 2000}),
+    ),
+    (
+        "gateway-claude-effort",
+        ChatOpenRouter(model="anthropic/claude-sonnet-4.5", reasoning={"effort": "high"}),
+        ChatOpenRouter(model="anthropic/claude-sonnet-4.6", reasoning={"effort": "high"}),
+    ),
+    (
+        "gateway-claude-effort",
+        openai("anthropic/claude-3.7-sonnet", reasoning_effort="low"),
+        openai("anthropic/claude-3.7-sonnet"),
+    ),
+    (
+        "gateway-claude-effort",
+        openai("anthropic/claude-4-sonnet", extra_body={"reasoning": {"enabled": True}}),
+        openai("anthropic/claude-4-sonnet", extra_body={"reasoning": {"enabled": False, "effort": "none"}}),
+    ),
+    (
+        "gateway-claude-effort",
+        ChatLiteLLM(model="claude-opus-4-20250514", model_kwargs={"reasoning_effort": "medium"}),
+        ChatAnthropic(model="claude-opus-4-20250514", effort="medium"),
+    ),
+    (
+        "gateway-claude-effort",
+        ChatOpenRouter(model="anthropic/claude-opus-4", reasoning={"effort": "low"}),
+        ChatOpenRouter(model="anthropic/claude-opus-4-7", reasoning={"effort": "low"}),
+    ),
+    (
+        "gemini-3",
+        ChatGoogleGenerativeAI(model="models/gemini-3-pro-preview"),
+        ChatGoogleGenerativeAI(model="gemini-2.5-pro", thinking_budget=1000),
+    ),
+    (
+        "gemini-3",
+        ChatVertexAI(model="gemini-3.1-flash-lite-preview"),
+        ChatVertexAI(model="gemini-3-pro-image-preview"),
+    ),
+    ("gemini-3", ChatOpenRouter(model="google/gemini-3-flash-preview"), ChatOpenRouter(model="google/gemini-1.5-pro")),
+    ("gemini-3", openai("gemini-flash-latest"), openai("gemini-2.0-flash")),
+    ("gemini-3", openai("gemini-10-pro"), openai("gemma-3-27b")),
+    ("deepseek-reasoner", deepseek("deepseek-reasoner"), deepseek("deepseek-coder")),
+    (
+        "deepseek-thinking-by-default",
+        deepseek("deepseek-v4-pro"),
+        deepseek("deepseek-v4-pro", extra_body={"thinking": OFF}),
+    ),
+    (
+        "deepseek-thinking-by-default",
+        openai("accounts/x/DeepSeek-V4-Flash"),
+        openai("deepseek-ai/DeepSeek-V3.1"),
+    ),
+    (
+        "deepseek-thinking-by-default",
+        ChatOpenRouter(model="deepseek/deepseek-v4-pro", reasoning={"effort": "high"}),
+        ChatOpenRouter(model="deepseek/deepseek-v4-pro", reasoning={"effort": "none"}),
+    ),
+    (
+        "deepseek-thinking-by-default",
+        openai("deepseek-flash", reasoning_effort="low"),
+        openai("deepseek-flash", extra_body={"reasoning": {"enabled": False}}),
+    ),
+    (
+        "deepseek-thinking",
+        deepseek("deepseek-chat", extra_body={"thinking": {"type": "enabled"}}),
+        deepseek("deepseek-chat"),
+    ),
+    (
+        "deepseek-thinking",
+        ChatOpenRouter(model="deepseek/deepseek-v3.2", reasoning={"enabled": True}),
+        ChatOpenRouter(model="deepseek/deepseek-v3.2"),
+    ),
+    ("kimi-thinking", openai("moonshotai/Kimi-K2-Thinking"), openai("kimi-k2-0905-preview")),
+    ("kimi-thinking-by-default", openai("kimi-k2.5"), openai("kimi-k2.5", extra_body={"thinking": OFF})),
+    ("kimi-thinking-by-default", openai("accounts/fireworks/models/kimi-k2p6"), openai("kimi-k2-turbo-preview")),
+    ("mimo-thinking-by-default", openai("mimo-v2.5-pro"), openai("mimo-v2.5-pro", extra_body={"thinking": OFF})),
+    ("mimo-flash-thinking", openai("mimo-v2-flash", extra_body={"thinking": MANUAL}), openai("mimo-v2-flash")),
+]
+
+
+@pytest.mark.parametrize(("rule", "model", "neighbour"), CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)])
+def test_a_rule_holds_for_its_models_and_not_for_their_neighbours(rule, model, neighbour):
+    found = refusal_of(model)
+
+    assert found is not None
+    assert found.name == rule
+    assert refusal_of(neighbour) is None
+
+
+def test_every_rule_has_a_case_a_reason_and_a_source():
+    assert [rule.name for rule in PROVIDER_RULES] == list(dict.fromkeys(case[0] for case in CASES))
+    assert all("400" in rule.why and rule.source.startswith("https://") for rule in PROVIDER_RULES)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        openai("gpt-5", use_responses_api=True, reasoning={"effort": "high", "summary": "auto"}),
+        openai("o4-mini", reasoning_effort="high"),
+        openai("qwen3-max", extra_body={"enable_thinking": True}),
+        openai("glm-4.7", extra_body={"thinking": {"type": "enabled"}}),
+        openai("MiniMax-M2"),
+        openai("grok-4"),
+        ScriptedChatModel(script=["ok"]),
+        RunnableLambda(lambda messages: messages),
+        MagicMock(),
+        MagicMock(spec=ChatAnthropic),
+        "openai:gpt-5",
+        "",
+        None,
+        object(),
+        3,
+    ],
+    ids=lambda model: f"{type(model).__name__} {getattr(model, 'model_name', '')}",
+)
+def test_models_that_refuse_nothing_and_things_that_are_no_models(model):
+    assert refusal_of(model) is None
+
+
+def name(model: Any, settings: dict[str, Any] | None = None) -> str | None:
+    found = refusal_of(model, settings)
+    return found.name if found else None
+
+
+def test_per_call_settings_count():
+    model = ChatAnthropic(model=SONNET)
+
+    assert name(model, {"thinking": MANUAL}) == "anthropic-thinking"
+    assert name(model, {"temperature": 0, "thinking": None}) is None
+    assert name(openai("gpt-5"), {"model": "gemini-3-pro-preview"}) == "gemini-3"
+    assert name(openai("claude-sonnet-4-5"), {"extra_body": {"thinking": MANUAL}}) == "gateway-claude-thinking"
+    assert (
+        name(ChatBedrockConverse(model=PROFILE), {"additional_model_request_fields": {"thinking": MANUAL}})
+        == "bedrock-thinking"
+    )
+    assert name(deepseek("deepseek-v4-pro"), {"extra_body": {"thinking": OFF}}) is None
+
+
+def test_of_two_places_the_one_that_turns_thinking_on_counts():
+    # ChatAnthropic's field wins over the call's argument, ChatOpenAI's does not: taking either is on the safe side.
+    assert name(ChatAnthropic(model=SONNET, thinking=MANUAL), {"thinking": OFF}) == "anthropic-thinking"
+    assert (
+        name(deepseek("deepseek-v4-pro", extra_body={"thinking": OFF}), {"thinking": MANUAL})
+        == "deepseek-thinking-by-default"
+    )
+
+
+def test_a_model_that_is_changed_is_seen_as_it_is_now():
+    model = ChatAnthropic(model=SONNET)
+    assert name(model) is None
+
+    model.thinking = MANUAL
+    assert name(model) == "anthropic-thinking"
+
+    model.thinking = ADAPTIVE
+    assert name(model) is None
+
+
+@tool
+def find(order: str) -> str:
+    """Finds an order."""
+    return order
+
+
+THINKER = ChatAnthropic(model=SONNET, thinking=MANUAL)
+PLAIN = ChatAnthropic(model=SONNET)
+GPT = openai("gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "expected"),
+    [
+        (openai("kimi-k2-thinking").bind_tools([find]), "kimi-thinking"),
+        (GPT.bind_tools([find]), None),
+        (PLAIN.bind(thinking=MANUAL), "anthropic-thinking"),
+        (PLAIN.bind(stop=["x"]).bind(thinking=MANUAL), "anthropic-thinking"),
+        (ChatPromptTemplate.from_messages([("human", "{x}")]) | THINKER | StrOutputParser(), "anthropic-thinking"),
+        (ChatPromptTemplate.from_messages([("human", "{x}")]) | PLAIN | StrOutputParser(), None),
+        (RunnableLambda(str) | RunnableLambda(str) | THINKER | StrOutputParser(), "anthropic-thinking"),
+        (THINKER.with_retry(), "anthropic-thinking"),
+        (THINKER.with_config(tags=["x"]), "anthropic-thinking"),
+        (GPT.with_fallbacks([PLAIN, THINKER]), "anthropic-thinking"),
+        (THINKER.with_fallbacks([GPT]), "anthropic-thinking"),
+        (GPT.with_fallbacks([PLAIN]), None),
+        (GPT.bind_tools([find]).with_fallbacks([PLAIN.bind(thinking=MANUAL)]), "anthropic-thinking"),
+        ((GPT.with_fallbacks([THINKER]) | StrOutputParser()).with_config(tags=["x"]), "anthropic-thinking"),
+    ],
+)
+def test_looks_through_what_is_around_a_model(wrapped, expected):
+    assert name(wrapped) == expected
+
+
+def test_configurable_fields_and_alternatives_are_those_of_this_call():
+    fields = ChatAnthropic(model=SONNET).configurable_fields(thinking=ConfigurableField(id="thinking"))
+    either = GPT.configurable_alternatives(ConfigurableField(id="llm"), default_key="gpt", claude=THINKER)
+
+    assert name(fields) is None
+    assert name(fields.with_config(configurable={"thinking": MANUAL})) == "anthropic-thinking"
+    assert name(either) is None
+    assert name(either.with_config(configurable={"llm": "claude"})) == "anthropic-thinking"
+    assert name(either.with_config(configurable={"llm": "gpt"})) is None
+
+
+def test_init_chat_models_configurable_model_is_not_built():
+    any_model = init_chat_model()
+    claude = init_chat_model(
+        "claude-sonnet-4-5", model_provider="anthropic", configurable_fields=("model", "thinking"), thinking=MANUAL
+    )
+
+    assert name(any_model) is None
+    assert name(any_model.with_config(configurable={"model": "google_genai:gemini-3-pro"})) == "gemini-3"
+    assert name(claude) == "anthropic-thinking"
+    assert name(claude.with_config(configurable={"thinking": ADAPTIVE})) is None
+    assert name(claude.with_config(configurable={"budget": 3})) == "anthropic-thinking"
+    assert name(claude.bind_tools([find])) == "anthropic-thinking"
+    ours = init_chat_model(
+        "anthropic:our-deployment", configurable_fields="any", config_prefix="first", max_tokens=9000
+    )
+    assert name(ours) is None
+    assert name(ours.with_config(configurable={"first_thinking": MANUAL})) == "anthropic-thinking"
+    assert name(ours.with_config(configurable={"thinking": MANUAL})) is None
+
+
+def test_inside_a_run_its_configurable_is_known():
+    model = init_chat_model(configurable_fields=("model",))
+    asked = RunnableLambda(lambda _: name(model))
+
+    assert asked.invoke(0) is None
+    assert asked.invoke(0, {"configurable": {"model": "gemini-3-pro"}}) == "gemini-3"
+    assert asked.invoke(0, {"configurable": {"model": "gpt-5"}}) is None
+
+
+def test_a_model_given_by_name():
+    assert name("google_genai:gemini-3-pro-preview") == "gemini-3"
+    assert name("anthropic:our-deployment") is None
+    assert name("anthropic:our-deployment", {"thinking": MANUAL}) == "anthropic-thinking"
+
+
+def test_clients_are_found_by_class_base_type_or_provider():
+    class Mine(ChatAnthropic):
+        @property
+        def _llm_type(self) -> str:
+            return "mine-chat"
+
+        def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+            return {"ls_provider": "acme"}
+
+    model = Mine(model="m-1")
+    for client in ("Mine", "ChatAnthropic", "BaseChatModel", "mine-chat", "acme"):
+        rule = ProviderRule("r", why="400", source="https://x", clients=(client,))
+        assert refusal_of(model, rules=[rule]) is rule
+    assert refusal_of(model, rules=[ProviderRule("r", why="400", source="https://x", clients=("ChatOpenAI",))]) is None
+
+
+def test_a_chat_model_with_fields_called_like_a_wrappers():
+    class Router(ChatAnthropic):
+        bound: list[Any] = Field(default_factory=list)
+        default: str = "x"
+        fields: dict[str, Any] = Field(default_factory=dict)
+
+    assert name(Router(model=SONNET, thinking=MANUAL)) == "anthropic-thinking"
+    assert name(Router(model=SONNET)) is None
+
+
+def test_rules_can_be_added_and_left_out():
+    ours = ProviderRule("ours", why="400", source="https://x", models="^acme-", off=(Setting("safe", (True,)),))
+    rules = [*PROVIDER_RULES, ours]
+
+    assert refusal_of(openai("acme-2"), rules=rules) is ours
+    assert refusal_of(openai("acme-2"), {"safe": True}, rules=rules) is None
+    assert refusal_of(openai("acme-2"), {"safe": False}, rules=rules) is ours
+    assert (
+        refusal_of(openai("kimi-k2-thinking"), rules=(rule for rule in rules if rule.name != "kimi-thinking")) is None
+    )
+    assert refusal_of(openai("kimi-k2-thinking"), rules=()) is None
+
+
+def test_a_setting_without_values_is_anything_but_off():
+    setting = Setting("reasoning.effort")
+
+    assert [value for value in ("high", 1, True, {"a": 1}) if not setting.counts(value)] == []
+    assert [value for value in (None, False, 0, "", "none", "Off", "disabled", {}, []) if setting.counts(value)] == []
+    assert Setting("thinking.type", ("enabled",)).counts("ENABLED")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"models": "("}, "models"),
+        ({"models": 3}, "models"),
+        ({"clients": "ChatOpenAI"}, "clients"),
+        ({"clients": (ChatOpenAI,)}, "clients"),
+        ({"on": Setting("a")}, "on"),
+        ({"on": None, "models": "x"}, "on"),
+        ({"models": "x", "off": ("thinking.type",)}, "off"),
+        ({"off": (Setting("a"),)}, "any model"),
+    ],
+)
+def test_a_rule_that_cannot_work_is_refused(fields, named):
+    with pytest.raises(ConfigurationError, match=named):
+        ProviderRule("r", why="w", source="s", **fields)
+
+
+def test_a_settings_values_are_a_tuple():
+    with pytest.raises(ConfigurationError, match="'enabled',"):
+        Setting("thinking.type", "enabled")
+
+
+def test_nothing_is_raised_whatever_is_inside(caplog):
+    class Odd(ChatAnthropic):
+        @property
+        def _llm_type(self) -> str:
+            raise RuntimeError("no type today")
+
+    class Circle:
+        def __init__(self) -> None:
+            self.bound = self
+
+    rule = ProviderRule("r", why="400", source="https://x", clients=("nobody",))
+    with caplog.at_level(logging.DEBUG, logger="langgraph_toolmem.providers"):
+        assert refusal_of(Odd(model="m-1"), rules=[rule]) is None
+    assert "RuntimeError" in caplog.text
+
+    assert refusal_of(Circle()) is None
+    assert refusal_of(THINKER, settings="thinking") is PROVIDER_RULES[0]
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(providers).failed == 0
+    assert doctest.testmod(providers).attempted > 0
+
+
+def test_no_provider_package_is_imported():
+    code = "import sys, langgraph_toolmem.providers; print([m for m in sys.modules if m.startswith(('langchain_openai', 'langchain_a', 'openai', 'anthropic', 'langchain.'))])"  # noqa: E501
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == "[]"
