@@ -20,7 +20,7 @@ demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens
 	$(BIN)/python -m examples.office.demo $(ARGS)
 
 test: lint ## lint, types and tests
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: $(STAMP) ## style and types
 	$(BIN)/ruff check .

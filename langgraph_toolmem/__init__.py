@@ -32,14 +32,18 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
-    from langgraph_toolmem.report import Report
+    from langgraph_toolmem.report import Period, Report, TokenPrice
+    from langgraph_toolmem.settings import InertiaSettings
 
 _HOMES = {
     "Decision": "inertia.proposal",
     "EnvironmentAdapter": "policy",
     "InertiaPolicy": "policy",
+    "InertiaSettings": "settings",
+    "Period": "report",
     "Proposal": "inertia.proposal",
     "Report": "report",
+    "TokenPrice": "report",
     "ToolMemory": "memory",
 }
 """Where a name comes from; all others are errors."""
@@ -51,15 +55,18 @@ __all__ = [
     "EnvironmentAdapter",
     "GraphFileError",
     "InertiaPolicy",
+    "InertiaSettings",
     "InputError",
     "LockedError",
     "LogError",
     "MessageError",
     "MissingExtraError",
     "NamespaceError",
+    "Period",
     "Proposal",
     "Report",
     "StorageError",
+    "TokenPrice",
     "ToolMemory",
     "ToolMemoryError",
     "__version__",

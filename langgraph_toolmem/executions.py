@@ -12,7 +12,17 @@ MAX_KEPT: Final = 4_096
 """Executions and turns that are remembered in RAM; the oldest leave."""
 HOUR: Final = 3600
 COUNTED_BY_THE_HOUR: Final = frozenset(
-    {"turns", "acted_ok", "acted_failed", "right", "wrong", "tokens_in", "tokens_out", "turns_with_tokens"}
+    {
+        "turns",
+        "acted_ok",
+        "acted_failed",
+        "acted_stopped",
+        "right",
+        "wrong",
+        "tokens_in",
+        "tokens_out",
+        "turns_with_tokens",
+    }
 )
 
 

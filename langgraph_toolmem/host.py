@@ -98,7 +98,7 @@ def run_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | None:
 def user_id_of(config: RunnableConfig | None, runtime: Any) -> str | None:
     """The user: from the context, else the server's user, else the configurable."""
     context = runtime.context if runtime is not None else None
-    found = read_key(context, "user_id") if context is not None else None
+    found = None if isinstance(context, (list, tuple)) else read_key(context, "user_id")
     if not found and runtime is not None:
         server = getattr(runtime, "server_info", None)
         found = getattr(getattr(server, "user", None), "identity", None)

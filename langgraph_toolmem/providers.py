@@ -234,6 +234,11 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
 """What is known; the first rule that holds is the one reported."""
 
 
+def refusal_text(rule: ProviderRule) -> str:
+    """Why a model gets no shortcut, in one line."""
+    return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
+
+
 def refusal_of(
     model: Any,
     settings: Mapping[str, Any] | None = None,

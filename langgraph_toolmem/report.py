@@ -118,6 +118,7 @@ class Report:
         answers: turns that the model answered in words.
         skipped: LLM calls skipped: turns that the shortcut took.
         skipped_failed: of these, how many of the calls failed.
+        skipped_stopped: of these, how many were not executed, because a person or a limit stopped them.
         right: proposals checked against the model (shadow and audit) that were exactly what it did.
         wrong: proposals checked that were not.
         precision: right / (right + wrong); None before any check.
@@ -142,6 +143,7 @@ class Report:
     answers: int = 0
     skipped: int = 0
     skipped_failed: int = 0
+    skipped_stopped: int = 0
     right: int = 0
     wrong: int = 0
     precision: float | None = None
@@ -177,6 +179,10 @@ class Report:
             )
         return "\n".join([*lines, *(f"Problem: {problem}" for problem in self.problems)])
 
+    def _came_to_nothing(self) -> str:
+        stopped = f", {self.skipped_stopped:,} stopped before they were executed" if self.skipped_stopped else ""
+        return f"{self.skipped_failed:,} of these calls failed{stopped}"
+
     def tools_by_use(self) -> list[tuple[str, ToolReport]]:
         """The tools, those first that were skipped most, then those called most."""
         return sorted(self.tools.items(), key=lambda item: (-item[1].skipped, -item[1].calls, item[0]))
@@ -185,7 +191,7 @@ class Report:
         """The whole memory in a few sentences."""
         lines = [
             f"{self.turns:,} model turns seen, {self.skipped:,} of them taken without the model"
-            + (f" ({self.skipped_failed:,} of these calls failed)." if self.skipped else "."),
+            + (f" ({self._came_to_nothing()})." if self.skipped else "."),
         ]
         if self.precision is None:
             lines.append("No proposal has been checked against the model yet.")
@@ -268,7 +274,7 @@ def make_report(
         return int(counters.get(name, 0))
 
     right, wrong = number("right"), number("wrong")
-    skipped = number("acted_ok") + number("acted_failed")
+    skipped = number("acted_ok") + number("acted_failed") + number("acted_stopped")
     with_usage = number("turns_with_tokens")
     turns = number("turns")
     tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
@@ -283,6 +289,7 @@ def make_report(
         answers=number("answers"),
         skipped=skipped,
         skipped_failed=number("acted_failed"),
+        skipped_stopped=number("acted_stopped"),
         right=right,
         wrong=wrong,
         precision=right / (right + wrong) if right + wrong else None,
@@ -320,7 +327,7 @@ def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
             Period(
                 start=int(hour) * HOUR,
                 turns=number("turns"),
-                skipped=number("acted_ok") + number("acted_failed"),
+                skipped=number("acted_ok") + number("acted_failed") + number("acted_stopped"),
                 skipped_failed=number("acted_failed"),
                 right=number("right"),
                 wrong=number("wrong"),
@@ -341,7 +348,7 @@ def _tool(graph: EvidenceGraph, name: str) -> ToolReport:
     return ToolReport(
         calls=int(entry.get("ok", 0) + entry.get("failed", 0)),
         failed=int(entry.get("failed", 0)),
-        skipped=int(record.get("acted_ok", 0) + record.get("acted_failed", 0)),
+        skipped=int(sum(record.get(name, 0) for name in ("acted_ok", "acted_failed", "acted_stopped"))),
         right=int(record.get("right", 0)),
         wrong=int(record.get("wrong", 0)),
     )

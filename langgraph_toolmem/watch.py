@@ -185,8 +185,8 @@ def read_record(record: Record) -> tuple[tuple[str, ...], str] | None:
     for op in record:
         if op[0] == "vd":
             return (), f"verdict on a run: {'good' if op[2] >= 0.5 else 'bad'} ({op[2]:g})"
-    if taken := counted & {"acted_ok", "acted_failed"}:
-        return tools or (outcomes[taken.pop()],), _shortcut(counted, ended)
+    if taken := counted & {"acted_ok", "acted_failed", "acted_stopped"}:
+        return tools or (outcomes[taken.pop()],), _shortcut(counted)
     if "answers" in counted:
         instead = f": something else than {outcomes['wrong']}" if "wrong" in outcomes else ""
         return (), f"the model answered in words{instead}"
@@ -197,9 +197,9 @@ def read_record(record: Record) -> tuple[tuple[str, ...], str] | None:
     return None
 
 
-def _shortcut(counted: set[str], ended: dict[str, str]) -> str:
-    if "rejected" in ended:
-        return "skipped, but a person rejected the call"
+def _shortcut(counted: set[str]) -> str:
+    if "acted_stopped" in counted:
+        return f"skipped, but {'a person rejected the call' if 'wrong' in counted else 'the call was not executed'}"
     if "wrong" in counted:
         return "skipped, but a person changed the call"
     return "skipped, failed" if "acted_failed" in counted else "skipped, ok"

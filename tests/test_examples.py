@@ -153,7 +153,31 @@ def test_a_shortcut_to_a_gated_tool_waits_for_the_human(capsys: pytest.CaptureFi
     assert all("next refund: the model is asked, confidence" in part for part in (edited, rejected))
 
 
+# --- MCP ---
+
+
+def test_look_ups_of_an_mcp_server_are_skipped_and_deleting_is_not(capfd: pytest.CaptureFixture[str]) -> None:
+    out = printed("mcp_tools", capfd)
+    found = re.search(r"called (\d+) times, not (\d+) times", out)
+    assert found is not None
+    assert f"{found[2]} model turns seen, {int(found[2]) - int(found[1])} of them taken without the model (0 of" in out
+    assert [line.endswith(BY_MEMORY) for line in called(out)] == [True, True, True, False]
+    assert called(out)[-1].startswith("delete_ticket(")
+    assert "why: delete_ticket is destructive" in out
+    assert re.search(r"delete_ticket +49 calls +0 skipped", out)
+
+
 # --- Studio ---
+
+
+def test_settings_decide_whether_the_model_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("studio", capsys)
+    modes = {"None": (1, [True, True]), "shadow": (3, [False, False]), "off": (3, [False, False])}
+    for part in out.split("\n--- inertia_mode=")[1:]:
+        model_calls, by_memory = modes.pop(part.split(":")[0])
+        assert f": {model_calls} model call(s)" in part
+        assert [line.endswith(BY_MEMORY) for line in called(part)] == by_memory
+    assert not modes
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])

@@ -15,7 +15,13 @@ import pytest
 import langgraph_toolmem
 from langgraph_toolmem import errors
 
-PUBLIC = ["langgraph_toolmem", "langgraph_toolmem.nodes", "langgraph_toolmem.testing"]
+PUBLIC = [
+    "langgraph_toolmem",
+    "langgraph_toolmem.middleware",
+    "langgraph_toolmem.nodes",
+    "langgraph_toolmem.page",
+    "langgraph_toolmem.testing",
+]
 
 
 def public_names(module: ModuleType) -> set[str]:

@@ -273,7 +273,7 @@ def test_every_rule_has_a_case_a_reason_and_a_source():
         object(),
         3,
     ],
-    ids=lambda model: f"{type(model).__name__} {getattr(model, 'model_name', '')}",
+    ids=lambda model: type(model).__name__,
 )
 def test_models_that_refuse_nothing_and_things_that_are_no_models(model):
     assert refusal_of(model) is None

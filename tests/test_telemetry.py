@@ -44,7 +44,7 @@ from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.middleware import InertiaMiddleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.nodes.react import refusal_text
+from langgraph_toolmem.providers import refusal_text
 from langgraph_toolmem.providers import PROVIDER_RULES
 from langgraph_toolmem.settings import SWITCHED_OFF
 from langgraph_toolmem.stores.graph_file import GraphFile
@@ -194,7 +194,7 @@ def explained(*messages: Any) -> Decision:
 
 def forbidden(**settled: Any) -> Decision:
     with ToolMemory.ephemeral() as memory:
-        return Decision(proposal(), "").held(InertiaMiddleware(memory)._forbidden(SimpleNamespace(**settled)))  # type: ignore[arg-type]
+        return Decision(proposal(), "").held(InertiaMiddleware(memory)._forbidden(SimpleNamespace(**settled)))
 
 
 def unfilled() -> Decision:
@@ -231,7 +231,7 @@ def unfilled() -> Decision:
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),
         (lambda: Decision(proposal(), "").held(refusal_text(PROVIDER_RULES[0])), "provider"),
-        (lambda: forbidden(tool_choice="any"), "tool_choice"),
+        (lambda: forbidden(tool_choice="find"), "tool_choice"),
         (lambda: Decision(None, "never heard of"), OTHER),
     ],
 )

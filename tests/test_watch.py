@@ -298,6 +298,24 @@ def test_the_panel_on_a_real_terminal(folder, number):
     assert "Traceback" not in text
 
 
+def test_a_pipe_gets_no_control_characters_whatever_the_environment_says(folder, start, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    writer = start(WRITER, folder)
+    assert writer.line() == "open"
+    watch = start(WATCH, folder, "--every", "0.1")
+    assert watch.line("err").startswith("following")
+    writer.do("skip alpha\x1b[31m")
+
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  alpha\ufffd\[31m  skipped, ok", watch.line())
+    assert watch.end(signal.SIGINT) == 0
+
+
+def test_the_guard_of_these_tests_sees_a_write(folder, start):
+    code = WATCH.replace("main()", "open(folder + '/x', 'w')")
+    assert start(code, folder).child.wait(PATIENCE) == 99
+
+
 def test_once_shows_the_state_and_stops(folder):
     empty = CliRunner().invoke(app, ["watch", "--memory", str(folder), "--once"])
     assert empty.exit_code == 0
@@ -605,7 +623,11 @@ def booked(outcome: str, *, proposed: str = "add", made: str | None = "add") -> 
         ([["ru", "run", 0, None], ["vd", "run", 0.2, None, None]], "verdict on a run: bad (0.2)"),
         ([["n", "calls", 1], ["t", "add", "rejected"]], "add asked the model: not foreseen; a person rejected it"),
         ([["n", "acted_ok", 1], ["nt", "add", "acted_ok", 1]], "add skipped, ok"),
-        ([["n", "acted_failed", 1], ["t", "add", "rejected"]], "add skipped, but a person rejected the call"),
+        (
+            [["n", "acted_stopped", 1], ["n", "wrong", 1], ["t", "add", "rejected"]],
+            "add skipped, but a person rejected the call",
+        ),
+        ([["n", "acted_stopped", 1], ["t", "add", "rejected"]], "add skipped, but the call was not executed"),
         ([["n", "acted_ok", 1], ["n", "wrong", 1], ["p", "add", {}]], "add skipped, but a person changed the call"),
         ([["n", "acted_risk", 0.1]], None),
         ([["o+", "turn", {}], ["n", "turns", 1]], None),

@@ -62,7 +62,8 @@ def follow(
     """
     out = console()
     try:
-        if plain or not out.is_terminal:
+        # Asked of the stream itself: an environment that forces colours does not make a pipe a screen.
+        if plain or not sys.stdout.isatty() or out.is_dumb_terminal:
             _follow_in_lines(watcher, every, clock, sleep)
         else:
             _follow_in_panel(out, watcher, every, clock, sleep)
@@ -151,6 +152,8 @@ def _figures(report: Report, writer: str) -> Iterable[tuple[str, str]]:
         skipped += f" ({report.skipped / report.turns:.1%})"
     if report.skipped_failed:
         skipped += f", {report.skipped_failed:,} failed"
+    if report.skipped_stopped:
+        skipped += f", {report.skipped_stopped:,} stopped"
     checked = report.right + report.wrong
     yield "model turns", f"{report.turns:,}"
     yield "skipped", skipped

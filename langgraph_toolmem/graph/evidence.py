@@ -57,8 +57,8 @@ class EvidenceGraph:
     """Tools, successor statistics, argument sources, past requests and the track record.
 
     Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
-    each), MAX_RULES rules, 20,000 past requests, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the rows with the
-    least evidence leave (requests and keys: the oldest).
+    each), MAX_RULES rules, 20,000 past requests, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the
+    rows with the least evidence leave (requests, hours and keys: the oldest).
     """
 
     def __init__(self) -> None:

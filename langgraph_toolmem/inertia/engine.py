@@ -312,8 +312,9 @@ def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool) -> Reco
 
 def book_shortcut(turn: Turn, run: str, user: str | None) -> Record:
     """A turn that the shortcut took is booked by its outcome only."""
-    ok = all(step.status == "ok" for step in turn.steps)
-    outcome = "acted_ok" if ok else "acted_failed"
+    statuses = {step.status for step in turn.steps}
+    # Stopped: a person or a limit kept the call from being executed.
+    outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
     record: Record = [["n", "turns", 1], ["n", outcome, 1], ["ru", run, 1, user]]
     record += [["nt", step.tool, outcome, 1] for step in turn.steps]
     return record

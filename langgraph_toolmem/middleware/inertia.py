@@ -18,9 +18,8 @@ from langgraph_toolmem.host import ErrorLog, config_of, emit, run_id_of, user_id
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.inertia import shortcut_message
-from langgraph_toolmem.nodes.react import refusal_text
 from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, refusal_of
+from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, refusal_of, refusal_text
 from langgraph_toolmem.recording import whose
 from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.telemetry import note_decision

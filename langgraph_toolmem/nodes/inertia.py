@@ -20,6 +20,7 @@ from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.providers import refusal_of, refusal_text
 from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.telemetry import note_decision
 
@@ -46,6 +47,8 @@ class InertiaShortcut(MemoryNode):
     Args:
         memory: the memory.
         policy: when to act; the memory's own if None.
+        model: the model that the agent asks. If its API refuses turns that it did not make (`PROVIDER_RULES`), no
+            shortcut is taken. None: nothing is known, and nothing is refused.
         messages_key: key of the messages in the host's state.
         goto: ``(tools, agent)``: names of the nodes to go to with a ``Command``, for those who prefer it to a
             conditional edge. The node must then have no edge of its own; pass `destinations` to `add_node`.
@@ -60,6 +63,7 @@ class InertiaShortcut(MemoryNode):
         memory: ToolMemory,
         *,
         policy: InertiaPolicy | None = None,
+        model: Any = None,
         messages_key: str = "messages",
         goto: tuple[str, str] | None = None,
         name: str | None = None,
@@ -68,6 +72,7 @@ class InertiaShortcut(MemoryNode):
         if goto is not None and len(tuple(goto)) != 2:
             raise ConfigurationError('goto is a pair of node names such as ("tools", "agent").')
         self.policy = policy
+        self.model = model
         self.goto = goto
 
     def add_to(
@@ -129,7 +134,13 @@ class InertiaShortcut(MemoryNode):
     def _options(
         self, config: RunnableConfig | None, runtime: Runtime[Any] | None, policy: InertiaPolicy
     ) -> dict[str, Any]:
-        return {"run_id": run_id_of(config), "user_id": user_id_of(config, runtime), "policy": policy}
+        rule = None if self.model is None else refusal_of(self.model)
+        return {
+            "run_id": run_id_of(config, runtime),
+            "user_id": user_id_of(config, runtime),
+            "policy": policy,
+            "forbidden": "" if rule is None else refusal_text(rule),
+        }
 
     def _answer(self, decision: Decision, policy: InertiaPolicy, runtime: Runtime[Any] | None) -> Any:
         note_decision(self.role, decision)

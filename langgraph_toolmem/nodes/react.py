@@ -17,7 +17,7 @@ from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.inertia import shortcut_message
 from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, refusal_of
+from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, refusal_of, refusal_text
 from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.telemetry import note_decision
 from langgraph_toolmem.tools import ToolLike, read_tools
@@ -166,8 +166,3 @@ def _said(message: AIMessage) -> Runnable[LanguageModelInput, Any]:
         return message
 
     return RunnableLambda(say, name="toolmem shortcut")
-
-
-def refusal_text(rule: ProviderRule) -> str:
-    """Why a model gets no shortcut."""
-    return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"

@@ -5,7 +5,6 @@ Colours are set by the script from the page's style sheet, so that light and dar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ from bokeh.embed import json_item
 from bokeh.model import Model
 from bokeh.models import (
     ColumnDataSource,
+    DataRange1d,
+    DatetimeTicker,
     DatetimeTickFormatter,
     HoverTool,
     NumeralTickFormatter,
@@ -30,6 +31,7 @@ from bokeh.plotting import figure
 
 from langgraph_toolmem.page.series import DAY, HOUR, NAMES, Bucket
 
+_DASH = (5, 4)
 GRAPH_HEIGHTS = ((8, 420), (16, 540))
 """Up to so many tools, so many pixels."""
 GRAPH_HEIGHT = 640
@@ -46,8 +48,8 @@ def graph_item(tools: int) -> dict[str, Any]:
         name="graph",
         height=next((height for most, height in GRAPH_HEIGHTS if tools <= most), GRAPH_HEIGHT),
         sizing_mode="stretch_width",
-        x_range=Range1d(0, 1),
-        y_range=Range1d(0, 1),
+        x_range=Range1d(start=0, end=1),
+        y_range=Range1d(start=0, end=1),
         tools=[],
         toolbar_location="right",
         output_backend="canvas",
@@ -66,11 +68,8 @@ def graph_item(tools: int) -> dict[str, Any]:
     nodes = ColumnDataSource({key: [] for key in node_keys}, name="nodes")
     labels = ColumnDataSource({key: [] for key in ("x", "y", "text", "offset", "alpha")}, name="labels")
 
-    line = {"line_color": "colour", "line_alpha": "alpha", "line_width": "width", "line_cap": "round"}
-    over = {**line, "line_alpha": 1.0}
-    drawn = plot.add_glyph(edges, MultiLine(xs="xs", ys="ys", **line), hover_glyph=MultiLine(xs="xs", ys="ys", **over))
-    dashed = MultiLine(xs="xs", ys="ys", **line, line_dash=[5, 4])
-    streams = plot.add_glyph(flows, dashed, hover_glyph=MultiLine(xs="xs", ys="ys", **over, line_dash=[5, 4]))
+    drawn = plot.add_glyph(edges, _lines(), hover_glyph=_lines(alpha=1.0))
+    streams = plot.add_glyph(flows, _lines(dash=_DASH), hover_glyph=_lines(dash=_DASH, alpha=1.0))
     plot.add_glyph(
         heads,
         Patches(xs="xs", ys="ys", fill_color="colour", fill_alpha="alpha", line_color=None),
@@ -89,7 +88,6 @@ def graph_item(tools: int) -> dict[str, Any]:
             text_baseline="top",
             text_font_size="12px",
             background_fill_alpha=0.75,
-            padding=1,
         ),
     )
     dots = Scatter(
@@ -104,7 +102,7 @@ def graph_item(tools: int) -> dict[str, Any]:
         line_width="line_width",
     )
     points = plot.add_glyph(nodes, dots, nonselection_glyph=dots, selection_glyph=dots)
-    wheel = WheelZoomTool(modifiers={"ctrl": True}, description="Wheel zoom (hold Ctrl)")
+    wheel = WheelZoomTool(modifiers="ctrl", description="Wheel zoom (hold Ctrl)")
     pan, tap = PanTool(), TapTool(renderers=[points])
     plot.add_tools(
         pan,
@@ -125,11 +123,17 @@ def graph_item(tools: int) -> dict[str, Any]:
     return _item(plot)
 
 
+def _lines(alpha: str | float = "alpha", dash: Sequence[int] = ()) -> MultiLine:
+    return MultiLine(
+        xs="xs", ys="ys", line_color="colour", line_alpha=alpha, line_width="width", line_cap="round", line_dash=dash
+    )
+
+
 def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]:
     """The charts over time, by name: `turns`, `saved`, `precision`. None of them where nothing happened."""
     if not found:
         return {}
-    columns = {
+    columns: dict[str, list[Any]] = {
         "time": [1000 * (b.start + size / 2) for b in found],
         "label": [_label(b.start, size) for b in found],
         "turns": [b.turns for b in found],
@@ -139,10 +143,9 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
         "so_far": [b.skipped_so_far for b in found],
         "precision": [b.precision for b in found],
         "precision_so_far": [b.precision_so_far for b in found],
-        "right": [b.right for b in found],
-        "checked": [b.right + b.wrong for b in found],
+        "checked": [_checked(b) for b in found],
+        "zero": [0] * len(found),
     }
-    columns["none"] = [0 for _ in found]
     margin = 1000 * size * max(0.6, 0.02 * (found[-1].start - found[0].start) / size)
     first, last = 1000 * found[0].start, 1000 * (found[-1].start + size)
     span = (first - margin / 2, last + margin / 2)
@@ -160,10 +163,8 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
     saved.line(x="time", y="so_far", source=source, name="skipped", line_width=2)
     saved.scatter(x="time", y="so_far", source=source, name="skipped", size=5, line_color=None)
 
-    text = "@right of @checked right\n@precision_so_far{0.0%} so far"
     source = ColumnDataSource(columns)
-    precision = _chart("precision", span, source, text)
-    precision.y_range = Range1d(0, 1.05)
+    precision = _chart("precision", span, source, "@checked", share=True)
     precision.yaxis.formatter = NumeralTickFormatter(format="0%")
     precision.yaxis.ticker = [0, 0.25, 0.5, 0.75, 1]
     precision.scatter(x="time", y="precision", source=source, name="asked", size=6, line_color=None)
@@ -173,14 +174,15 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
     return {name: _item(plot) for name, plot in (("turns", turns), ("saved", saved), ("precision", precision))}
 
 
-def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text: str) -> figure:
+def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text: str, *, share: bool = False) -> figure:
     plot = figure(
         name=name,
         height=CHART_HEIGHT,
         sizing_mode="stretch_width",
         min_width=0,
         x_axis_type="datetime",
-        x_range=Range1d(*span),
+        x_range=Range1d(start=span[0], end=span[1]),
+        y_range=Range1d(start=0, end=1.05) if share else DataRange1d(start=0),
         tools=[],
         toolbar_location=None,
         min_border_left=44,
@@ -188,9 +190,7 @@ def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text:
     )
     tooltip = _TOOLTIP.format(head="@label", body=text)
     plot.add_tools(HoverTool(tooltips=tooltip, mode="vline", point_policy="follow_mouse", attachment="horizontal"))
-    plot.hover.renderers = [plot.scatter(x="time", y="none", source=source, size=1, alpha=0, name="hover")]
-    if name != "precision":
-        plot.y_range.start = 0
+    plot.hover.renderers = [plot.scatter(x="time", y="zero", source=source, size=1, alpha=0, name="hover")]
     plot.xgrid.visible = False
     _clear(plot)
     plot.axis.minor_tick_line_color = None
@@ -199,8 +199,14 @@ def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text:
     plot.xaxis.formatter = DatetimeTickFormatter(
         hours="%H:%M", days="%d %b", months="%b %Y", years="%Y", hourmin="%H:%M", minutes="%H:%M"
     )
-    plot.xaxis.ticker.desired_num_ticks = 5
+    plot.xaxis.ticker = DatetimeTicker(desired_num_ticks=5)
     return plot
+
+
+def _checked(bucket: Bucket) -> str:
+    checked = bucket.right + bucket.wrong
+    now = f"{bucket.right:,} of {checked:,} right" if checked else "nothing checked"
+    return now if bucket.precision_so_far is None else f"{now}\n{bucket.precision_so_far:.1%} right so far"
 
 
 def _clear(plot: figure) -> None:
@@ -221,22 +227,16 @@ def _label(start: int, size: int) -> str:
 
 def _item(plot: Model) -> dict[str, Any]:
     """The model as JSON, its ids numbered from 1: Bokeh numbers them through the life of the process."""
-    item: dict[str, Any] = dict(json_item(plot))  # type: ignore[arg-type, unused-ignore]
     numbers: dict[str, str] = {}
-    renumbered = _renumber(item, numbers)
-    renumbered["root_id"] = numbers[item["root_id"]]
-    renumbered["target_id"] = None
-    return renumbered
-
-
-_ID = re.compile(r"p\d+")
+    item: dict[str, Any] = _renumber(dict(json_item(plot)), numbers)
+    return {**item, "root_id": numbers[item["root_id"]], "target_id": None}
 
 
 def _renumber(value: Any, numbers: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {
             key: numbers.setdefault(inner, f"m{len(numbers) + 1}")
-            if key == "id" and isinstance(inner, str) and _ID.fullmatch(inner)
+            if key == "id" and isinstance(inner, str)
             else _renumber(inner, numbers)
             for key, inner in value.items()
         }

@@ -61,17 +61,20 @@ def _depths(names: list[str], edges: list[tuple[EdgeView, int]]) -> dict[str, fl
 
 def _ranks(names: list[str], edges: list[tuple[EdgeView, int]], seed: int) -> dict[str, int]:
     # START follows nothing and leads anywhere: as a neighbour of all it would say nothing about who belongs together.
-    graph: nx.Graph[str] = nx.Graph()
-    graph.add_nodes_from(name for name in names if name != START)
+    # Numbers stand for the names, because networkx walks over sets and those of strings change from run to run.
+    number = {name: i for i, name in enumerate(names) if name != START}
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(number.values())
     for edge, n in edges:
-        if START not in (edge.source, edge.target):
-            before = graph.get_edge_data(edge.source, edge.target, {"weight": 0.0})["weight"]
-            graph.add_edge(edge.source, edge.target, weight=before + math.sqrt(n))
+        if edge.source in number and edge.target in number:
+            ends = number[edge.source], number[edge.target]
+            before = graph.get_edge_data(*ends, {"weight": 0.0})["weight"]
+            graph.add_edge(*ends, weight=before + math.sqrt(n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy on singular factors: a poor order is still an order
         try:
             order = list(nx.spectral_ordering(graph, seed=seed)) if len(graph) > 1 else list(graph)
-        except Exception:  # noqa: BLE001 - the search may not converge; by name then
-            order = sorted(graph)
-    ranks = {name: i for i, name in enumerate(order)}
-    return {name: ranks.get(name, 0) for name in names}
+        except Exception:  # noqa: BLE001 - the search may not converge; in the order of the names then
+            order = list(graph)
+    ranks = {node: rank for rank, node in enumerate(order)}
+    return {name: ranks[number[name]] if name in number else 0 for name in names}

@@ -126,11 +126,10 @@ def _tools(report: Report, view: GraphView) -> dict[str, ToolCounts]:
     names: Iterable[str] = dict.fromkeys(
         [*view.tools, *report.tools, *(name for e in view.edges for name in (e.source, e.target))]
     )
-    none = ToolCounts(0, 0)
     counts = {}
     for name in names:
         told = report.tools.get(name, ToolReport())
-        counts[name] = view.tools.get(name) or ToolCounts(told.calls - told.failed, told.failed) or none
+        counts[name] = view.tools.get(name, ToolCounts(told.calls - told.failed, told.failed))
     return counts
 
 

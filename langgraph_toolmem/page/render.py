@@ -17,7 +17,7 @@ from langgraph_toolmem.page.picture import after_in_words, clip, picture, source
 from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
 from langgraph_toolmem.report import Report
 
-_SCRIPTS = ("tables.js", "explorer.js", "start.js")
+_SCRIPTS = ("tables.js", "geometry.js", "panel.js", "explorer.js", "start.js")
 
 
 def render_page(report: Report, view: GraphView, *, title: str = "toolmem", generated: float | None = None) -> str:

@@ -18,12 +18,13 @@ def _periods(value: dict[str, Any]) -> dict[str, Any]:
     return {**value, "state": {**state, "counters": counters, "periods": {}}}
 
 
-def _same(record: Any) -> Any:
-    return record
+def _no_tokens(entry: Any) -> Any:
+    key, record = entry
+    return [key, [op for op in record if op[:2] not in (["n", "tokens"], ["n", "turns_with_tokens"])]]
 
 
 MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _periods}
 """From the value as format version n stored it to the value of version n + 1."""
 
-RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _same}
+RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _no_tokens}
 """The same for a record of the journal."""

@@ -6,28 +6,10 @@ const Explorer = (() => {
   const ARROWS_AT_FIRST = 150;
   const ARROWS_PER_TOOL = 2.2;
   const ARROWS_OF_CHOSEN = 40;
-  const LISTED = 12;
-  const CURVE_POINTS = 36;
-  const BENDS = [0.13, 0.22, 0.32, -0.22, 0.45, -0.4];
-  const DASHED_BENDS = [-0.24, 0.34, -0.4, 0.5];
-  const ROOM_OF_COLUMN = 118;
-  const ROOM_OF_ROW = 30;
-  const ROOM_OF_TOOL = 62;
   const NARROW = 520;
-  const LABEL_FONT = "12px Helvetica, Arial, sans-serif";
 
-  const number = (n) => n.toLocaleString("en-US");
-  const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");
-  const times = (n) => (n === 1 ? "once" : `${number(n)} times`);
-
-  /* A name that is too long loses its server or module first, then its middle. */
-  function shorten(text, most) {
-    if (text.length <= most) return text;
-    const last = text.match(/^.*(?:[.:/]|__)(.+)$/)?.[1] ?? text;
-    if (last.length < most) return `…${last}`;
-    const tail = Math.floor((most - 1) * 0.65);
-    return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
-  }
+  const { shorten, places, curve, bends } = Geometry;
+  const { make, number, percent, times } = Panel;
 
   function start(figure, data, colours) {
     const element = (id) => document.getElementById(id);
@@ -40,9 +22,11 @@ const Explorer = (() => {
     const widest = Math.max(1, ...arrows.map((arrow) => arrow.seen), ...streams.map((stream) => stream.seen));
     const leaving = tools.map(() => 0);
     for (const arrow of arrows) leaving[arrow.from] += arrow.seen;
+    const starts = new Set(tools.filter((tool) => tool.start).map((tool) => tool.i));
+    const panel = Panel.of({ tools, arrows, leaving, flows: data.flows, rules: data.rules }, choose);
     const state = { chosen: -1, least: 1, most: MOST_AT_FIRST, flow: false };
     const pen = document.createElement("canvas").getContext("2d");
-    pen.font = LABEL_FONT;
+    pen.font = `12px ${getComputedStyle(document.documentElement).fontFamily}`;
 
     /* All dataflow between two tools is one dashed arrow. */
     function paired(rows) {
@@ -78,58 +62,6 @@ const Explorer = (() => {
       return { kept: tools.filter((tool) => kept.has(tool.i)), drawn, dashed, near, mine };
     }
 
-    /* Columns from the start of a run on; in a column, tools that follow each other stay at one height. */
-    function places(kept, links, width, height) {
-      const flow = kept.filter((tool) => !tool.start).sort((a, b) => a.depth - b.depth || a.rank - b.rank);
-      const start = kept.filter((tool) => tool.start);
-      const fit = Math.max(2, Math.min(flow.length, Math.floor(width / ROOM_OF_COLUMN) - start.length));
-      const needed = Math.ceil(flow.length / Math.floor((height - 68) / ROOM_OF_ROW));
-      const count = Math.min(Math.max(fit, needed), Math.max(1, Math.round(Math.sqrt((flow.length + 10) * (width / height / 1.15)))));
-      const columns = [];
-      for (let c = 0; c < count; c += 1) {
-        columns.push(flow.slice(Math.round((c * flow.length) / count), Math.round(((c + 1) * flow.length) / count)));
-      }
-      for (const column of columns) column.sort((a, b) => a.rank - b.rank || a.i - b.i);
-      if (start.length) columns.unshift(start);
-      const at = new Map();
-      const settle = (column, c) =>
-        column.forEach((tool, r) => at.set(tool.i, { c, y: (r + 0.5 + (c % 2 ? 0.12 : -0.12)) / column.length }));
-      columns.forEach(settle);
-      const partners = new Map(kept.map((tool) => [tool.i, []]));
-      for (const link of links) {
-        if (link.from !== link.to && !tools[link.from].start) {
-          partners.get(link.from).push([link.to, Math.sqrt(link.seen)]);
-          partners.get(link.to).push([link.from, Math.sqrt(link.seen)]);
-        }
-      }
-      const pull = (tool, c) => {
-        let sum = 0.15 * at.get(tool.i).y;
-        let weight = 0.15;
-        for (const [other, w] of partners.get(tool.i)) {
-          const far = Math.abs(at.get(other).c - c);
-          if (far === 0) continue;
-          sum += (w / far) * at.get(other).y;
-          weight += w / far;
-        }
-        return sum / weight;
-      };
-      for (let sweep = 0; sweep < 10; sweep += 1) {
-        const order = columns.map((_, c) => (sweep % 2 ? columns.length - 1 - c : c));
-        for (const c of order) {
-          const wanted = new Map(columns[c].map((tool) => [tool.i, pull(tool, c)]));
-          columns[c].sort((a, b) => wanted.get(a.i) - wanted.get(b.i) || a.i - b.i);
-          settle(columns[c], c);
-        }
-      }
-      const side = columns.length > 1 ? Math.min(74, width / 6) : width / 2;
-      const step = columns.length > 1 ? (width - 2 * side) / (columns.length - 1) : 0;
-      const found = new Map();
-      for (const [i, { c, y }] of at) found.set(i, [side + c * step, height - 34 - y * (height - 68)]);
-      const rows = Math.max(...columns.map((column) => column.length));
-      const room = Math.min(step || width, (height - 68) / rows);
-      return { found, step: step || width, scale: Math.min(1, Math.max(0.4, room / ROOM_OF_TOOL)) };
-    }
-
     /* --- how it is drawn --- */
 
     /* Crowded pictures are drawn smaller, and grow while zooming makes room. */
@@ -139,71 +71,6 @@ const Explorer = (() => {
     };
     const radius = (tool) => (tool.start ? 8 : scale() * (6 + 15 * Math.sqrt(tool.calls / most)));
     const stroke = (seen) => 1 + scale() * 6 * Math.sqrt(seen / widest);
-
-    function curve(from, to, fromRadius, toRadius, head, bend) {
-      const points = [];
-      if (from === to) {
-        const r = 11;
-        const [cx, cy] = [from[0], from[1] - fromRadius - r + 4];
-        for (let i = 0; i <= CURVE_POINTS; i += 1) {
-          const angle = Math.PI / 2 + (2 * Math.PI * i) / CURVE_POINTS;
-          points.push([cx + r * Math.cos(angle), cy + r * Math.sin(angle)]);
-        }
-      } else {
-        const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
-        const middle = [(from[0] + to[0]) / 2 - dy * bend, (from[1] + to[1]) / 2 + dx * bend];
-        for (let i = 0; i <= CURVE_POINTS; i += 1) {
-          const t = i / CURVE_POINTS;
-          const [a, b, c] = [(1 - t) ** 2, 2 * t * (1 - t), t ** 2];
-          points.push([a * from[0] + b * middle[0] + c * to[0], a * from[1] + b * middle[1] + c * to[1]]);
-        }
-      }
-      const off = (p, centre) => Math.hypot(p[0] - centre[0], p[1] - centre[1]);
-      let first = 0;
-      while (first < points.length - 2 && off(points[first], from) < fromRadius + 1) first += 1;
-      let last = points.length - 1;
-      while (last > first + 1 && off(points[last], to) < toRadius + 1) last -= 1;
-      const tip = points[last];
-      let back = last;
-      while (back > first && off(points[back], tip) < head) back -= 1;
-      const base = points[back];
-      const length = off(base, tip) || 1;
-      const [ux, uy] = [(tip[0] - base[0]) / length, (tip[1] - base[1]) / length];
-      const foot = [tip[0] - ux * head, tip[1] - uy * head];
-      const wing = head * 0.5;
-      const triangle = [tip, [foot[0] - uy * wing, foot[1] + ux * wing], [foot[0] + uy * wing, foot[1] - ux * wing]];
-      return { line: [...points.slice(first, back + 1), foot], triangle };
-    }
-
-    /* The gentlest bend with which an arrow passes by the tools that it does not join. */
-    function bends(links, found) {
-      const chosen = new Map();
-      const spots = [...found].map(([i, [x, y]]) => [i, x, y, radius(tools[i]) + 4]);
-      for (const link of links) {
-        const [from, to] = [found.get(link.from), found.get(link.to)];
-        const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
-        const others = spots.filter(([i]) => i !== link.from && i !== link.to);
-        const covered = (bend) => {
-          let sum = 0;
-          for (let t = 0.08; t < 0.95; t += 0.07) {
-            const side = 2 * t * (1 - t) * bend;
-            const [x, y] = [from[0] + t * dx + side * dy, from[1] + t * dy - side * dx];
-            for (const [, ox, oy, r] of others) if ((x - ox) ** 2 + (y - oy) ** 2 < r * r) sum += 1;
-          }
-          return sum;
-        };
-        const offered = link.reasons ? DASHED_BENDS : BENDS;
-        let best = offered[0];
-        let least = Infinity;
-        for (const bend of link.from === link.to || links.length > 500 ? [] : offered) {
-          const now = covered(bend);
-          if (now < least) [best, least] = [bend, now];
-          if (!least) break;
-        }
-        chosen.set(link, best);
-      }
-      return chosen;
-    }
 
     function arrowText(arrow) {
       const lines = [`${times(arrow.seen)}, ${percent(arrow.seen, leaving[arrow.from])} of what came next`];
@@ -235,9 +102,9 @@ const Explorer = (() => {
       size = [figure.inner_width, figure.inner_height];
       if (!(size[0] > 40 && size[1] > 40)) return;
       scene = selection();
-      scene.places = places(scene.kept, scene.drawn, ...size);
+      scene.places = places(scene.kept, scene.drawn, starts, ...size);
       frame();
-      scene.bends = bends([...scene.drawn, ...scene.dashed], scene.places.found);
+      scene.bends = bends([...scene.drawn, ...scene.dashed], scene.places.found, (i) => radius(tools[i]));
       draw();
       tellWhatIsDrawn();
     }
@@ -252,7 +119,7 @@ const Explorer = (() => {
         return;
       }
       scene.places = before.places;
-      scene.bends = bends([...scene.drawn, ...scene.dashed], scene.places.found);
+      scene.bends = bends([...scene.drawn, ...scene.dashed], scene.places.found, (i) => radius(tools[i]));
       draw();
       tellWhatIsDrawn();
     }
@@ -377,75 +244,6 @@ const Explorer = (() => {
       element("drawn").textContent = `Drawn: ${parts.join(", ")}.${others} Drag to move, Ctrl and wheel or the buttons to zoom.`;
     }
 
-    function make(tag, text = "", name = "") {
-      const made = document.createElement(tag);
-      made.textContent = text;
-      if (name) made.className = name;
-      return made;
-    }
-
-    function link(i) {
-      const button = make("button", tools[i].name);
-      button.type = "button";
-      button.addEventListener("click", () => choose(i));
-      return button;
-    }
-
-    function list(into, title, rows, all) {
-      if (!rows.length) return;
-      into.append(make("h3", title));
-      const made = make("ol");
-      for (const [left, right] of rows.slice(0, all ? rows.length : LISTED)) {
-        const item = make("li");
-        item.append(left instanceof Node ? left : make("span", left), make("span", right));
-        made.append(item);
-      }
-      into.append(made);
-      if (!all && rows.length > LISTED) into.append(make("p", `and ${number(rows.length - LISTED)} more`, "quiet"));
-    }
-
-    function both(...parts) {
-      const made = make("span");
-      made.append(...parts);
-      return made;
-    }
-
-    function tellChosen() {
-      const panel = element("details");
-      panel.replaceChildren();
-      if (state.chosen < 0) {
-        panel.append(make("p", "No tool chosen", "title"));
-        panel.append(make("p", "Click a tool in the graph, find it by name, or click its name in a table: its arrows stand out and its record is told here.", "quiet"));
-        list(panel, "Most used", tools.filter((t) => !t.start).slice(0, 8).map((t) => [link(t.i), number(t.calls)]), true);
-        return;
-      }
-      const tool = tools[state.chosen];
-      const clear = make("button", "clear ✕", "clear");
-      clear.type = "button";
-      clear.addEventListener("click", () => choose(-1));
-      const top = make("div", "", "top");
-      top.append(make("p", tool.name, "title"), clear);
-      panel.append(top);
-      if (!tool.start) {
-        const figures = [["calls", number(tool.calls)], ["failed", `${number(tool.failed)} (${percent(tool.failed, tool.calls)})`]];
-        figures.push(["made without the model", number(tool.skipped)]);
-        figures.push(["checked proposals", tool.right + tool.wrong ? `${number(tool.right)} right, ${number(tool.wrong)} wrong` : "none"]);
-        list(panel, "Record", figures, true);
-      }
-      const next = arrows.filter((a) => a.from === tool.i);
-      const before = arrows.filter((a) => a.to === tool.i);
-      const came = before.reduce((sum, a) => sum + a.seen, 0);
-      list(panel, "Followed by", next.map((a) => [link(a.to), `${number(a.seen)} · ${percent(a.seen, leaving[tool.i])}`]));
-      list(panel, "Comes after", before.map((a) => [link(a.from), `${number(a.seen)} · ${percent(a.seen, came)}`]));
-      const takes = data.flows.filter((f) => f[1] === tool.i);
-      const gives = data.flows.filter((f) => f[0] === tool.i);
-      const share = (f) => `${number(f[2])} of ${number(f[2] + f[3])}`;
-      list(panel, "Its arguments had the value of", takes.map((f) => [both(`${f[4]} ← ${f[5]} of `, link(f[0])), share(f)]));
-      list(panel, "Its values went into", gives.map((f) => [both(`${f[5]} → ${f[4]} of `, link(f[1])), share(f)]));
-      const rules = data.rules.filter((r) => r[1] === tool.i);
-      list(panel, "Rules that propose it (hits of checks)", rules.map((r) => [`after ${r[2]}: ${r[3]}`, `${number(r[4])} of ${number(r[4] + r[5])}`]));
-    }
-
     function choose(i) {
       if (i === state.chosen) return;
       state.chosen = i;
@@ -453,7 +251,7 @@ const Explorer = (() => {
       refresh();
       const at = i < 0 ? -1 : nodes.data.tool.indexOf(i);
       nodes.selected.indices = at < 0 ? [] : [at];
-      tellChosen();
+      panel.show(element("details"), state.chosen);
     }
 
     /* --- controls --- */
@@ -543,18 +341,23 @@ const Explorer = (() => {
       });
     }
 
-    let waiting = false;
-    function later(work) {
-      if (waiting) return;
-      waiting = true;
-      requestAnimationFrame(() => {
-        waiting = false;
-        work();
-      });
+    /* At most once per frame of the screen. */
+    function paced(work) {
+      let waiting = false;
+      return () => {
+        if (waiting) return;
+        waiting = true;
+        requestAnimationFrame(() => {
+          waiting = false;
+          work();
+        });
+      };
     }
+    const arrangeSoon = paced(arrange);
+    const drawSoon = paced(draw);
 
     function resized() {
-      if (Math.abs(figure.inner_width - size[0]) > 1 || Math.abs(figure.inner_height - size[1]) > 1) later(arrange);
+      if (Math.abs(figure.inner_width - size[0]) > 1 || Math.abs(figure.inner_height - size[1]) > 1) arrangeSoon();
     }
 
     let span = 0;
@@ -562,7 +365,7 @@ const Explorer = (() => {
       const now = figure.x_range.end - figure.x_range.start;
       if (Math.abs(now - span) > 1e-6 * span) {
         span = now;
-        later(draw);
+        drawSoon();
       }
     }
 
@@ -580,7 +383,7 @@ const Explorer = (() => {
       const at = nodes.selected.indices[0];
       choose(at === undefined ? -1 : nodes.data.tool[at]);
     });
-    tellChosen();
+    panel.show(element("details"), state.chosen);
     arrange();
     return { draw };
   }
