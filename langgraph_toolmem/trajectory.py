@@ -337,8 +337,9 @@ class _Reader:
     def _read_answer(self, call: _Call, message: ToolMessage) -> None:
         content = message.content
         if edit := edited_call(content):
-            call.tool, call.args, content = edit
-            call.review = "edited"
+            tool, args, content = edit
+            if (tool, canonical(args)) != (call.tool, canonical(call.args)):  # else it was let pass as it was
+                call.tool, call.args, call.review = tool, args, "edited"
         call.status = status_of(content, error=message.status == "error")
         call.output = None if call.status == "unanswered" else output_of(content)
         if call.status == "rejected" and was_refused_by_a_person(content):

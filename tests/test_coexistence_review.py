@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 from agents import WAYS, Agent, both, build_agent, same_calls
 from desk import EAGER, NAMES, Desk, call_id, expected, number, script, shortcuts, this_turn, thread, warm
-from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
-from langchain_core.tools import BaseTool, tool
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import BaseTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -393,25 +393,26 @@ def logs_failures(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> A
     return script(messages, tools)
 
 
-class FullDisk(AgentMiddleware[Any, Any, Any]):
-    """Every note fails as long as the disk is full."""
+class FullDisk(ReviewedDesk):
+    """Every note fails."""
 
-    full = True
+    @property
+    def tools(self) -> list[BaseTool]:
+        @tool
+        def add_note(order_id: str, note: str) -> str:
+            """Add a note to an order."""
+            self.did("add_note", order_id=order_id, note=note)
+            raise ToolException("The disk is full.")
 
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        if self.full and request.tool_call["name"] == "add_note":
-            return ToolMessage("The disk is full.", tool_call_id=request.tool_call["id"], status="error")
-        return handler(request)
+        add_note.handle_tool_error = True
+        return [add_note, *(known for known in super().tools if known.name != "add_note")]
 
 
 async def test_a_refusal_is_for_the_model_to_read_not_a_failure_like_others() -> None:
     """After a failed note the failure was always logged. A person's refusal looks like a failure, but is none."""
     desk, plain = ReviewedDesk(), ReviewedDesk()
     memory = ToolMemory.ephemeral(tools=desk.tools)
-    broken = FullDisk()
-    teacher = build_agent(
-        memory, inside=[broken], model=ScriptedChatModel(script=logs_failures), tools=desk.tools, policy=SHADOW
-    )
+    teacher = build_agent(memory, FullDisk(), model=ScriptedChatModel(script=logs_failures), policy=SHADOW)
     for run in range(20):
         await teacher.run(run)
     report = memory.report()
@@ -422,7 +423,6 @@ async def test_a_refusal_is_for_the_model_to_read_not_a_failure_like_others() ->
             knows, at, inside=reviewer("batched", "add_note"), model=ScriptedChatModel(script=logs_failures)
         )
 
-    desk.done.clear()
     ours, theirs = agent(memory, desk), agent(None, plain)
     for one in (ours, theirs):
         end = await reviewed(one, "batched", "async", REJECT, 24)

@@ -11,16 +11,25 @@ README = Path(__file__).parent.parent / "README.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("number", range(len(SNIPPETS)))
-def test_snippet_runs(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(SNIPPETS[number], f"README snippet {number}", "exec"), {"__name__": "readme"})
-    printed = capsys.readouterr().out
-    if "print(memory.report())" in SNIPPETS[number]:
-        taken = re.search(r"(\d+) of them taken without the model", printed)
-        assert taken is not None
-        assert int(taken[1]) > 100
-    if "print(decision.reason)" in SNIPPETS[number]:
-        assert printed.strip() == "nothing like this has been seen yet"
+@pytest.mark.filterwarnings("error")
+def test_the_snippets_run_one_after_the_other(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "readme"}
+    reports = 0
+    for number, snippet in enumerate(SNIPPETS):
+        exec(compile(snippet, f"README snippet {number}", "exec"), names)
+        printed = capsys.readouterr().out
+        if "print(memory.report())" in snippet:
+            reports += 1
+            taken = re.search(r"(\d+) of them taken without the model", printed)
+            assert taken is not None
+            assert int(taken[1]) > 100
+        if "print(decision.reason)" in snippet:
+            assert printed.strip() == "nothing like this has been seen yet"
+    assert reports == 2
+    assert len(SNIPPETS) > 4
 
 
 def test_commands_of_the_readme_exist() -> None:

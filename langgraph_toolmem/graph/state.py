@@ -61,6 +61,7 @@ class RunState:
         statuses: "ok", "failed" … of each call.
         user: the latest user message; `past_users` holds the ones before, latest first.
         since_user: calls since the latest user message.
+        stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
 
     __slots__ = (
@@ -73,6 +74,7 @@ class RunState:
         "since_user",
         "statuses",
         "steps",
+        "stopped",
         "symbols",
         "tools",
         "used",
@@ -90,6 +92,7 @@ class RunState:
         self.past_users: list[Text] = []
         self.since_user: list[Step] = []
         self.last_is_user = False
+        self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
         self._observations: dict[int, Observation] = {}
@@ -106,6 +109,7 @@ class RunState:
 
     def push(self, event: UserMessage | Turn) -> None:
         """Takes the next event in."""
+        self.stopped = isinstance(event, Turn) and any(step.status == "rejected" for step in event.steps)
         if isinstance(event, UserMessage):
             self._push_user(event)
         elif not event.steps:

@@ -202,12 +202,14 @@ class InertiaEngine:
         if turn.chosen_by == "shortcut":
             if turn.key in self.graph.open_turns:
                 record += close_turn(turn.key)
-            record += book_shortcut(turn, run, user)
+            asked = [step.tool for step in turn.steps]
             if any(step.review for step in turn.steps):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
                 made, neighbours = self.decide(state, thought=thought, policy=policy, user=user, specs=specs)
+                asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
                 record += book_judged(turn, plain_judged(made), would_act=False)
-                record += [["n", "wrong", 1], ["nt", turn.steps[0].tool, "wrong", 1]]
+                record += [["n", "wrong", 1], ["nt", asked[0], "wrong", 1]]
+            record += book_shortcut(turn, asked, run, user)
         else:
             opened = self.graph.open_turns.get(turn.key)
             if opened is not None:
@@ -310,13 +312,13 @@ def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool) -> Reco
     return record
 
 
-def book_shortcut(turn: Turn, run: str, user: str | None) -> Record:
-    """A turn that the shortcut took is booked by its outcome only."""
+def book_shortcut(turn: Turn, asked: Sequence[str], run: str, user: str | None) -> Record:
+    """A turn that the shortcut took is booked by its outcome only, for the tools that it asked for."""
     statuses = {step.status for step in turn.steps}
     # Stopped: a person or a limit kept the call from being executed.
     outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
     record: Record = [["n", "turns", 1], ["n", outcome, 1], ["ru", run, 1, user]]
-    record += [["nt", step.tool, outcome, 1] for step in turn.steps]
+    record += [["nt", tool, outcome, 1] for tool in asked]
     return record
 
 

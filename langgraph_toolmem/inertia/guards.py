@@ -30,6 +30,8 @@ def refusal(
     state: RunState,
 ) -> str:
     """Why a call must not be made by a shortcut; "" if it may."""
+    if state.stopped:
+        return "the last call was not let through: the model is to read why"
     spec = specs.get(tool)
     if spec is None:
         return f"{tool} is not among the tools"

@@ -3,12 +3,12 @@
 >>> agent = create_agent(model, tools, middleware=tool_memory_middleware(memory))  # doctest: +SKIP
 """
 
-from langgraph_toolmem.errors import MissingExtraError
+from langgraph_toolmem import errors as _errors
 
 try:
     import langchain.agents.middleware  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("langgraph_toolmem.middleware", "agents") from error
+    raise _errors.MissingExtraError("langgraph_toolmem.middleware", "agents") from error
 
 from langgraph_toolmem.middleware.assembly import tool_memory_middleware
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
