@@ -1,4 +1,4 @@
-"""Runs as values: what a list of chat messages says about tool calls.
+"""What a list of chat messages says about tool calls.
 
 The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
 list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
@@ -14,9 +14,9 @@ resumed, forked, trimmed at the head or summarised. Learning is idempotent becau
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -32,9 +32,20 @@ from langgraph_toolmem.errors import MessageError
 from langgraph_toolmem.keys import canonical, digest, looks_unique
 from langgraph_toolmem.messages import HOW, describe, entries_of, message_of
 from langgraph_toolmem.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
+from langgraph_toolmem.run import SUMMARY_TOOL, Chooser, Execution, Review, Run, Step, Turn, UserMessage
 
-Chooser = Literal["model", "shortcut"]
-Review = Literal["", "edited", "rejected"]
+__all__ = [
+    "SUMMARY_TOOL",
+    "Chooser",
+    "Execution",
+    "Review",
+    "Run",
+    "Status",
+    "Step",
+    "Turn",
+    "UserMessage",
+    "parse_run",
+]
 
 _SUMMARY_HUMAN = "Here is a summary of the conversation to date:"  # SummarizationMiddleware
 _SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
@@ -55,114 +66,6 @@ _UNREADABLE = (
     NotImplementedError,
     RecursionError,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One tool call.
-
-    Attributes:
-        tool: Name of the tool that was executed.
-        args: Arguments as executed, JSON values: the model's, or a person's who edited the call. Shared with the
-            message: not to be changed.
-        output: Parsed JSON if the answer is a JSON object, array, number or boolean, else its text; None if
-            unanswered. Shared by all readers of the same text: not to be changed.
-        status: ``ok``: executed. ``failed``: executed and raised, or answered with ``status="error"``.
-            ``rejected``: never executed as written (a human rejected or replaced it, a limit blocked it,
-            unknown tool, arguments refused by the schema). ``unanswered``: no answer (yet).
-        chosen_by: Who chose the call.
-        call_id: Id of the call in its message, "" if it has none.
-        key: Identity of the executed call, 16 hexadecimal digits.
-        review: What a person did to it: ``edited`` (tool and arguments are the person's), ``rejected``, or "".
-        attempts_failed: Attempts that raised and were counted as they happened (a retry came, or the end).
-    """
-
-    tool: str
-    args: dict[str, Any]
-    output: Any
-    status: Status
-    chosen_by: Chooser
-    call_id: str
-    key: str
-    review: Review = ""
-    attempts_failed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """What a recorder saw of one tool call.
-
-    Attributes:
-        tool: Name of the tool that was executed.
-        args: Arguments it was given, those that the host injects left out.
-        status: ``ok`` or ``failed``, of the latest attempt.
-        attempts_failed: Attempts that raised.
-        over: No further attempt comes.
-    """
-
-    tool: str
-    args: dict[str, Any]
-    status: Literal["ok", "failed"]
-    attempts_failed: int = 0
-    over: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One assistant message.
-
-    Attributes:
-        steps: Its calls in order; empty if the model answered in words.
-        text: Its thought or answer; reasoning blocks excluded.
-        chosen_by: Who made the message.
-        key: Identity of the turn's position (what precedes it), known before the model answers.
-        settled: Every call has its answer, or the history went on past it.
-        input_tokens: Tokens of the model call's prompt, as its usage says; 0 if it says nothing.
-        output_tokens: Tokens of its answer.
-    """
-
-    steps: tuple[Step, ...]
-    text: str
-    chosen_by: Chooser
-    key: str
-    settled: bool
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UserMessage:
-    """What the user said: its text and the message's identity."""
-
-    text: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A history of messages, read.
-
-    Attributes:
-        events: User messages and model turns in order; system messages left out.
-        run_id: As given to :func:`parse_run`.
-        truncated: The head is missing (trimmed) or replaced by a summary.
-        next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
-        thought: The latest text the model stated in the current user turn, "" if none.
-    """
-
-    events: tuple[UserMessage | Turn, ...]
-    run_id: str | None
-    truncated: bool
-    next_key: str | None
-    thought: str
-
-    @property
-    def awaiting_model(self) -> bool:
-        """Whether the model moves next: no call is pending and it has not just answered in words."""
-        if self.next_key is None:
-            return False
-        last = self.events[-1] if self.events else None
-        return not (isinstance(last, Turn) and not last.steps)
 
 
 def parse_run(
@@ -263,14 +166,14 @@ class _Reader:
             if not isinstance(event, UserMessage):
                 for call in event.calls:
                     self._correct(call, watched=event.key in self._watched)
-        events = tuple(
+        events = [
             event if isinstance(event, UserMessage) else _finish(event, gone_on=index < last)
             for index, event in enumerate(self._events)
-        )
+        ]
         tail = events[-1] if events else None
         pending = isinstance(tail, Turn) and not tail.settled
         return Run(
-            events=events,
+            events=tuple(_summaries_aside(events)),
             run_id=self._run_id,
             truncated=self._truncated,
             next_key=None if pending else self._next_key(),
@@ -417,6 +320,26 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
         input_tokens=draft.tokens[0],
         output_tokens=draft.tokens[1],
     )
+
+
+def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage | Turn]:
+    """Calls of the summary tool are no steps: a turn of nothing else goes, and its text to the next turn."""
+    written: str | None = None
+    for event in events:
+        if isinstance(event, UserMessage):
+            written = None
+            yield event
+            continue
+        summaries = [step.args.get("summary") for step in event.steps if step.tool == SUMMARY_TOOL]
+        if not summaries and written is None:
+            yield event
+            continue
+        steps = tuple(step for step in event.steps if step.tool != SUMMARY_TOOL)
+        if steps or not summaries:
+            yield replace(event, steps=steps, summary=written)
+            written = None
+        texts = [text for text in summaries if isinstance(text, str) and text.strip()]
+        written = texts[-1] if texts else written
 
 
 def _tokens(message: BaseMessage) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from agents import WAYS, Agent, asked, both, build_agent, same_calls
 from desk import (
-    EAGER,
     NAMES,
     Desk,
     assert_answered,

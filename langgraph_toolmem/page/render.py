@@ -50,7 +50,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
     data["items"] = {**drawings, **chart_items(over_time, size)}
     bokeh = Resources(mode="inline", components=["bokeh"], minified=True, log_level="warn")
     scripts = [*bokeh.js_raw, _asset("script")]
-    environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(count=_count, share=_share, name=clip)
     return environment.from_string(_asset("page.html")).render(
         title=printable(title),
