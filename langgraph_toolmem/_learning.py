@@ -9,7 +9,8 @@ from typing import Any, Literal
 from langgraph_toolmem._core import MemoryCore
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import last_step
-from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.graph.learning import attempt_digest
+from langgraph_toolmem.inertia.engine import run_scope, turn_digest
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import user_digest
@@ -191,13 +192,17 @@ class Learning(MemoryCore):
             if found is None:
                 return 0
             turn, step = found
-            before = self._executions.executions.get(step.key)
-            attempts = before.attempts_failed if before is not None else 0
-            if raised:
+            if not self._begun_elsewhere(turn):
+                self._executions.begins(turn.key)
+            attempts = 0
+            while self._graph.has_seen(attempt_digest(step, attempts + 1)):
                 attempts += 1
-                self._apply(digest("attempt", step.key, attempts), [["t", tool, "failed"]])
-            self._executions.begins(turn.key)
-            self._executions.saw(step.key, Execution(tool, dict(args), status, attempts, over=not raised))
+            if raised or (attempts and status == "failed"):
+                self._apply(attempt_digest(step, attempts + 1), [["t", tool, "failed"]])
+            elif attempts and self._graph.has_seen(turn_digest(turn)):
+                # It failed for good, was learned so, and then its thread was resumed.
+                self._apply(attempt_digest(step, "ok"), [["t", tool, "ok"]])
+            self._executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, run_id, user_id)
 
     def gave_up(self, messages: Any, call_id: str, *, run_id: str | None = None, user_id: str | None = None) -> int:
@@ -221,6 +226,11 @@ class Learning(MemoryCore):
                 return 0
             self._executions.saw(found[1].key, replace(before, over=True))
             return self._learn_settled(messages, run_id, user_id)
+
+    def _begun_elsewhere(self, turn: Turn) -> bool:
+        """Whether another process saw one of the turn's calls fail: then this one did not watch it all."""
+        known = self._executions.executions
+        return any(step.key not in known and self._graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
 
     def _learn_settled(self, messages: Any, run_id: str | None, user_id: str | None) -> int:
         """Learns the history if no call of its last turn is pending any more."""

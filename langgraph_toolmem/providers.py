@@ -234,6 +234,18 @@ PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
 """What is known; the first rule that holds is the one reported."""
 
 
+def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
+    """Rules as a tuple. Raises ConfigurationError if they are none: what cannot be read would guard nothing."""
+    if isinstance(rules, (str, ProviderRule)) or not isinstance(rules, Iterable):
+        kind = type(rules).__name__
+        raise ConfigurationError(f"rules is a list of ProviderRule, such as [*PROVIDER_RULES, yours], not {kind}.")
+    found = tuple(rules)
+    for index, rule in enumerate(found):
+        if not isinstance(rule, ProviderRule):
+            raise ConfigurationError(f"rules[{index}] is a {type(rule).__name__}, not a ProviderRule.")
+    return found
+
+
 def refusal_text(rule: ProviderRule) -> str:
     """Why a model gets no shortcut, in one line."""
     return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Literal
 
@@ -14,8 +13,6 @@ from langgraph.types import Command
 from langgraph_toolmem.host import ErrorLog, read_key, run_id_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.outputs import status_of
-
-logger = logging.getLogger("langgraph_toolmem.recording")
 
 ToolResult = ToolMessage | Command[Any]
 _NEVER_RAN: Final = ("rejected", "unanswered")
@@ -29,14 +26,14 @@ class CallRecorder:
 
     Args:
         memory: the memory.
-        owner: who records, for the log.
+        errors: where failures of its own are logged.
         messages_key: key of the messages in the host's state.
     """
 
-    def __init__(self, memory: ToolMemory, *, owner: str, messages_key: str = "messages") -> None:
+    def __init__(self, memory: ToolMemory, *, errors: ErrorLog, messages_key: str = "messages") -> None:
         self._memory = memory
         self._messages_key = messages_key
-        self._errors = ErrorLog(owner, logger)
+        self._errors = errors
 
     def wrap(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Executes the call."""

@@ -31,7 +31,6 @@ class Step:
         call_id: Id of the call in its message, "" if it has none.
         key: Identity of the executed call, 16 hexadecimal digits.
         review: What a person did to it: ``edited`` (tool and arguments are the person's), ``rejected``, or "".
-        attempts_failed: Attempts that raised and were counted as they happened (a retry came, or the end).
     """
 
     tool: str
@@ -42,7 +41,6 @@ class Step:
     call_id: str
     key: str
     review: Review = ""
-    attempts_failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +51,12 @@ class Execution:
         tool: Name of the tool that was executed.
         args: Arguments it was given, those that the host injects left out.
         status: ``ok`` or ``failed``, of the latest attempt.
-        attempts_failed: Attempts that raised.
         over: No further attempt comes.
     """
 
     tool: str
     args: dict[str, Any]
     status: Literal["ok", "failed"]
-    attempts_failed: int = 0
     over: bool = True
 
 

@@ -52,7 +52,7 @@ _SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
 # Words in the model's place, put there when the model was not asked or did not answer.
 _NOT_THE_MODEL = re.compile(
     r"Model call limits exceeded: "  # ModelCallLimitMiddleware
-    r"|(?:Tool|'.*') call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
+    r"|(?:Tool|'.*' tool) call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
     r"|Model call failed after \d+ attempt"  # ModelRetryMiddleware
 )
 
@@ -110,7 +110,6 @@ class _Call:
     output: Any = None
     answered: bool = False
     review: Review = ""
-    attempts_failed: int = 0
 
 
 @dataclass(slots=True)
@@ -259,7 +258,6 @@ class _Reader:
             call.tool, call.args, call.review = seen.tool, seen.args, "edited"
         if seen.over or call.answered:
             call.answered = True
-            call.attempts_failed = seen.attempts_failed
             call.status = seen.status
 
     def _call(self, draft: _Draft, tool: str, args: dict[str, Any], call_id: str) -> _Call:
@@ -309,7 +307,6 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
                 call.call_id,
                 call.key,
                 call.review,
-                call.attempts_failed,
             )
             for call in draft.calls
         ),

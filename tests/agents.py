@@ -61,7 +61,7 @@ def build_agent(
     tools: Sequence[BaseTool] | None = None,
     model: Any = None,
     policy: InertiaPolicy | None = EAGER,
-    checkpointer: Any = None,
+    checkpointer: Any = ...,
     force: bool = False,
     **options: Any,
 ) -> Agent:
@@ -74,7 +74,7 @@ def build_agent(
         tools: other tools than the desk's.
         model: another model than the desk's script.
         policy: of the shortcut.
-        checkpointer: InMemorySaver if None.
+        checkpointer: InMemorySaver if not given.
         force: as for `tool_memory_middleware`.
         options: of ``create_agent``.
     """
@@ -87,7 +87,7 @@ def build_agent(
         model,
         list(desk.tools if tools is None else tools),
         middleware=middleware,
-        checkpointer=checkpointer or InMemorySaver(),
+        checkpointer=InMemorySaver() if checkpointer is ... else checkpointer,
         **options,
     )
     return Agent(graph, model, desk, memory)

@@ -36,6 +36,8 @@ from pydantic import BaseModel
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.testing import ScriptedChatModel
 
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+
 SHADOW = InertiaPolicy(shadow=True)
 
 
@@ -233,7 +235,7 @@ async def test_an_agent_as_a_subgraph(way: str, place: Any, own: Any) -> None:
     memory = ToolMemory.ephemeral()
     agents = []
     for mine in (memory, None):
-        agent = build_agent(mine, Desk(), checkpointer=own() if callable(own) else own or False)
+        agent = build_agent(mine, Desk(), checkpointer=own() if callable(own) else own)
         agents.append((agent, place(agent)))
     for i in range(20):
         for _, graph in agents:

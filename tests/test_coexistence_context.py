@@ -29,6 +29,8 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+
 # --- LLMToolSelectorMiddleware ---
 
 

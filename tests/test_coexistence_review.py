@@ -61,14 +61,15 @@ class ReviewedDesk(Desk):
 
 def reviewer(mode: Mode, *gated: str, **options: Any) -> list[Any]:
     config = {"allowed_decisions": ALL}
-    return [HumanInTheLoopMiddleware({name: config for name in gated}, interrupt_mode=mode, **options)]  # type: ignore[misc]
+    return [HumanInTheLoopMiddleware(dict.fromkeys(gated, config), interrupt_mode=mode, **options)]  # type: ignore[misc]
 
 
 def answer(state: dict[str, Any], mode: Mode, *decisions: dict[str, Any]) -> Command[Any]:
     """What a person hands in for the interrupts of a paused run."""
     paused = state["__interrupt__"]
     if mode == "batched":
-        assert len(paused) == 1 and len(paused[0].value["action_requests"]) == len(decisions)
+        assert len(paused) == 1
+        assert len(paused[0].value["action_requests"]) == len(decisions)
         return Command(resume={"decisions": list(decisions)})
     return Command(resume={p.id: d for p, d in zip(paused, decisions, strict=True)})
 
@@ -199,7 +200,8 @@ async def test_a_call_of_the_model_is_learned_as_the_person_let_it_run(
     await reviewed(theirs, mode, way, decision)
 
     same_calls(ours.desk, theirs.desk)
-    assert shortcuts(end["messages"]) == [] and ours.model_calls == theirs.model_calls == 4
+    assert shortcuts(end["messages"]) == []
+    assert ours.model_calls == theirs.model_calls == 4
     assert grown.outcomes("add_note") == outcomes
     assert grown.values("add_note.note") == values
     assert (grown.report("right"), grown.report("wrong")) == booked
@@ -220,8 +222,10 @@ async def test_another_tool_put_in_place_is_what_is_learned(way: str, notice: bo
     same_calls(ours.desk, theirs.desk)
     assert ours.desk.done == [*LOOKED_UP, ("escalate", {"order_id": ORDER})]
     assert len(shortcuts(end["messages"])) == (3 if policy is EAGER else 0)
-    assert grown.outcomes("escalate") == {"ok": 1} and grown.outcomes("add_note") == {}
-    assert grown.values("escalate.order_id") == {ORDER: 1} and grown.values("add_note.note") == {}
+    assert grown.outcomes("escalate") == {"ok": 1}
+    assert grown.outcomes("add_note") == {}
+    assert grown.values("escalate.order_id") == {ORDER: 1}
+    assert grown.values("add_note.note") == {}
     assert grown.edges() == {"escalate": 1}
     assert grown.report("wrong") == 1
     assert grown.of_tool("add_note", "wrong") == 1, "the proposal that missed was of add_note"
@@ -237,13 +241,15 @@ async def test_an_edit_that_changes_nothing_is_an_approval(mode: Mode) -> None:
     end = await reviewed(ours, mode, "async", same)
     await reviewed(theirs, mode, "async", same)
     same_calls(ours.desk, theirs.desk)
-    assert grown.outcomes("add_note") == {"ok": 1} and grown.report("wrong") == 0
+    assert grown.outcomes("add_note") == {"ok": 1}
+    assert grown.report("wrong") == 0
 
     from_messages = ToolMemory.ephemeral(tools=ours.desk.tools)
     warm(from_messages)
     grown = Grown(from_messages)
     from_messages.finish(end["messages"], run_id="the log of it")
-    assert grown.report("skipped") == 3 and grown.report("wrong") == 0
+    assert grown.report("skipped") == 3
+    assert grown.report("wrong") == 0
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -275,12 +281,14 @@ async def test_the_process_may_end_while_the_person_thinks(
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         warm(memory)
         paused = await build_agent(memory, desk, inside=inside(), checkpointer=saver).run(0, way)
-        assert len(shortcuts(paused["messages"])) == 3 and desk.done == LOOKED_UP
+        assert len(shortcuts(paused["messages"])) == 3
+        assert desk.done == LOOKED_UP
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         grown = Grown(memory)
         agent = build_agent(memory, desk, inside=inside(), checkpointer=saver)
         end = await agent.ask(answer(paused, mode, decision), thread("thread-0"), way)
-        assert agent.model_calls == 1 and end["messages"][-1].text.endswith("is checked.")
+        assert agent.model_calls == 1
+        assert end["messages"][-1].text.endswith("is checked.")
         learned = (grown.outcomes("add_note"), grown.values("add_note.note"), grown.report("wrong"))
         state = memory._graph.to_state()
     assert learned == (outcomes, values, 0 if decision is APPROVE else 1)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import open_browser
+from histories import FAILED, call, history, user, words
 
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.errors import MissingExtraError
 from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.page import render_page
@@ -361,6 +363,23 @@ def test_hovering_tells_the_counts(show: Opener) -> None:
     until(page, "document.querySelector('.bk-Tooltip')?.shadowRoot.textContent.includes('40 calls, 10 failed')")
 
 
+def test_hovering_over_a_chart_tells_the_numbers(show: Opener) -> None:
+    page = show()
+    page.locator("#precision").scroll_into_view_if_needed()
+    script = """(time) => {
+        const figure = Bokeh.documents.map((d) => d.roots()[0]).find((root) => root.name === "turns");
+        const share = (time - figure.x_range.start) / (figure.x_range.end - figure.x_range.start);
+        const box = document.getElementById("turns").getBoundingClientRect();
+        return [box.x + box.width - figure.min_border_right - figure.inner_width * (1 - share), box.y + 20];
+    }"""
+    page.mouse.move(*page.evaluate(script, 1000 * (MONDAY + 10.5 * HOUR)))
+    seen = "[...document.querySelectorAll('.bk-Tooltip')].map((t) => t.shadowRoot.textContent).join('')"
+    until(page, f"{seen}.includes('30 turns')")
+    told = page.evaluate(seen)
+    assert "2026-10-05 10:00 to 11:00 UTC" in told
+    assert "9 skipped, call went well" in told
+
+
 def test_a_tool_is_found_by_name(show: Opener) -> None:
     page = show()
     page.fill("#find", "ear")
@@ -416,6 +435,22 @@ def test_of_many_tools_the_most_used_are_drawn_first(show: Opener) -> None:
         y.setv({ start: 0, end: y.end / 4 });
     }""")
     until(page, "(n) => Bokeh.documents[0].get_model_by_name('labels').data.text.length > n", arg=labels)
+
+
+def test_a_real_memory_is_shown(show: Opener) -> None:
+    with ToolMemory.ephemeral() as memory:
+        for i in range(3):
+            found = {"id": f"o{i}"}
+            run = history(
+                user(f"order {i}?"), call("find", {"n": i}, found), call("track", {"order": f"o{i}"}, FAILED), words()
+            )
+            memory.finish(run, run_id=f"run-{i}")
+        page = show(memory.report(), memory.view())
+    assert names(page) == {"find", "track"}
+    page.check("#flow")
+    assert column(page, "flows", "head") == ["find → track"]
+    page.click("#tools button[data-tool=track]")
+    assert "3 (100 %)" in page.inner_text("#details")
 
 
 def test_an_empty_memory_says_so(show: Opener) -> None:

@@ -19,6 +19,7 @@ Operations (first element is the code):
     ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
     ["d", tool, plain description]           what is known of a tool itself
     ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
+    ["tr", run, step, source, target]        in a run, `target` was called right after `source`; step: its key
     ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
     ["vd", run, score, comment, user]        a verdict on a run, and who gave it
     ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
@@ -32,6 +33,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
+from langgraph_toolmem.graph.walks import Walks
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
@@ -77,6 +79,7 @@ class EvidenceGraph:
         self.closed_turns: dict[str, None] = {}
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
+        self.walks = Walks()
         self._seen: dict[int, None] = {}
 
     # --- what has been seen ---
@@ -206,8 +209,12 @@ class EvidenceGraph:
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
 
+    def _add_transition(self, run: str, step: str, source: str, target: str) -> None:
+        self.walks.add(run, step, source, target)
+
     def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
         self._add_run(run, 0, None)
+        self.walks.judge(run, score)
         entry = self.runs[run]
         entry[SCORE], entry[COMMENT], entry[AUTHOR] = score, comment, user
 
@@ -303,6 +310,7 @@ _TABLES: Final[dict[str, Any]] = {
     "descriptor_witnesses": WitnessTable,
     "rules": CountTable,
     "cases": CaseIndex,
+    "walks": Walks,
 }
 
 _PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods")
@@ -325,6 +333,7 @@ _HANDLERS: Final = {
     "d": "_describe_tool",
     "o+": "_open_turn",
     "o-": "_close_turn",
+    "tr": "_add_transition",
     "ru": "_add_run",
     "vd": "_add_verdict",
     "fu": "_forget",

@@ -15,6 +15,7 @@ from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.graph.text import dates_in, pieces_of
 from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
+from langgraph_toolmem.keys import digest
 from langgraph_toolmem.tools import ToolSpec
 from langgraph_toolmem.trajectory import Step, Turn
 
@@ -73,6 +74,11 @@ def pattern_of(value: Any, state: RunState) -> str:
     return masked if _PIECE.search(masked) else ""
 
 
+def attempt_digest(step: Step, attempt: int | str) -> str:
+    """The key under which one attempt of a call is counted once: failed ones by number, a late success by "ok"."""
+    return digest("attempt", step.key, attempt)
+
+
 def learn_turn(
     graph: EvidenceGraph,
     state: RunState,
@@ -114,7 +120,7 @@ def learn_turn(
             record.append(["ce", case_id, position, state.signature()])
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
-        if step.status != "failed" or not step.attempts_failed:  # those were counted as they happened
+        if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
             record.append(["t", step.tool, step.status])
         if step in executed:
             record += _learn_outcome(tools, step)

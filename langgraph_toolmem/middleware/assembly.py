@@ -26,6 +26,11 @@ def tool_memory_middleware(
 ) -> list[AgentMiddleware[Any, Any, Any]]:
     """The whole list for ``create_agent(..., middleware=...)``: shortcut first, yours inside, recorder last.
 
+    A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
+    model (by permission, by state), or that chooses the model or a tool for it, goes in front of the list::
+
+        middleware=[permissions, *tool_memory_middleware(memory, inside=[human_approval])]
+
     Args:
         memory: the memory; agents may share one.
         inside: your own middleware, in its order.
@@ -35,7 +40,7 @@ def tool_memory_middleware(
         force: take shortcuts with such models all the same.
 
     Raises:
-        ConfigurationError: `inside` is no list of middleware, or has the memory's own in it.
+        ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
     """
     try:
         yours = list(inside)
@@ -49,8 +54,6 @@ def tool_memory_middleware(
         if not isinstance(middleware, AgentMiddleware):
             raise ConfigurationError(f"inside[{index}] is a {type(middleware).__name__}, not an AgentMiddleware.")
     recorder = RecorderMiddleware(memory)
-    if not shortcut:
-        return [*yours, recorder]
     fallbacks = [model for m in yours if isinstance(m, ModelFallbackMiddleware) for model in m.models]
     first = InertiaMiddleware(memory, policy=policy, recorded=True, rules=rules, force=force, fallbacks=fallbacks)
-    return [first, *yours, recorder]
+    return [first, *yours, recorder] if shortcut else [*yours, recorder]

@@ -19,7 +19,7 @@ from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.inertia import shortcut_message
 from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, refusal_of, refusal_text
+from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
 from langgraph_toolmem.recording import whose
 from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.telemetry import note_decision
@@ -70,7 +70,8 @@ class InertiaMiddleware(AgentMiddleware[Any, Any, Any]):
         self.memory = memory
         self.policy = policy
         self._recorded = recorded
-        self._rules = () if force else tuple(rules)
+        checked = checked_rules(rules)
+        self._rules = () if force else checked
         self._fallbacks = tuple(fallbacks)
         self._name = name or type(self).__name__
         self._errors = ErrorLog(self._name, logger)

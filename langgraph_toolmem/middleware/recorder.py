@@ -41,7 +41,7 @@ class RecorderMiddleware(AgentMiddleware[Any, Any, Any]):
         self.memory = memory
         self._name = name or type(self).__name__
         self._errors = ErrorLog(self._name, logger)
-        self._calls = CallRecorder(memory, owner=self._name)
+        self._calls = CallRecorder(memory, errors=self._errors)
 
     @property
     def name(self) -> str:

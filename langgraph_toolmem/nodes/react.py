@@ -17,7 +17,7 @@ from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.inertia import shortcut_message
 from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, refusal_of, refusal_text
+from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
 from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.telemetry import note_decision
 from langgraph_toolmem.tools import ToolLike, read_tools
@@ -59,7 +59,7 @@ def shortcut_model(
     Raises:
         ConfigurationError: an argument cannot work.
     """
-    chooser = _Chooser(memory, model, tools, policy, messages_key, () if force else rules)
+    chooser = _Chooser(memory, model, tools, policy, messages_key, rules, force=force)
 
     def select(state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
         return chooser.select(state, runtime)
@@ -78,7 +78,7 @@ def ashortcut_model(
     force: bool = False,
 ) -> Callable[[Any, Runtime[Any]], Any]:
     """Async twin of `shortcut_model`: the memory works in a thread, and the graph must be run async."""
-    chooser = _Chooser(memory, model, tools, policy, messages_key, () if force else rules)
+    chooser = _Chooser(memory, model, tools, policy, messages_key, rules, force=force)
 
     async def select(state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
         return await chooser.aselect(state, runtime)
@@ -95,6 +95,8 @@ class _Chooser:
         policy: InertiaPolicy | None,
         messages_key: str,
         rules: Iterable[ProviderRule],
+        *,
+        force: bool,
     ) -> None:
         if not isinstance(memory, ToolMemory):
             raise ConfigurationError(f"shortcut_model takes a ToolMemory, not {type(memory).__name__}.")
@@ -102,13 +104,16 @@ class _Chooser:
             raise ConfigurationError(
                 f"shortcut_model takes a chat model with no tools bound yet, not {type(model).__name__}."
             )
+        if policy is not None and not isinstance(policy, InertiaPolicy):
+            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self._memory = memory
         self._specs = read_tools(tools)
         at_hand: list[Any] = list(tools)
         self._bound: Runnable[LanguageModelInput, Any] = model.bind_tools(at_hand)
         self._policy = policy
         self._messages_key = messages_key
-        rule = refusal_of(model, None, tuple(rules))
+        checked = checked_rules(rules)
+        rule = None if force else refusal_of(model, None, checked)
         self._forbidden = "" if rule is None else refusal_text(rule)
         self._errors = ErrorLog("shortcut_model", logger)
 

@@ -31,7 +31,7 @@ class Recorder(MemoryNode):
 
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
         super().__init__(memory, messages_key=messages_key, name=name)
-        self._calls = CallRecorder(memory, owner=self.get_name(), messages_key=messages_key)
+        self._calls = CallRecorder(memory, errors=self._errors, messages_key=messages_key)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """For ``ToolNode(wrap_tool_call=…)``: has the call executed and tells the memory of it."""

@@ -151,20 +151,22 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
     span = (first - margin / 2, last + margin / 2)
 
     source = ColumnDataSource(columns)  # each figure is a document of its own and shares nothing
-    turns = _chart("turns", span, source, "@turns turns\n@ok skipped, call went well\n@failed skipped, call failed")
+    turns = _chart(
+        "turns", span, size, source, "@turns turns\n@ok skipped, call went well\n@failed skipped, call failed"
+    )
     renderers = turns.vbar_stack(["ok", "failed", "asked"], x="time", width=1000 * size * 0.8, source=source)
     for name, renderer in zip(("skipped", "failed", "asked"), renderers, strict=True):
         renderer.name = name
         renderer.glyph.line_color = None
 
     source = ColumnDataSource(columns)
-    saved = _chart("saved", span, source, "@so_far model calls skipped so far")
+    saved = _chart("saved", span, size, source, "@so_far model calls skipped so far")
     saved.varea(x="time", y1=0, y2="so_far", source=source, name="skipped", fill_alpha=0.15)
     saved.line(x="time", y="so_far", source=source, name="skipped", line_width=2)
     saved.scatter(x="time", y="so_far", source=source, name="skipped", size=5, line_color=None)
 
     source = ColumnDataSource(columns)
-    precision = _chart("precision", span, source, "@checked", share=True)
+    precision = _chart("precision", span, size, source, "@checked", share=True)
     precision.yaxis.formatter = NumeralTickFormatter(format="0%")
     precision.yaxis.ticker = [0, 0.25, 0.5, 0.75, 1]
     precision.scatter(x="time", y="precision", source=source, name="asked", size=6, line_color=None)
@@ -174,7 +176,9 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
     return {name: _item(plot) for name, plot in (("turns", turns), ("saved", saved), ("precision", precision))}
 
 
-def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text: str, *, share: bool = False) -> figure:
+def _chart(
+    name: str, span: tuple[float, float], size: int, source: ColumnDataSource, text: str, *, share: bool = False
+) -> figure:
     plot = figure(
         name=name,
         height=CHART_HEIGHT,
@@ -189,15 +193,16 @@ def _chart(name: str, span: tuple[float, float], source: ColumnDataSource, text:
         min_border_right=12,
     )
     tooltip = _TOOLTIP.format(head="@label", body=text)
-    plot.add_tools(HoverTool(tooltips=tooltip, mode="vline", point_policy="follow_mouse", attachment="horizontal"))
-    plot.hover.renderers = [plot.scatter(x="time", y="zero", source=source, size=1, alpha=0, name="hover")]
+    # Unseen columns of a bucket's width: whatever is drawn there, pointing anywhere above or below it tells.
+    unseen = plot.vbar(x="time", top="zero", width=1000 * size, source=source, alpha=0, name="unseen")
+    plot.add_tools(HoverTool(renderers=[unseen], tooltips=tooltip, mode="vline", point_policy="follow_mouse"))
     plot.xgrid.visible = False
     _clear(plot)
     plot.axis.minor_tick_line_color = None
     plot.axis.axis_label = None
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     plot.xaxis.formatter = DatetimeTickFormatter(
-        hours="%H:%M", days="%d %b", months="%b %Y", years="%Y", hourmin="%H:%M", minutes="%H:%M"
+        hours="%H:%M", days="%d %b", months="%b", years="%Y", hourmin="%H:%M", minutes="%H:%M", context="%Y"
     )
     plot.xaxis.ticker = DatetimeTicker(desired_num_ticks=5)
     return plot

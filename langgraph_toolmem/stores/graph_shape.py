@@ -40,6 +40,13 @@ def check_state(state: dict[str, Any]) -> None:
     _require(
         _texts(state["runs"]) and all(_list_of(run, 5) and _numbers(run[:1]) for run in state["runs"].values()), "runs"
     )
+    edges, walks = state["walks"]["edges"], state["walks"]["runs"]
+    _require(type(edges.get("rows")) is dict and edges.get("width") == 4, "walks.edges")
+    _check_rows("walks.edges", edges)
+    _require(
+        _texts(walks) and all(_list_of(walk, 2) and type(walk[1]) is dict for walk in walks.values()), "walks.runs"
+    )
+    _require(all(_list_of(step, 2) for walk in walks.values() for step in walk[1].values()), "walks.runs")
     for case in state["cases"]["cases"].values():
         _require(_list_of(case, 4) and isinstance(case[0], str), "cases.cases")
 

@@ -1,7 +1,7 @@
 """From one format of the graph file to the next.
 
 ========  ==========================================================================
-format 2  ``periods`` (the counters by the hour); tokens of prompt and answer apart
+format 2  ``periods`` (the counters by the hour), ``walks``; tokens of prompt and answer apart
 ========  ==========================================================================
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from langgraph_toolmem.graph.walks import Walks
 
-def _periods(value: dict[str, Any]) -> dict[str, Any]:
+
+def _second(value: dict[str, Any]) -> dict[str, Any]:
     """What was counted before has no hour, and its tokens cannot be told apart."""
     state = value["state"]
     counters = {name: n for name, n in state["counters"].items() if name not in ("tokens", "turns_with_tokens")}
-    return {**value, "state": {**state, "counters": counters, "periods": {}}}
+    return {**value, "state": {**state, "counters": counters, "periods": {}, "walks": Walks().to_state()}}
 
 
 def _no_tokens(entry: Any) -> Any:
@@ -23,7 +25,7 @@ def _no_tokens(entry: Any) -> Any:
     return [key, [op for op in record if op[:2] not in (["n", "tokens"], ["n", "turns_with_tokens"])]]
 
 
-MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _periods}
+MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _second}
 """From the value as format version n stored it to the value of version n + 1."""
 
 RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _no_tokens}

@@ -5,7 +5,7 @@ const Explorer = (() => {
   const MOST_AT_FIRST = 40;
   const ARROWS_AT_FIRST = 150;
   const ARROWS_PER_TOOL = 2.2;
-  const ARROWS_OF_CHOSEN = 40;
+  const ARROWS_OF_CHOSEN = 24;
   const NARROW = 520;
 
   const { shorten, places, curve, bends } = Geometry;
@@ -236,11 +236,12 @@ const Explorer = (() => {
       const all = tools.filter((tool) => !tool.start).length + data.left_out.tools;
       const shown = scene.kept.filter((tool) => !tool.start).length;
       const total = arrows.length + data.left_out.edges;
+      const which = shown > state.most ? "the most used ones and those around the chosen one" : "the most used ones";
       const parts = [];
-      parts.push(shown < all ? `${number(shown)} of ${number(all)} tools, the most used ones` : `all ${number(all)} tools`);
+      parts.push(shown < all ? `${number(shown)} of ${number(all)} tools, ${which}` : `all ${number(all)} tools`);
       parts.push(scene.drawn.length < total ? `${number(scene.drawn.length)} of ${number(total)} arrows` : `all ${number(total)} arrows`);
       if (state.flow) parts.push(`${number(scene.dashed.length)} of ${number(streams.length)} dashed ones`);
-      const others = state.chosen < 0 ? "" : " The chosen tool's arrows are drawn however rare.";
+      const others = state.chosen < 0 ? "" : " The chosen tool's strongest arrows are drawn however rare.";
       element("drawn").textContent = `Drawn: ${parts.join(", ")}.${others} Drag to move, Ctrl and wheel or the buttons to zoom.`;
     }
 

@@ -3,7 +3,15 @@ const Panel = (() => {
   const LISTED = 12;
 
   const number = (n) => n.toLocaleString("en-US");
-  const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");
+
+  /* A few are not none, and nearly all are not all. */
+  function percent(part, whole) {
+    if (!whole) return "–";
+    const rounded = Math.round((100 * part) / whole);
+    if (rounded === 0 && part > 0) return "<1 %";
+    return rounded === 100 && part < whole ? ">99 %" : `${rounded} %`;
+  }
+
   const times = (n) => (n === 1 ? "once" : `${number(n)} times`);
 
   function make(tag, text = "", name = "") {
