@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from agents import WAYS, Agent, both, build_agent, same_calls
 from desk import EAGER, NAMES, Desk, call_id, expected, number, script, shortcuts, this_turn, thread, warm
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolErrorMiddleware
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -95,10 +94,14 @@ class Grown:
 
     def __init__(self, memory: ToolMemory) -> None:
         self._memory = memory
-        self._outcomes = {name: self._outcomes_of(name) for name in ("add_note", "escalate")}
+        self._outcomes = {name: self._outcomes_of(name) for name in ("latest_order", "add_note", "escalate")}
         self._values = {name: self._values_of(*name.split(".")) for name in ("add_note.note", "escalate.order_id")}
         self._report = memory.report()
         self._after = self._edges()
+
+    def look_at(self, memory: ToolMemory) -> None:
+        """Goes on with the same memory, opened anew."""
+        self._memory = memory
 
     def outcomes(self, tool_name: str) -> dict[str, float]:
         return _more(self._outcomes[tool_name], self._outcomes_of(tool_name))
@@ -331,6 +334,20 @@ def two_notes(messages: list[BaseMessage], _tools: list[dict[str, Any]]) -> AIMe
     return AIMessage("", tool_calls=made)
 
 
+class NoLine(ReviewedDesk):
+    """Orders cannot be looked up."""
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        @tool
+        def latest_order(customer_id: str) -> str:
+            """The latest order of a customer."""
+            self.did("latest_order", customer_id=customer_id)
+            raise ConnectionError("no line to the orders")
+
+        return [latest_order if known.name == "latest_order" else known for known in super().tools]
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
@@ -342,6 +359,7 @@ def two_notes(messages: list[BaseMessage], _tools: list[dict[str, Any]]) -> AIMe
     ],
 )
 @pytest.mark.parametrize("restart", [False, True], ids=["one-process", "restart"])
+@pytest.mark.parametrize("kind", [ReviewedDesk, NoLine], ids=["other-ok", "other-fails"])
 async def test_one_of_two_parallel_calls_is_gated(
     tmp_path: Path,
     way: str,
@@ -350,39 +368,38 @@ async def test_one_of_two_parallel_calls_is_gated(
     outcomes: dict[str, int],
     values: dict[str, int],
     restart: bool,
+    kind: type[ReviewedDesk],
 ) -> None:
-    def model() -> ScriptedChatModel:
-        return ScriptedChatModel(script=two_notes)
+    """The customer is found by a shortcut; then the model makes two calls, and only one waits for the person."""
+    policy, saver = EAGER.with_(never={"latest_order", "add_note"}), InMemorySaver()
 
-    inside: Callable[[], list[Any]] = lambda: reviewer(mode, "add_note")  # noqa: E731
-    desk, saver = Desk(), InMemorySaver()
+    def agent(knows: ToolMemory | None, at: Desk, checkpointer: InMemorySaver) -> Agent:
+        inside = [*reviewer(mode, "add_note"), ToolErrorMiddleware(lambda error, _request: type(error).__name__)]
+        model = ScriptedChatModel(script=two_notes)
+        return build_agent(knows, at, inside=inside, model=model, policy=policy, checkpointer=checkpointer)
+
+    desk, plain = kind(), kind()
     memory = ToolMemory(tmp_path, tools=desk.tools)
-    warm(memory, 24)
-    ours = build_agent(memory, desk, inside=inside(), model=model(), checkpointer=saver)
-    theirs = build_agent(None, inside=inside(), model=model())
-    grown = Grown(memory)
-    # The order is looked up by a shortcut, so the turn with two calls is made in the shadow.
-    policy = EAGER.with_(never={"latest_order", "add_note"})
-    ours = build_agent(memory, desk, inside=inside(), model=model(), checkpointer=saver, policy=policy)
-    state, plain = await ours.run(0, way), await theirs.run(0, way)
-    assert [d[0] for d in ours.desk.done] == [d[0] for d in theirs.desk.done]
-    assert not [d for d in ours.desk.done if d[0] == "add_note"]
-    assert len(shortcuts(state["messages"])) == 1
+    warm(memory)
+    before = Grown(memory)
+    ours, theirs = agent(memory, desk, saver), agent(None, plain, InMemorySaver())
+    paused = [await one.run(0, way) for one in (ours, theirs)]
+    assert "add_note" not in {name for name, _ in desk.done}
+    same_calls(desk, plain, ordered=False)
+    assert len(shortcuts(paused[0]["messages"])) == 1
+    assert before.outcomes("add_note") == {}
     if restart:
-        before = {name: grown.outcomes(name) for name in ("add_note",)}
         memory.close()
         memory = ToolMemory(tmp_path, tools=desk.tools)
-        assert before == {"add_note": {}}
-        grown = Grown(memory)
-        ours = build_agent(memory, desk, inside=inside(), model=model(), checkpointer=saver, policy=policy)
-    end = await ours.ask(answer(state, mode, decision), thread("thread-0"), way)
-    await theirs.ask(answer(plain, mode, decision), thread("thread-0"), way)
-    same_calls(ours.desk, theirs.desk, ordered=False)
-    assert end["messages"][-1].text == "Both are done."
-    assert grown.outcomes("add_note") == outcomes
-    assert grown.values("add_note.note") == values
-    assert memory.report().tools["latest_order"].calls == 25
-    assert memory.report().tools["latest_order"].failed == 0
+        ours = agent(memory, desk, saver)
+    for one, state in zip((ours, theirs), paused, strict=True):
+        end = await one.ask(answer(state, mode, decision), thread("thread-0"), way)
+        assert end["messages"][-1].text == "Both are done."
+    same_calls(desk, plain, ordered=False)
+    before.look_at(memory)
+    assert before.outcomes("add_note") == outcomes
+    assert before.values("add_note.note") == values
+    assert before.outcomes("latest_order") == ({"failed": 1} if kind is NoLine else {"ok": 1})
     memory.close()
 
 

@@ -545,11 +545,13 @@ async def test_requests_are_the_model_calls_not_skipped(way: str, streaming: boo
     memory = ToolMemory.ephemeral()
     warm(memory)
     desk = Desk()
-    agent = build_agent(memory, desk, model=make_chat_model(server, streaming=streaming, stream_usage=True))
+    model = make_chat_model(server, streaming=streaming, stream_usage=True)
+    agent = build_agent(memory, desk, model=model)
     made = 0
     for i in range(4):
         state = await agent.run(i, way)
         made += len(shortcuts(state["messages"]))
+    await model.root_async_client.close()
     assert made == memory.report().skipped == 12
     assert len(server.requests) == 4 * 4 - made
     assert desk.done == [call for i in range(4) for call in expected(NAMES[i])]

@@ -20,6 +20,9 @@ Operations (first element is the code):
     ["d", tool, plain description]           what is known of a tool itself
     ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
     ["tr", run, step, source, target]        in a run, `target` was called right after `source`; step: its key
+    ["sm", run, step, [place, target, text, made_by], user]   a state's summary, until its run has a verdict
+    ["sm-", run]                             the summaries of a run are taken elsewhere, or dropped
+    ["of+", turn, method, tools, ids] ["of-", turn, followed, right]   tools were suggested to the model, and it did
     ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
     ["vd", run, score, comment, user]        a verdict on a run, and who gave it
     ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
@@ -46,6 +49,8 @@ MAX_SOURCES: Final = 32
 MAX_OPEN: Final = 4_096
 MAX_RUNS: Final = 50_000
 MAX_PERIODS: Final = 20_000
+MAX_DRAFTS: Final = 5_000
+"""Runs whose summaries wait for a verdict."""
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
 """Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
 OPEN: Final = "?"
@@ -80,6 +85,10 @@ class EvidenceGraph:
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
         self.walks = Walks()
+        #: run -> [user, {step: [place, target, text, made_by]}]
+        self.drafts: dict[str, list[Any]] = {}
+        #: turn -> [method, tools, ids]
+        self.offers: dict[str, list[Any]] = {}
         self._seen: dict[int, None] = {}
 
     # --- what has been seen ---
@@ -212,6 +221,29 @@ class EvidenceGraph:
     def _add_transition(self, run: str, step: str, source: str, target: str) -> None:
         self.walks.add(run, step, source, target)
 
+    def _add_draft(self, run: str, step: str, draft: list[str], user: str | None) -> None:
+        entry = self.drafts.setdefault(run, [user, {}])
+        entry[0] = user if entry[0] is None else entry[0]
+        entry[1][step] = draft
+        if len(self.drafts) > MAX_DRAFTS:
+            del self.drafts[next(iter(self.drafts))]
+
+    def _drop_drafts(self, run: str) -> None:
+        self.drafts.pop(run, None)
+
+    def _add_offer(self, turn: str, method: str, tools: list[str], ids: list[str]) -> None:
+        if turn not in self.offers:
+            self._count(f"{method}_offered")
+        self.offers[turn] = [method, tools, ids]
+        if len(self.offers) > MAX_OPEN:
+            del self.offers[next(iter(self.offers))]
+
+    def _close_offer(self, turn: str, followed: int, right: int) -> None:
+        offer = self.offers.pop(turn, None)
+        if offer is not None:
+            self._count(f"{offer[0]}_followed", followed)
+            self._count(f"{offer[0]}_right", right)
+
     def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
         self._add_run(run, 0, None)
         self.walks.judge(run, score)
@@ -268,11 +300,14 @@ class EvidenceGraph:
             if entry[AUTHOR] == user:
                 entry[COMMENT], entry[AUTHOR] = None, None
                 removed += 1
+        drafts = [run for run, (owner, _) in self.drafts.items() if owner == user or run in mine]
+        for run in drafts:
+            del self.drafts[run]
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
             self._close_turn(turn)
             self._count("turns", -1)
-        return removed + len(mine) + len(begun)
+        return removed + len(mine) + len(begun) + len(drafts)
 
     def _forget(self, user: str, _when: float) -> None:
         self.forget_user(user)
@@ -313,7 +348,7 @@ _TABLES: Final[dict[str, Any]] = {
     "walks": Walks,
 }
 
-_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods")
+_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods", "drafts", "offers")
 
 _HANDLERS: Final = {
     "s": "_add_successor",
@@ -334,6 +369,10 @@ _HANDLERS: Final = {
     "o+": "_open_turn",
     "o-": "_close_turn",
     "tr": "_add_transition",
+    "sm": "_add_draft",
+    "sm-": "_drop_drafts",
+    "of+": "_add_offer",
+    "of-": "_close_offer",
     "ru": "_add_run",
     "vd": "_add_verdict",
     "fu": "_forget",

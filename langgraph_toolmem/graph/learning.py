@@ -12,7 +12,7 @@ from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
+from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState
 from langgraph_toolmem.graph.text import dates_in, pieces_of
 from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
 from langgraph_toolmem.keys import digest
@@ -118,6 +118,10 @@ def learn_turn(
             record.append(["co", case_id, state.user.raw[:MAX_CASE_TEXT], user])
         if not turn.steps and turn.chosen_by == "model":
             record.append(["ce", case_id, position, state.signature()])
+    source = source_of(state)
+    if source is not None:
+        ended_well = (step for step in turn.steps if step.status == "ok")
+        record += [["tr", run, step.key, source, step.tool] for step in ended_well]
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
         if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
@@ -139,6 +143,12 @@ def learn_turn(
             record.append(["cc", case_id, position + offset, *call])
         tools.append(step.tool)
     return record
+
+
+def source_of(state: RunState) -> str | None:
+    """Where the next edge of the run begins: at the latest executed call, else at START; None if that is unknown."""
+    latest = next((step.tool for step in reversed(state.steps) if step.status in ("ok", "failed")), None)
+    return latest if latest is not None else START if state.symbols[0] == START else None
 
 
 def _learn_outcome(tools: list[str], step: Step) -> Record:

@@ -30,7 +30,7 @@ def redact(
     kept = []
     for operation in record:
         code = operation[0]
-        if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd"):
+        if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd", "sm"):
             continue
         if code == "a":
             slot = operation[1]
@@ -46,7 +46,7 @@ def _owner(operation: list[object]) -> object:
         return operation[6]
     if code in ("w", "co", "ru"):
         return operation[3]
-    if code == "vd":
+    if code in ("vd", "sm"):
         return operation[4]
     if code == "o+" and isinstance(operation[2], dict):
         return operation[2].get("user")

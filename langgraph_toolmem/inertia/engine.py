@@ -222,6 +222,7 @@ class InertiaEngine:
                     state, thought=thought, policy=policy, user=user, chosen_by=chosen_by, specs=specs
                 )
                 record += book_turn(turn, plain_judged(decision), decision.would_act, new=True)
+        record += close_offer(self.graph, turn)
         record += learn_turn(
             self.graph,
             state,
@@ -243,6 +244,16 @@ class InertiaEngine:
             "user": user,
         }
         return [["o+", turn, payload], ["n", "turns", 1]]
+
+
+def close_offer(graph: EvidenceGraph, turn: Turn) -> Record:
+    """What the model did with the tools that were suggested to it, if any were."""
+    offer = graph.offers.get(turn.key)
+    if offer is None:
+        return []
+    followed = [step for step in turn.steps if step.tool in offer[1]]
+    right = any(step.status == "ok" and not step.review for step in followed)
+    return [["of-", turn.key, int(bool(followed)), int(right)]]
 
 
 def begin_shortcut(decision: Decision) -> Record:

@@ -49,11 +49,11 @@ class _Edge:
             self.ids[row], self.rows[last] = last, row
 
     def vector(self, key: str) -> Vector:
-        return self._matrix[self.rows[key]].copy()
+        vector: Vector = self._matrix[self.rows[key]].copy()
+        return vector
 
     def similarities(self, query: Vector) -> Vector:
-        cosines: Vector = np.dot(self._matrix[: len(self.ids)], query)
-        return cosines
+        return np.asarray(self._matrix[: len(self.ids)] @ query, dtype=np.float32)
 
 
 class SummaryIndex:
@@ -127,12 +127,14 @@ class SummaryIndex:
         """Takes a summary away; one that is not there is no error."""
         self._take_out(key)
 
-    def conceal(self, key: str) -> None:
-        """Takes a summary out of every answer while it waits to be retired."""
+    def conceal(self, key: str) -> bool:
+        """Takes a summary out of every answer while it waits to be retired; ``False`` if it was out."""
         summary = self.get(key, saved=True)
-        if summary is not None and not summary.retired and self._out_of_edge(summary):
-            self._vectors_of_retired[key] = summary.vector
-            self.version = next(_versions)
+        if summary is None or not self._out_of_edge(summary):
+            return False
+        self._vectors_of_retired[key] = summary.vector
+        self.version = next(_versions)
+        return True
 
     def _take_out(self, key: str) -> None:
         self.version = next(_versions)
@@ -187,6 +189,10 @@ class SummaryIndex:
         for place, more in enumerate(record):
             waiting[place] += more
         return True
+
+    def booked(self) -> list[str]:
+        """Ids of what waits to be saved and is still there."""
+        return [key for key in self._booked if key in self._summaries]
 
     def take_booked(self) -> dict[str, list[int]]:
         """What waits to be saved, of summaries that are still there. It waits no longer."""
@@ -257,7 +263,7 @@ class SummaryIndex:
         The newest quarter of an edge is spared until it was offered `CHANCE` times.
         """
         ids = self._edges[source][target].ids
-        summaries = sorted((self._visible(key) for key in ids), key=lambda each: (each.time, each.id))
+        summaries = sorted((self.visible(key) for key in ids), key=lambda each: (each.time, each.id))
         spared = max(1, len(ids) // YOUNG)
         tried = [each for each in summaries[-spared:] if each.offered >= CHANCE]
         return min(
@@ -276,11 +282,12 @@ class SummaryIndex:
         of_edge = [each for each in found if each.retired and (each.source, each.target) == (source, target)]
         return [each.id for each in sorted(of_edge, key=lambda each: (each.time, each.id))]
 
-    def _visible(self, key: str) -> StoredSummary:
+    def visible(self, key: str) -> StoredSummary:
+        """The summary with what was booked since, without its vector. It is there."""
         return self._summaries[key].booked(self._booked.get(key, (0, 0, 0)))
 
     def _preference(self, key: str) -> tuple[float, int, float, str]:
-        summary = self._visible(key)
+        summary = self.visible(key)
         return -summary.usefulness, -summary.seen, summary.time, key
 
     def _check(self, query: Vector) -> None:

@@ -32,6 +32,17 @@ def summary_id(row: str) -> str:
     return row.removeprefix(_GONE)
 
 
+def rows_of(summary: StoredSummary) -> list[str]:
+    """All rows a summary can have left: a process may have been killed between writing one and deleting one."""
+    return [summary.id, _GONE + summary.id]
+
+
+def standing(rows: Sequence[str]) -> list[str]:
+    """Of the two rows a summary may have only the retired one."""
+    retired = {summary_id(row) for row in rows if row.startswith(_GONE)}
+    return [row for row in rows if row not in retired]
+
+
 def to_metadata(summary: StoredSummary) -> dict[str, Any]:
     """What is kept beside text and vector. ``None`` stands for a key that is not there."""
     return {

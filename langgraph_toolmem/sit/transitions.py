@@ -1,0 +1,102 @@
+"""The edges a run walked: which tool was called after which, and what state the agent was in.
+
+- A call that was never executed (rejected, unanswered) is passed over. A failed one is no target, since nothing
+  is learned by suggesting it, but what was called after it is: its edge starts at the failed tool.
+- Calls of one turn were chosen in the same state: they have the same source. What follows them starts at the last.
+- The first call has the source START. In a history whose head is missing, the call before the first is unknown,
+  so there is no transition to it.
+- Calls of the summary tool are no steps (`langgraph_toolmem.trajectory`): their text comes with the turn after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from langgraph_toolmem.graph.state import START, RunState
+from langgraph_toolmem.run import SUMMARY_TOOL, Run, Step, Turn
+
+__all__ = ["START", "SUMMARY_TOOL", "MadeBy", "Transition", "last_calls", "transitions"]
+
+MadeBy = Literal["tool", "extractive", "model", ""]
+"""Who wrote a summary: the agent with the summary tool, `extract`, a chat model afterwards; "": there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One edge of a run, and the state before its target.
+
+    Attributes:
+        source: tool called before, or START.
+        target: tool called next, successfully.
+        summary: the state before the target, in words.
+        key: identity of the target's call (`Step.key`).
+        made_by: who wrote the summary.
+        asked: a user had just spoken: no call lies between the message and the target.
+    """
+
+    source: str
+    target: str
+    summary: str | None
+    key: str
+    made_by: MadeBy
+    asked: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where the summary is kept: after a user's message what was asked decides, not the tool before it."""
+        return START if self.asked else self.source
+
+
+def transitions(
+    run: Run, *, summarise: Callable[[RunState], str] | None = None, made_by: MadeBy = "extractive"
+) -> list[Transition]:
+    """The transitions of a run, in order.
+
+    Args:
+        run: a history that was read.
+        summarise: makes the summary of a state that the agent wrote none for; None: it has none then.
+        made_by: who `summarise` is.
+    """
+    found: list[Transition] = []
+    state = RunState(cut=run.truncated)
+    source = None if run.truncated else START
+    for event in run.events:
+        steps = executed(event) if isinstance(event, Turn) else []
+        if isinstance(event, Turn) and steps and source is not None:
+            targets = [step for step in steps if step.status == "ok"]
+            summary, author = (event.summary or "").strip(), made_by
+            if summary:
+                author = "tool"
+            elif targets and summarise is not None:
+                summary = summarise(state).strip()
+            found += [
+                Transition(source, step.tool, summary or None, step.key, author if summary else "", just_asked(state))
+                for step in targets
+            ]
+        state.push(event)
+        source = steps[-1].tool if steps else source
+    return found
+
+
+def last_calls(run: Run) -> tuple[str, ...]:
+    """The tools executed in the latest turn that executed any: where the next call's edges begin.
+
+    Returns:
+        Several if the turn made several calls; START if nothing was called yet; none if that is unknown.
+    """
+    for event in reversed(run.events):
+        if isinstance(event, Turn) and (steps := executed(event)):
+            return tuple(dict.fromkeys(step.tool for step in reversed(steps)))
+    return () if run.truncated else (START,)
+
+
+def just_asked(state: RunState) -> bool:
+    """Whether no call was made since the latest user message."""
+    return not state.since_user and (bool(state.user.raw) or not state.steps)
+
+
+def executed(turn: Turn) -> list[Step]:
+    """The calls of a turn that were executed."""
+    return [step for step in turn.steps if step.status in ("ok", "failed")]
