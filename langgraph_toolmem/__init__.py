@@ -34,6 +34,8 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
     from langgraph_toolmem.report import Period, Report, TokenPrice
     from langgraph_toolmem.settings import InertiaSettings
+    from langgraph_toolmem.sit.policy import SITPolicy
+    from langgraph_toolmem.sit.suggest import Suggestion
 
 _HOMES = {
     "Decision": "inertia.proposal",
@@ -43,6 +45,8 @@ _HOMES = {
     "Period": "report",
     "Proposal": "inertia.proposal",
     "Report": "report",
+    "SITPolicy": "sit.policy",
+    "Suggestion": "sit.suggest",
     "TokenPrice": "report",
     "ToolMemory": "memory",
 }
@@ -65,7 +69,9 @@ __all__ = [
     "Period",
     "Proposal",
     "Report",
+    "SITPolicy",
     "StorageError",
+    "Suggestion",
     "TokenPrice",
     "ToolMemory",
     "ToolMemoryError",

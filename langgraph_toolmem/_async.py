@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
+    from langgraph_toolmem._suggesting import Advice
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import InertiaPolicy
     from langgraph_toolmem.report import Report, TokenPrice
+    from langgraph_toolmem.sit.policy import SITPolicy
+    from langgraph_toolmem.sit.suggest import Suggestion
     from langgraph_toolmem.stores.vectors import ToolHit
     from langgraph_toolmem.tools import ToolSpec
 
@@ -115,6 +118,52 @@ class AsyncTwins:
     ) -> int:
         """Async twin of `gave_up`."""
         return await asyncio.to_thread(_memory(self).gave_up, messages, call_id, run_id=run_id, user_id=user_id)
+
+    async def asuggest(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        k: int | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        user_id: str | None = None,
+    ) -> list[Suggestion]:
+        """Async twin of `suggest`."""
+        return await asyncio.to_thread(
+            _memory(self).suggest,
+            messages,
+            summary=summary,
+            k=k,
+            available=available,
+            policy=policy,
+            user_id=user_id,
+        )
+
+    async def aadvise(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        k: int | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        offered: bool = False,
+    ) -> Advice:
+        """Async twin of `advise`."""
+        return await asyncio.to_thread(
+            _memory(self).advise,
+            messages,
+            summary=summary,
+            k=k,
+            available=available,
+            policy=policy,
+            run_id=run_id,
+            user_id=user_id,
+            offered=offered,
+        )
 
     async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
         """Async twin of `search_tools`."""

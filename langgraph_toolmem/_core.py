@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
@@ -15,18 +16,25 @@ from langgraph.store.base import BaseStore
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import ExecutionLog, timed
 from langgraph_toolmem.graph.evidence import Record
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.learning import source_of
+from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.inertia.engine import InertiaEngine
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
 from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.sit.extract import extractive_summary
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.transitions import just_asked
 from langgraph_toolmem.stores.embedders import resolve_embedder
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
 from langgraph_toolmem.stores.similarity import DescriptionSimilarity
 from langgraph_toolmem.stores.vectors import ToolIndex, VectorStore
 from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.trajectory import Run, Turn, parse_run
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.sit.store import SummaryStore
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
@@ -53,6 +61,7 @@ class MemoryCore:
         fsync: Fsync = "snapshot",
         read_only: bool = False,
         now: Callable[[], float] = time.time,
+        sit: SITPolicy | None = None,
     ) -> None:
         self.namespace = check_namespace(namespace, name="namespace", user_allowed=True)
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -64,6 +73,14 @@ class MemoryCore:
         self._lock = threading.RLock()
         self._now = now
         self._executions = ExecutionLog()
+        if sit is not None and not isinstance(sit, SITPolicy):
+            raise ConfigurationError(f"sit is a SITPolicy, not {type(sit).__name__}.")
+        self.sit = sit or SITPolicy()
+        self._remembers_states = sit is not None
+        self._summary_stores: dict[tuple[str, ...], SummaryStore] = {}
+        self._bookings: list[tuple[list[str], list[str], list[str], int]] = []
+        self._warned: set[str] = set()
+        self._shared = chroma is not None or store is not None
         self._adopted: list[Mapping[str, ToolSpec]] = []
         self._warned_about_user = False
         self._closed = False
@@ -102,10 +119,26 @@ class MemoryCore:
             last_turn_too=last_turn_too,
             on_turn=on_turn,
             specs=specs,
+            more=partial(self._drafts, user=user_digest(user_id)),
         )
+
+    def _drafts(self, state: RunState, turn: Turn, run: str, *, user: str | None) -> Record:
+        """The state before a turn in words, to be kept if the run turns out well."""
+        if not turn.summary and not self._remembers_states:
+            return []
+        source = source_of(state)
+        targets = [step for step in turn.steps if step.status == "ok"]
+        if source is None or not targets:
+            return []
+        text = turn.summary or extractive_summary(state)
+        place, made_by = START if just_asked(state) else source, "tool" if turn.summary else "extractive"
+        return [["sm", run, step.key, [place, step.tool, text, made_by], user] for step in targets if text]
 
     def _apply(self, key: str | None, record: Record) -> bool:
         """Keeps a record, with what it counts put down for the hour as well."""
+        for operation in record:
+            if operation[0] == "of-" and (offer := self._graph.offers.get(operation[1])) is not None:
+                self._bookings.append((offer[1], offer[2], operation[2], operation[3]))
         return self._store.apply(key, timed(record, self._now()))
 
     def _read(self, messages: Any, run_id: str | None) -> Run:
@@ -129,6 +162,7 @@ class MemoryCore:
             return
         self._adopted = [*self._adopted[-MAX_ADOPTED:], tools]
         self._engine.adopt(tools)
+        self._tool_index.declare(self._engine.specs)
         if not self._store.read_only:
             self._describe(tools)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from langgraph_toolmem._core import MemoryCore
+from langgraph_toolmem._summaries import Summaries
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import last_step
 from langgraph_toolmem.graph.learning import attempt_digest
@@ -18,7 +18,7 @@ from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.trajectory import Execution, Run, Turn
 
 
-class Learning(MemoryCore):
+class Learning(Summaries):
     """Takes in what was done, and verdicts on it."""
 
     def observe(self, messages: Any, *, run_id: str | None = None, user_id: str | None = None) -> int:
@@ -42,7 +42,9 @@ class Learning(MemoryCore):
         run = self._read(messages, run_id)
         self._check_user(user_id)
         with self._lock:
-            return self._learn(run, user_id)[1]
+            new = self._learn(run, user_id)[1]
+        self._keep_summaries(run, user_id)
+        return new
 
     def finish(
         self,
@@ -75,7 +77,8 @@ class Learning(MemoryCore):
             new = self._learn(run, user_id, last_turn_too=True)[1]
             if success is not None:
                 self._verdict(digest("run", run_id or run_scope(run)), float(success), comment, user_id)
-            return new
+        self._keep_summaries(run, user_id, over=True)
+        return new
 
     def feedback(self, run_id: str, *, score: float, comment: str | None = None, user_id: str | None = None) -> None:
         """A verdict that comes later, from any process that holds the memory.
@@ -91,8 +94,10 @@ class Learning(MemoryCore):
         """
         if not 0 <= score <= 1:
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
+        run = digest("run", run_id)
         with self._lock:
-            self._verdict(digest("run", run_id), float(score), comment, user_id)
+            self._verdict(run, float(score), comment, user_id)
+        self._settle_summaries(run, user_id)
 
     def _verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """Nobody named: it is by the one whose run it is, so that `forget` finds it."""
@@ -148,7 +153,9 @@ class Learning(MemoryCore):
         with self._lock:
             if turn is not None:
                 self._executions.begins(turn)
-            return self._learn(run, user_id)[1]
+            new = self._learn(run, user_id)[1]
+        self._keep_summaries(run, user_id)
+        return new
 
     def executed(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
-from langgraph_toolmem._learning import Learning
+from langgraph_toolmem._suggesting import Suggesting
 from langgraph_toolmem.errors import NamespaceError
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
@@ -24,7 +24,7 @@ from langgraph_toolmem.trajectory import Run
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(Learning, AsyncTwins):
+class ToolMemory(Suggesting, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -46,6 +46,8 @@ class ToolMemory(Learning, AsyncTwins):
             "always": the end of the machine too; "never": no waiting for the disk at all.
         read_only: look, but do not write; works beside a writing process.
         now: seconds since 1970, for the record over time.
+        sit: how states of runs are remembered and next tools suggested (`suggest`). None: the defaults, and states
+            are put into words only from the first use of `suggest` or of a `SITSummary` on.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -192,6 +194,7 @@ class ToolMemory(Learning, AsyncTwins):
             raise NamespaceError("forget needs the user id whose data is to go.")
         with self._lock:
             removed = self._store.forget_user(str(user_digest(user_id)))
+        self._forget_summaries(user_id)
         if has_user(self.namespace):
             self._vectors.scoped(resolve(self.namespace, user_id)).drop()
         return removed
@@ -203,6 +206,7 @@ class ToolMemory(Learning, AsyncTwins):
         with self._lock:
             if not self._closed:
                 self._closed = True
+                self._close_summaries()
                 self._store.close()
                 self._vectors.close()
 

@@ -109,12 +109,17 @@ async def test_no_shortcut_to_a_tool_that_the_step_does_not_offer(way: str, take
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_cleared_tool_results_are_learned_whole(way: str) -> None:
-    def clearing() -> list[Any]:
-        return [ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])]
+@pytest.mark.parametrize("place", ["inside", "in front"])
+async def test_cleared_tool_results_are_learned_whole(way: str, place: str) -> None:
+    def clearing() -> ContextEditingMiddleware:
+        return ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])
 
     memory = ToolMemory.ephemeral(tools=Desk().tools)
-    ours, theirs = both(clearing, memory=memory)
+    if place == "inside":
+        ours, theirs = both(lambda: [clearing()], memory=memory)
+    else:
+        ours = build_agent(None, Desk(), inside=[clearing(), *tool_memory_middleware(memory, policy=EAGER)])
+        theirs = build_agent(None, Desk(), inside=[clearing()])
     for i in range(20):
         state = await ours.run(i, way)
         await theirs.run(i, way)

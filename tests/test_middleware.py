@@ -153,7 +153,10 @@ async def test_guards_know_the_marks_of_the_tools_at_hand(way: str, marks: dict[
     agent = build_agent(memory, desk, tools=marked(desk, "latest_order", **marks))
     state = await agent.run(0, way)
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["find_customer", "add_note"]
+    before = state["messages"][:3]
+    assert memory.predict(before, policy=EAGER) is None, "the memory itself knows them now"
     named = EAGER.with_(allow_destructive={"latest_order"})
+    assert memory.predict(before, policy=named).tool == "latest_order"  # type: ignore[union-attr]
     agent = build_agent(memory, desk, tools=marked(desk, "latest_order", **marks), policy=named)
     assert len(shortcuts((await agent.run(1, way))["messages"])) == 3
     assert desk.done == [*expected("Ann"), *expected("Ben")]

@@ -22,7 +22,8 @@ Operations (first element is the code):
     ["tr", run, step, source, target]        in a run, `target` was called right after `source`; step: its key
     ["sm", run, step, [place, target, text, made_by], user]   a state's summary, until its run has a verdict
     ["sm-", run]                             the summaries of a run are taken elsewhere, or dropped
-    ["of+", turn, method, tools, ids] ["of-", turn, followed, right]   tools were suggested to the model, and it did
+    ["of+", turn, method, tools, ids]        tools were suggested to the model for this turn
+    ["of-", turn, followed tools, right]     which of them it called, and whether that went well
     ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
     ["vd", run, score, comment, user]        a verdict on a run, and who gave it
     ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
@@ -238,10 +239,10 @@ class EvidenceGraph:
         if len(self.offers) > MAX_OPEN:
             del self.offers[next(iter(self.offers))]
 
-    def _close_offer(self, turn: str, followed: int, right: int) -> None:
+    def _close_offer(self, turn: str, followed: list[str], right: int) -> None:
         offer = self.offers.pop(turn, None)
         if offer is not None:
-            self._count(f"{offer[0]}_followed", followed)
+            self._count(f"{offer[0]}_followed", int(bool(followed)))
             self._count(f"{offer[0]}_right", right)
 
     def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:

@@ -138,6 +138,7 @@ class InertiaEngine:
         last_turn_too: bool = False,
         on_turn: Callable[[Turn, Decision], None] | None = None,
         specs: Mapping[str, ToolSpec] | None = None,
+        more: Callable[[RunState, Turn, str], Record] | None = None,
     ) -> tuple[RunState, int]:
         """Learns the turns of a run that were not learned before.
 
@@ -149,6 +150,7 @@ class InertiaEngine:
             last_turn_too: learn the last turn although some of its calls have no answer.
             on_turn: told of each new turn of the model and what would have been decided before it.
             specs: the tools at hand in this run; the engine's own if None.
+            more: further operations for a new turn, from the state before it and the run's digest.
 
         Returns:
             The state after the run, and how many turns were new.
@@ -169,7 +171,7 @@ class InertiaEngine:
                     record, decision = self._turn_record(
                         state, event, run_digest, thought, policy, user, chosen_by, at_hand
                     )
-                    apply(key, record)
+                    apply(key, record if more is None else [*record, *more(state, event, run_digest)])
                     if decision is not None:
                         acts = decision.acts
                         if on_turn is not None:
@@ -253,7 +255,7 @@ def close_offer(graph: EvidenceGraph, turn: Turn) -> Record:
         return []
     followed = [step for step in turn.steps if step.tool in offer[1]]
     right = any(step.status == "ok" and not step.review for step in followed)
-    return [["of-", turn.key, int(bool(followed)), int(right)]]
+    return [["of-", turn.key, sorted({step.tool for step in followed}), int(right)]]
 
 
 def begin_shortcut(decision: Decision) -> Record:

@@ -13,5 +13,6 @@ except ImportError as error:
 from langgraph_toolmem.middleware.assembly import tool_memory_middleware
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
 from langgraph_toolmem.middleware.recorder import RecorderMiddleware
+from langgraph_toolmem.middleware.sit import SITMiddleware
 
-__all__ = ["InertiaMiddleware", "RecorderMiddleware", "tool_memory_middleware"]
+__all__ = ["InertiaMiddleware", "RecorderMiddleware", "SITMiddleware", "tool_memory_middleware"]

@@ -163,6 +163,11 @@ class VectorStore:
         """The kinds this namespace has texts of, sorted."""
         return sorted({label.kind for label in self._labels()})
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can be stored here yet; tells without opening Chroma."""
+        return self._connection.empty
+
     def check(self) -> None:
         """Compare the embedder with the stored vectors. Opens Chroma only if a folder has no manifest.
 

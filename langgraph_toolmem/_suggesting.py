@@ -1,0 +1,170 @@
+"""The half of `ToolMemory` that suggests: which tools may come next, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from langgraph_toolmem._learning import Learning
+from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.failures import describe_error
+from langgraph_toolmem.graph.evidence import Record
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.walks import Edge
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.suggest import Suggestion
+from langgraph_toolmem.sit.suggest import suggest as weigh
+from langgraph_toolmem.sit.transitions import last_calls
+from langgraph_toolmem.trajectory import Run
+
+SEARCHED = 50
+"""Tools that a search by description gives as candidates."""
+METHOD = "sit"
+
+
+class Advice(NamedTuple):
+    """Suggestions, and what could not be looked at for them ("" if all could)."""
+
+    suggestions: list[Suggestion]
+    missing: str = ""
+
+
+class Suggesting(Learning):
+    """Suggests the next tools from successful runs."""
+
+    def suggest(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        k: int | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        user_id: str | None = None,
+    ) -> list[Suggestion]:
+        """The tools that may come next, best first (SIT-Graph, arXiv 2512.07287).
+
+        What similar past states went on with, what usually follows, what the request asks for. Only successful
+        runs teach (`finish`, `feedback`), unless the policy counts those without a verdict.
+
+        Args:
+            messages: the history so far.
+            summary: the present state in words, if the agent wrote it; otherwise, with the default policy, it is
+                taken from the history without a model.
+            k: how many; the policy's (2) if None.
+            available: names of the tools that may be suggested; all known ones if None.
+            policy: how the evidence is used; the memory's own if None.
+            user_id: whose run it is.
+
+        Returns:
+            At most k; empty if nothing speaks for any. Chroma failing leaves its part out.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+            ConfigurationError: an argument cannot work.
+        """
+        return self.advise(
+            messages, summary=summary, k=k, available=available, policy=policy, user_id=user_id
+        ).suggestions
+
+    def advise(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        k: int | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        offered: bool = False,
+    ) -> Advice:
+        """As `suggest`, and says what could not be looked at. This is what nodes call.
+
+        Args:
+            messages: the history so far.
+            summary, k, available, policy, user_id: as for `suggest`.
+            run_id: identity of the run (a thread id).
+            offered: the model gets to see the suggestions now; whether it follows them is booked.
+        """
+        if summary is not None and not isinstance(summary, str):
+            raise ConfigurationError(f"summary is a text, not {type(summary).__name__}.")
+        if k is not None and not (type(k) is int and k >= 1):
+            raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+        if policy is not None and not isinstance(policy, SITPolicy):
+            raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        chosen = policy or self.sit
+        with self._lock:
+            self.remember_states()
+            self._store.refresh()
+            edges = _Edges({source: self._graph.walks.out_of(source) for source in last_calls(run)})
+            known = self._engine.specs
+        if available is None and known:
+            available = known.keys()
+        search = self._search_by_words if known else None
+        rest: dict[str, Any] = {
+            "policy": chosen,
+            "summary": summary,
+            "available": available,
+            "search": search,
+            "k": k,
+            "state": RunState.of(run),
+        }
+        missing = ""
+        try:
+            found = weigh(run, edges, self._summary_store(user_id), **rest)
+        except StorageError as error:
+            missing = f"the stored summaries could not be read ({describe_error(error)})"
+            self._quietly("summaries could not be read", _raiser(error))
+            found = weigh(run, edges, None, **rest)
+        if offered and found:
+            self._offer(run, found, user_id)
+        return Advice(found, missing)
+
+    def remember_states(self) -> None:
+        """From now on, states of runs are put into words, to be kept if the run turns out well."""
+        self._remembers_states = True
+
+    def _search_by_words(self, text: str) -> Iterable[tuple[str, float]]:
+        try:
+            return [(hit.name, hit.score) for hit in self._tool_index.search(text, SEARCHED)]
+        except StorageError as error:
+            self._quietly("tools could not be searched", _raiser(error))
+            return []
+
+    def _offer(self, run: Run, suggestions: list[Suggestion], user_id: str | None) -> None:
+        if run.next_key is None:
+            return
+        tools = [suggestion.tool for suggestion in suggestions]
+        ids = [suggestion.summary_id or "" for suggestion in suggestions]
+        with self._lock:
+            if run.next_key in self._graph.offers:
+                return
+            record: Record = [["of+", run.next_key, METHOD, tools, ids]]
+            self._apply(None, record)
+        shown = [key for key in ids if key]
+        if shown:
+            self._quietly("the record of a summary could not be kept", lambda: self._shown(shown, user_id))
+
+    def _shown(self, ids: list[str], user_id: str | None) -> None:
+        self._summary_store(user_id).book(ids, offered=1)
+
+
+class _Edges:
+    """The edges out of a few tools, as they were at one moment."""
+
+    def __init__(self, rows: dict[str, dict[str, Edge]]) -> None:
+        self._rows = rows
+
+    def out_of(self, source: str) -> dict[str, Edge]:
+        return self._rows.get(source, {})
+
+
+def _raiser(error: Exception) -> Any:
+    def again() -> None:
+        raise error
+
+    return again
