@@ -126,6 +126,11 @@ class _Draft:
     def position(self) -> str:
         return digest("calls", *(call.key for call in self.calls)) if self.calls else self.said
 
+    @property
+    def stays(self) -> bool:
+        """Whether it called nothing but the summary tool: the run is where it was before."""
+        return bool(self.calls) and all(call.tool == SUMMARY_TOOL for call in self.calls)
+
 
 class _Reader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys."""
@@ -287,7 +292,9 @@ class _Reader:
         if not self._events:
             return digest("turn", self._scope, "start")
         last = self._events[-1]
-        return digest("turn", last.key if isinstance(last, UserMessage) else last.position())
+        if isinstance(last, UserMessage):
+            return digest("turn", last.key)
+        return last.key if last.stays else digest("turn", last.position())
 
     def _count(self, identity: tuple[str, ...]) -> int:
         before = self._seen.get(identity, 0)
@@ -313,7 +320,7 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
         text=draft.text,
         chosen_by=draft.chosen_by,
         key=draft.key,
-        settled=gone_on or all(call.answered for call in draft.calls),
+        settled=gone_on or all(call.answered for call in draft.calls if draft.stays or call.tool != SUMMARY_TOOL),
         input_tokens=draft.tokens[0],
         output_tokens=draft.tokens[1],
     )

@@ -112,6 +112,8 @@ TWINS = (
     "predict",
     "explain",
     "before_model",
+    "suggest",
+    "advise",
     "search_tools",
     "report",
     "forget",

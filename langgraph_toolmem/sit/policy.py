@@ -41,13 +41,13 @@ class SITPolicy:
     recall: Literal["extractive", "tool", "auto"] = "extractive"
     c: float = 1.0
     unlabelled: float = 0.0
-    max_per_edge: int = 256
+    max_per_edge: int = 64
     merge_above: float = 0.95
     nearest: int = 30
     sharpness: float = 16.0
     weight_states: float = 1.3
-    weight_habit: float = 0.3
-    weight_words: float = 2.0
+    weight_habit: float = 0.25
+    weight_words: float = 4.0
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""

@@ -2,12 +2,15 @@
 
 Three kinds of evidence for a candidate tool t, each of which can be missing:
 
-- **states** (episodic): of the stored summaries on the candidate edges the `nearest` most similar to the present
-  state vote for their edge's target, v(t) = Σ_{i: target t} w_i / Σ_i w_i, w_i = e^(−sharpness·(s_1 − s_i)) · seen_i
-  · 2·usefulness_i, with s_i the cosine of the i-th and usefulness ½ where there is no record;
 - **habit** (procedural): p(t) = w(t) / (Σ w + number of targets), with w = N + c·Σ 1/n the edges' weights out of
   the last tool;
-- **words** (search): r(t), how well the description fits what is still open of the request, 0 to 1.
+- **states** (episodic): of the stored summaries on the candidate edges the `nearest` most similar to the present
+  state vote for their edge's target. The i-th, of cosine s_i, has w_i = e^(−sharpness·(s_1 − s_i)) · seen_i ·
+  2·usefulness_i votes (usefulness is ½ without a record), and habit has a tenth of one:
+  v(t) = (Σ_{i: target t} w_i + 0.1·p(t)) / (Σ_i w_i + 0.1);
+- **words** (search): r(t), how well the description fits what is still open of the request, 0 to 1 between the
+  weakest and the best hit, times S / (S + 0.01) for the best hit's score S (a hit that shares next to nothing with
+  the request says nothing), times 1 − s_1² (the more alike a known state, the less; ½ where there is none).
 
 The paper ranks by the best cosine of an edge and fills up with the heaviest edges (`SITPolicy.paper`): cosines and
 counts are on different scales and must not be mixed. Here they are brought to one scale first, the log of a share:
@@ -44,6 +47,9 @@ Kind = Literal["episodic", "procedural", "search"]
 
 LEAST_VOTE: Final = 0.02
 LEAST_SHARE: Final = 0.01
+VOTES_OF_HABIT: Final = 0.1
+FAINT: Final = 0.01
+"""Score of a search's best hit at which its say is halved."""
 
 
 class Edges(Protocol):
@@ -166,6 +172,8 @@ class _Found:
         self.sources: tuple[str, ...] = ()
         self.uses = 0.0  # successful uses of all edges out of the sources
         self.voters = 0
+        self.votes = 0.0
+        self.similarity = math.sqrt(0.5)  # of the nearest summary; this where there is none
         self._allowed = allowed
 
     def _candidate(self, tool: str) -> _Candidate:
@@ -198,13 +206,14 @@ class _Found:
         matches.sort(key=lambda match: -match.similarity)
         if policy.kind == "combined":
             del matches[policy.nearest :]
-        votes = [_vote(match, matches[0].similarity, policy.sharpness) for match in matches]
-        total = sum(votes)
-        for match, vote in zip(matches, votes, strict=True):
+        for match in matches:
+            self.similarity = matches[0].similarity
+            vote = _vote(match, self.similarity, policy.sharpness)
             found = self._candidate(match.summary.target)
-            found.votes += vote / total
+            found.votes += vote
             found.voters += match.summary.seen
             found.best = found.best or match
+            self.votes += vote
             self.voters += match.summary.seen
 
     def add_words(self, text: str, search: Search) -> None:
@@ -213,11 +222,14 @@ class _Found:
             return
         scores = [score for _, score in hits]
         highest, lowest = max(scores), min(scores)
+        if highest <= 0:
+            return
+        say = highest / (highest + FAINT) * max(0.0, 1 - self.similarity**2)
         for tool, score in hits:
             fit = (score - lowest) / (highest - lowest) if highest > lowest else 1.0
             if fit > 0:
                 found = self._candidate(tool)
-                found.relevance = max(found.relevance, fit)
+                found.relevance = max(found.relevance, say * fit)
 
 
 def _vote(match: Match, nearest: float, sharpness: float) -> float:
@@ -230,7 +242,7 @@ def _vote(match: Match, nearest: float, sharpness: float) -> float:
 
 def _by_odds(found: _Found, policy: SITPolicy, available: Collection[str] | None) -> list[Suggestion]:
     """By the probability that the three kinds of evidence give together."""
-    parts = {tool: _parts(candidate, policy) for tool, candidate in found.candidates.items()}
+    parts = {tool: _parts(candidate, found, policy) for tool, candidate in found.candidates.items()}
     odds = {tool: math.exp(sum(part.values())) for tool, part in parts.items()}
     others = 0 if available is None else sum(tool not in odds for tool in set(available) - {SUMMARY_TOOL})
     total = sum(odds.values()) + max(others, 1)
@@ -242,11 +254,17 @@ def _by_odds(found: _Found, policy: SITPolicy, available: Collection[str] | None
     ]
 
 
-def _parts(candidate: _Candidate, policy: SITPolicy) -> dict[Kind, float]:
+def _parts(candidate: _Candidate, found: _Found, policy: SITPolicy) -> dict[Kind, float]:
     """What each kind of evidence adds to the log-odds. The first of equals gives the suggestion its kind."""
+    habit = VOTES_OF_HABIT * candidate.share
+    votes = (candidate.votes + habit) / (found.votes + VOTES_OF_HABIT)
+    states = policy.weight_states * math.log1p(votes / LEAST_VOTE)
+    usual = policy.weight_habit * math.log1p(candidate.share / LEAST_SHARE)
+    # Votes that are mostly habit's are habit, not memory of states.
+    episodic = candidate.votes > habit
     return {
-        "episodic": policy.weight_states * math.log1p(candidate.votes / LEAST_VOTE),
-        "procedural": policy.weight_habit * math.log1p(candidate.share / LEAST_SHARE),
+        "episodic": states if episodic else 0.0,
+        "procedural": usual if episodic else usual + states,
         "search": policy.weight_words * candidate.relevance,
     }
 
