@@ -151,6 +151,7 @@ class AsyncTwins:
         run_id: str | None = None,
         user_id: str | None = None,
         offered: bool = False,
+        tools: Mapping[str, ToolSpec] | None = None,
     ) -> Advice:
         """Async twin of `advise`."""
         return await asyncio.to_thread(
@@ -163,6 +164,7 @@ class AsyncTwins:
             run_id=run_id,
             user_id=user_id,
             offered=offered,
+            tools=tools,
         )
 
     async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:

@@ -23,6 +23,7 @@ from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
 from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.memory")
 
 DEFAULT_NAMESPACE = ("toolmem",)
+MAX_DRAFT = 4_000
+"""Characters of a summary that are kept."""
 MAX_ADOPTED = 64
 """Sets of tools of hosts that are not looked at again."""
 
@@ -68,7 +71,7 @@ class MemoryCore:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
-        specs = None if tools is None else read_tools(tools)
+        specs = None if tools is None else _without_summary_tool(read_tools(tools))
         embedder = resolve_embedder(embeddings)
         self._lock = threading.RLock()
         self._now = now
@@ -76,9 +79,11 @@ class MemoryCore:
         if sit is not None and not isinstance(sit, SITPolicy):
             raise ConfigurationError(f"sit is a SITPolicy, not {type(sit).__name__}.")
         self.sit = sit or SITPolicy()
-        self._remembers_states = sit is not None
+        self._remembers_states = sit is not None and sit.recall == "extractive"
         self._summary_stores: dict[tuple[str, ...], SummaryStore] = {}
-        self._bookings: list[tuple[list[str], list[str], list[str], int]] = []
+        self._bookings: list[tuple[list[str], int, str | None]] = []
+        self._written: dict[str, str] = {}
+        self._forgettings = 0
         self._warned: set[str] = set()
         self._shared = chroma is not None or store is not None
         self._adopted: list[Mapping[str, ToolSpec]] = []
@@ -113,7 +118,7 @@ class MemoryCore:
         self._store.refresh()
         return self._engine.learn(
             run,
-            apply=self._apply,
+            apply=partial(self._apply, user_id=user_id),
             policy=policy or self.policy,
             user=user_digest(user_id),
             last_turn_too=last_turn_too,
@@ -124,21 +129,28 @@ class MemoryCore:
 
     def _drafts(self, state: RunState, turn: Turn, run: str, *, user: str | None) -> Record:
         """The state before a turn in words, to be kept if the run turns out well."""
-        if not turn.summary and not self._remembers_states:
+        written = self._written.pop(turn.key, None)
+        if not turn.summary and not written and not self._remembers_states:
             return []
+        if user is None and has_user(self.namespace):
+            return []  # nobody's: it could only end up with somebody else
         source = source_of(state)
         targets = [step for step in turn.steps if step.status == "ok"]
         if source is None or not targets:
             return []
-        text = turn.summary or extractive_summary(state)
-        place, made_by = START if just_asked(state) else source, "tool" if turn.summary else "extractive"
+        text = (turn.summary or written or extractive_summary(state))[:MAX_DRAFT]
+        place = START if just_asked(state) else source
+        made_by = "tool" if turn.summary else "model" if written else "extractive"
         return [["sm", run, step.key, [place, step.tool, text, made_by], user] for step in targets if text]
 
-    def _apply(self, key: str | None, record: Record) -> bool:
+    def _apply(self, key: str | None, record: Record, *, user_id: str | None = None) -> bool:
         """Keeps a record, with what it counts put down for the hour as well."""
         for operation in record:
             if operation[0] == "of-" and (offer := self._graph.offers.get(operation[1])) is not None:
-                self._bookings.append((offer[1], offer[2], operation[2], operation[3]))
+                _, tools, ids = offer
+                shown = [key for tool, key in zip(tools, ids, strict=False) if key and tool in operation[2]]
+                if shown and not self._store.read_only:
+                    self._bookings.append((shown, operation[3], user_id))
         return self._store.apply(key, timed(record, self._now()))
 
     def _read(self, messages: Any, run_id: str | None) -> Run:
@@ -161,6 +173,7 @@ class MemoryCore:
         if any(known is tools for known in self._adopted):
             return
         self._adopted = [*self._adopted[-MAX_ADOPTED:], tools]
+        tools = _without_summary_tool(tools)
         self._engine.adopt(tools)
         self._tool_index.declare(self._engine.specs)
         if not self._store.read_only:
@@ -176,3 +189,8 @@ class MemoryCore:
                 record.append(["d", name, plain])
         if record:
             self._apply(None, record)
+
+
+def _without_summary_tool(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
+    """The tools that act on the world."""
+    return {name: spec for name, spec in specs.items() if name != SUMMARY_TOOL}

@@ -104,7 +104,7 @@ class Learning(Summaries):
         self._store.refresh()
         text = comment[:500] if comment else None
         author = user_digest(user_id) or self._graph.owner(run)
-        self._apply(None, [["vd", run, score, text, author]])
+        self._apply(None, [["vd", run, score, text, author], *self._judged(run, score)])
 
     def learn_run(
         self,

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from langgraph_toolmem._learning import Learning
 from langgraph_toolmem.errors import ConfigurationError, StorageError
 from langgraph_toolmem.failures import describe_error
-from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.walks import Edge
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.suggest import Suggestion
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.sit.transitions import last_calls
-from langgraph_toolmem.trajectory import Run
+from langgraph_toolmem.tools import ToolSpec
 
 SEARCHED = 50
 """Tools that a search by description gives as candidates."""
 METHOD = "sit"
+MAX_WRITTEN = 4_096
+"""Summaries whose turn has not come yet, in RAM."""
 
 
 class Advice(NamedTuple):
@@ -79,6 +80,7 @@ class Suggesting(Learning):
         run_id: str | None = None,
         user_id: str | None = None,
         offered: bool = False,
+        tools: Mapping[str, ToolSpec] | None = None,
     ) -> Advice:
         """As `suggest`, and says what could not be looked at. This is what nodes call.
 
@@ -86,7 +88,9 @@ class Suggesting(Learning):
             messages: the history so far.
             summary, k, available, policy, user_id: as for `suggest`.
             run_id: identity of the run (a thread id).
-            offered: the model gets to see the suggestions now; whether it follows them is booked.
+            offered: the model gets to see the suggestions now; whether it follows them is booked, and a summary is
+                kept for the turn that comes.
+            tools: the tools at hand at this step, as `read_tools` reads them.
         """
         if summary is not None and not isinstance(summary, str):
             raise ConfigurationError(f"summary is a text, not {type(summary).__name__}.")
@@ -94,11 +98,14 @@ class Suggesting(Learning):
             raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
         if policy is not None and not isinstance(policy, SITPolicy):
             raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
+        available = _names(available)
         run = self._read(messages, run_id)
         self._check_user(user_id)
         chosen = policy or self.sit
         with self._lock:
-            self.remember_states()
+            if tools is not None:
+                self._adopt(tools)
+            self.remember_states(chosen)
             self._store.refresh()
             edges = _Edges({source: self._graph.walks.out_of(source) for source in last_calls(run)})
             known = self._engine.specs
@@ -120,13 +127,17 @@ class Suggesting(Learning):
             missing = f"the stored summaries could not be read ({describe_error(error)})"
             self._quietly("summaries could not be read", _raiser(error))
             found = weigh(run, edges, None, **rest)
-        if offered and found:
-            self._offer(run, found, user_id)
+        if offered and run.next_key is not None and not self._store.read_only:
+            self._offer(run.next_key, found, user_id)
+            self._note_written(run.next_key, summary)
         return Advice(found, missing)
 
-    def remember_states(self) -> None:
-        """From now on, states of runs are put into words, to be kept if the run turns out well."""
-        self._remembers_states = True
+    def remember_states(self, policy: SITPolicy | None = None) -> None:
+        """From now on, states of runs are put into words, to be kept if the run turns out well.
+
+        A policy that compares only what was written by a model does without.
+        """
+        self._remembers_states |= (policy or self.sit).recall == "extractive"
 
     def _search_by_words(self, text: str) -> Iterable[tuple[str, float]]:
         try:
@@ -135,22 +146,42 @@ class Suggesting(Learning):
             self._quietly("tools could not be searched", _raiser(error))
             return []
 
-    def _offer(self, run: Run, suggestions: list[Suggestion], user_id: str | None) -> None:
-        if run.next_key is None:
-            return
-        tools = [suggestion.tool for suggestion in suggestions]
-        ids = [suggestion.summary_id or "" for suggestion in suggestions]
+    def _offer(self, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:
+        """Notes what the model is shown before a turn; shown again, as after the summary tool, it adds to that."""
         with self._lock:
-            if run.next_key in self._graph.offers:
+            _, tools, ids = self._graph.offers.get(turn, (METHOD, [], []))
+            before = dict(zip(tools, ids, strict=True))
+            offered = dict(before)
+            for suggestion in suggestions:
+                offered[suggestion.tool] = offered.get(suggestion.tool) or suggestion.summary_id or ""
+            if offered == before:
                 return
-            record: Record = [["of+", run.next_key, METHOD, tools, ids]]
-            self._apply(None, record)
-        shown = [key for key in ids if key]
+            self._apply(None, [["of+", turn, METHOD, list(offered), list(offered.values())]])
+        shown = [key for key in offered.values() if key and key not in ids]
         if shown:
             self._quietly("the record of a summary could not be kept", lambda: self._shown(shown, user_id))
 
+    def _note_written(self, turn: str, summary: str | None) -> None:
+        """A summary that the agent's model wrote outside its history goes with the turn that comes."""
+        if summary is not None and (text := summary.strip()):
+            with self._lock:
+                self._written[turn] = text
+                if len(self._written) > MAX_WRITTEN:
+                    del self._written[next(iter(self._written))]
+
     def _shown(self, ids: list[str], user_id: str | None) -> None:
         self._summary_store(user_id).book(ids, offered=1)
+
+
+def _names(available: Collection[str] | None) -> Collection[str] | None:
+    """Raises ConfigurationError if it is no collection of names."""
+    try:
+        fine = available is None or (not isinstance(available, str) and all(isinstance(n, str) for n in available))
+    except TypeError:
+        fine = False
+    if not fine:
+        raise ConfigurationError(f"available is a collection of tool names, not {available!r}.")
+    return available
 
 
 class _Edges:

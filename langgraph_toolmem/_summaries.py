@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem._core import MemoryCore
 from langgraph_toolmem.errors import NamespaceError, StorageError
 from langgraph_toolmem.failures import log_failure
-from langgraph_toolmem.graph.evidence import SCORE
+from langgraph_toolmem.graph.evidence import SCORE, Record
 from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import has_user, resolve, user_digest
@@ -27,6 +27,8 @@ REFRESH_SECONDS = 30.0
 """Where several processes write, their summaries are looked for this often."""
 GOOD = 0.5
 """Score from which a run is a successful one."""
+LATER = ""
+"""In the place of a step: the run's summaries are to be looked at, whether some wait or not."""
 
 
 class Summaries(MemoryCore):
@@ -63,70 +65,95 @@ class Summaries(MemoryCore):
 
     def _keep_summaries(self, run: Run, user_id: str | None, *, over: bool = False) -> None:
         """After a run was learned: books what became of shown summaries, and keeps its own if it is over."""
-        self._book(user_id)
+        self._book()
         last = run.events[-1] if run.events else None
         ended = over or (isinstance(last, Turn) and not last.steps)
         if ended:
             self._settle_summaries(digest("run", run.run_id or run_scope(run)), user_id)
 
     def _settle_summaries(self, run: str, user_id: str | None) -> None:
-        """Puts the summaries of a run where its verdict says: with the others, or away."""
-        with self._lock:
-            score = self._score(run)
-            waiting = [run] if run in self._graph.drafts else []
-            if has_user(self.namespace) and user_id is None:
-                waiting = []  # whose they are is known as a digest only; they wait until the user is named
-            else:
-                waiting += [other for other in self._left_over(user_id) if other != run]
-        if score is not None and score < GOOD and not waiting:
-            self._quietly("summaries of a failed run could not be taken out", partial(self._take_out, run, user_id))
-        for each in waiting:
-            self._quietly("summaries could not be stored, and wait", partial(self._settle, each, user_id))
+        """Puts summaries where the verdict on their run says: with the others, or away.
 
-    def _left_over(self, user_id: str | None) -> list[str]:
-        """Runs with a verdict whose summaries could not be stored before."""
+        Those of `run` and those that were left over. What a user's namespace holds waits until that user is named.
+        """
+        if self._store.read_only or (user_id is None and has_user(self.namespace)):
+            return
+        with self._lock:
+            now = run in self._graph.drafts and (self._score(run) is not None or self.sit.unlabelled > 0)
+            waiting = [run] if now else []
+            waiting += [other for other in self._graph.drafts if other != run and self._due(other)]
+            waiting = [each for each in waiting if self._mine(each, user_id)]
+        for each in waiting:
+            error = self._quietly("summaries could not be stored, and wait", partial(self._settle, each, user_id))
+            if isinstance(error, StorageError):
+                if now and each == run:
+                    self._settle_later(run, user_digest(user_id))
+                break  # Chroma is away, or holds what another embedder made: that is so for the others too
+
+    def _due(self, run: str) -> bool:
+        """Whether something of a run was left over."""
+        return self._score(run) is not None or (LATER in self._graph.drafts[run] and self.sit.unlabelled > 0)
+
+    def _settle_later(self, run: str, user: str | None) -> None:
+        with self._lock:
+            if LATER not in self._graph.drafts.get(run, {}):
+                self._apply(None, [_later(run, user)])
+
+    def _mine(self, run: str, user_id: str | None) -> dict[str, list[str]]:
+        """The summaries of a run that wait and belong where a user's are kept."""
+        drafts = self._graph.drafts.get(run, {})
+        if not has_user(self.namespace):
+            return dict(drafts)
         mine = user_digest(user_id)
-        whose = {None, mine} if has_user(self.namespace) else None
-        return [
-            run
-            for run, (owner, _) in self._graph.drafts.items()
-            if self._score(run) is not None and (whose is None or owner in whose)
-        ]
+        return {step: draft for step, draft in drafts.items() if draft[-1] == mine}
 
     def _settle(self, run: str, user_id: str | None) -> None:
         from langgraph_toolmem.sit.summary import NewSummary
 
         with self._lock:
-            score = self._score(run)
-            owner, drafts = self._graph.drafts.get(run, (None, {}))
-            drafts = dict(drafts)
-        if score is None and not self.sit.unlabelled:
-            return
-        if drafts and (score is None or score >= GOOD):
-            self._summary_store(user_id).add_many(
-                NewSummary(place, target, text, key=step, run=run, user=owner, made_by=made_by)
-                for step, (place, target, text, made_by) in drafts.items()
-            )
+            drafts, good, before = self._mine(run, user_id), self._is_good(run), self._forgettings
+            known = self._graph.has_seen(_stored(run))
+        new = [
+            NewSummary(place, target, text, key=step, run=run, user=owner or None, made_by=made_by)
+            for step, (place, target, text, made_by, owner) in drafts.items()
+            if step != LATER
+        ]
+        store = self._summary_store(user_id)
+        if good and new:
+            with self._lock:
+                self._apply(_stored(run), [])  # first: whatever happens then, they are looked for
+            store.add_many(new)
+        elif not good and known and not self._vectors.empty:
+            store.forget_run(run)
         with self._lock:
-            self._apply(None, [["sm-", run]])
+            fine = before == self._forgettings and good == self._is_good(run)
+            if fine:
+                self._apply(None, [["sm-", run, list(drafts)]])
+        if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
+            store.forget_run(run)
+            self._settle(run, user_id)
 
-    def _take_out(self, run: str, user_id: str | None) -> None:
-        if not self._vectors.empty:
-            self._summary_store(user_id).forget_run(run)
+    def _is_good(self, run: str) -> bool:
+        score = self._score(run)
+        return self.sit.unlabelled > 0 if score is None else score >= GOOD
+
+    def _judged(self, run: str, score: float) -> Record:
+        """What a verdict means for summaries: those of a run that turns out bad are to be taken out."""
+        if score < GOOD and self._graph.has_seen(_stored(run)):
+            return [_later(run, self._graph.owner(run))]
+        return []
 
     def _score(self, run: str) -> float | None:
         entry = self._graph.runs.get(run)
         return None if entry is None else entry[SCORE]
 
-    def _book(self, user_id: str | None) -> None:
+    def _book(self) -> None:
+        """Adds what became of shown summaries to their record."""
         with self._lock:
             bookings, self._bookings = self._bookings, []
-        for tools, ids, followed, right in bookings:
-            shown = [key for tool, key in zip(tools, ids, strict=False) if key and tool in followed]
-            if shown:
-                self._quietly(
-                    "the record of a summary could not be kept", partial(self._book_one, shown, right, user_id)
-                )
+        for shown, right, user_id in bookings:
+            what = "the record of a summary could not be kept"
+            self._quietly(what, partial(self._book_one, shown, right, user_id))
 
     def _book_one(self, shown: list[str], right: int, user_id: str | None) -> None:
         self._summary_store(user_id).book(shown, followed=1, right=right)
@@ -136,23 +163,37 @@ class Summaries(MemoryCore):
         if self._vectors.empty:
             return
         store = self._summary_store(user_id)
-        store.forget_user(str(user_digest(user_id)))
         if has_user(self.namespace):
-            with self._lock:
-                self._summary_stores.pop(resolve(self.namespace, user_id), None)
+            store.drop()
+        else:
+            store.forget_user(str(user_digest(user_id)))
 
     def _close_summaries(self) -> None:
+        self._book()
         for store in self._summary_stores.values():
             self._quietly("summaries could not be written", store.close)
         self._summary_stores.clear()
 
-    def _quietly(self, what: str, do: Callable[[], object]) -> None:
-        """Does something that must not stop the caller; says once what failed."""
+    def _quietly(self, what: str, do: Callable[[], object]) -> Exception | None:
+        """Does something that must not stop the caller; says once what failed, and returns it."""
         try:
             do()
-        except NamespaceError:
+        except NamespaceError as error:
             logger.debug("%s: no user is named", what)
-        except StorageError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
             level = logging.DEBUG if what in self._warned else logging.WARNING
             self._warned.add(what)
             log_failure(logger, level, what, error=error)
+            return error
+        return None
+
+
+def _stored(run: str) -> str:
+    """The key that says that summaries of a run were stored once."""
+    return digest("stored", run)
+
+
+def _later(run: str, user: str | None) -> list[Any]:
+    """The operation that has a run's summaries looked at again."""
+    return ["sm", run, LATER, ["", "", "", ""], user]

@@ -135,7 +135,8 @@ class ToolMemory(Suggesting, AsyncTwins):
             elif not known:
                 user = user_digest(user_id)
                 self._apply(None, self._engine.open_turn(state, run.next_key, decision, user))
-            return decision
+        self._book()
+        return decision
 
     def _decide(
         self,
@@ -193,6 +194,8 @@ class ToolMemory(Suggesting, AsyncTwins):
         if not user_id:
             raise NamespaceError("forget needs the user id whose data is to go.")
         with self._lock:
+            self._forgettings += 1
+            self._written.clear()
             removed = self._store.forget_user(str(user_digest(user_id)))
         self._forget_summaries(user_id)
         if has_user(self.namespace):

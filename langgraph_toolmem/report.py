@@ -16,6 +16,7 @@ from langgraph_toolmem.inertia.record import budget_left, misses_estimated
 _MAX_RULES = 50
 _MAX_PRICE: Final = 1e12
 HOUR: Final = 3600
+_OFFERED: Final = "_offered"
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,21 @@ class RuleReport:
 
 
 @dataclass(frozen=True)
+class HintReport:
+    """The record of one kind of advice to the model.
+
+    Attributes:
+        offered: model turns before which the model was told something.
+        followed: of these, in how many it called one of the tools named.
+        right: of these, in how many such a call went well.
+    """
+
+    offered: int = 0
+    followed: int = 0
+    right: int = 0
+
+
+@dataclass(frozen=True)
 class Report:
     """The record of a memory.
 
@@ -135,6 +151,11 @@ class Report:
         tools: per tool.
         rules: kinds of predictions with their record, most used first.
         periods: the hours in which something happened, oldest first.
+        hints: by method, what was suggested to the model and what became of it; ``sit``: next tools.
+        runs_waiting: runs without a verdict; they teach no suggestions, unless a `SITPolicy` counts them.
+        summaries: states of runs that were put into words and stored for suggestions, from the beginning; those that
+            were merged, retired or forgotten since are counted too.
+        summaries_waiting: such states that wait for the verdict on their run.
         problems: what went wrong with storage, if anything.
     """
 
@@ -162,6 +183,10 @@ class Report:
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
     rules: tuple[RuleReport, ...] = ()
     periods: tuple[Period, ...] = ()
+    hints: Mapping[str, HintReport] = field(default_factory=dict)
+    runs_waiting: int = 0
+    summaries: int = 0
+    summaries_waiting: int = 0
     problems: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,6 +233,19 @@ class Report:
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
                 f"{self.good_with_shortcut:,} of {self.judged_with_shortcut:,}."
             )
+        return [*lines, *self._advice()]
+
+    def _advice(self) -> list[str]:
+        lines = [
+            f"{hint_in_words(method)}: suggested before {hint.offered:,} model turns, followed in {hint.followed:,} "
+            f"of them, and {hint.right:,} of these calls went well."
+            for method, hint in self.hints.items()
+        ]
+        if self.summaries or self.summaries_waiting:
+            waiting = f"; {self.summaries_waiting:,} wait for a verdict" if self.summaries_waiting else ""
+            lines.append(f"{self.summaries:,} states of runs were put into words and stored for suggestions{waiting}.")
+        if self.runs_waiting and (lines or self.runs_judged):
+            lines.append(f"{self.runs_waiting:,} runs have no verdict; only successful ones teach suggestions.")
         return lines
 
     def _savings(self) -> list[str]:
@@ -227,6 +265,14 @@ class Report:
                 f"the model in the first half of that time, {late:.1%} in the second."
             )
         return lines
+
+
+def hint_in_words(method: str) -> str:
+    """A kind of advice, in words."""
+    return _HINTS.get(method, method)
+
+
+_HINTS: Final = {"sit": "Next tools"}
 
 
 def _is_amount(value: object) -> bool:
@@ -308,12 +354,24 @@ def make_report(
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
         rules=_rules(graph),
         periods=_periods(graph.periods),
+        hints=_hints(counters),
+        runs_waiting=graph.walks.waiting(),
+        summaries=number("summaries"),
+        summaries_waiting=sum(bool(step) for drafts in graph.drafts.values() for step in drafts),
         problems=problems,
     )
 
 
 def _rounded(number: float | None) -> int | None:
     return None if number is None else round(number)
+
+
+def _hints(counters: Mapping[str, float]) -> dict[str, HintReport]:
+    methods = sorted(name.removesuffix(_OFFERED) for name in counters if name.endswith(_OFFERED))
+    return {
+        method: HintReport(*(int(counters.get(f"{method}_{name}", 0)) for name in ("offered", "followed", "right")))
+        for method in methods
+    }
 
 
 def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:

@@ -30,11 +30,13 @@ _EVIDENCE: Final = frozenset(
         "descriptor_witnesses",
         "rules",
         "cases",
+        "walks",
+        "drafts",
         "seen",
     }
 )
 """Parts of a snapshot that are not kept."""
-_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d"})
+_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d", "tr", "sm", "sm-"})
 """Operations that add to these (see `graph.evidence`)."""
 _EARLIER: Final = 20
 
@@ -108,7 +110,7 @@ class Watcher:
         return list(told)
 
     def report(self) -> Report:
-        """The figures; `rules` is empty, as the evidence is not kept."""
+        """The figures; `rules` is empty and of runs that wait nothing is known, as the evidence is not kept."""
         return make_report(self._graph, self._limit, self.problems)
 
     def writer(self) -> str:
@@ -191,7 +193,7 @@ def read_record(record: Record) -> tuple[tuple[str, ...], str] | None:
         instead = f": something else than {outcomes['wrong']}" if "wrong" in outcomes else ""
         return (), f"the model answered in words{instead}"
     if "calls" in counted:
-        return tools, f"asked the model: {_foresight(outcomes, tools)}{_ending(ended)}"
+        return tools, f"asked the model: {_foresight(outcomes, tools)}{_advice(record)}{_ending(ended)}"
     if "failed" in ended and not counted:
         return (ended["failed"],), "failed, and is tried again"
     return None
@@ -212,6 +214,12 @@ def _foresight(outcomes: dict[str, str], tools: tuple[str, ...]) -> str:
         expected = outcomes["wrong"]
         return "something else: other arguments" if tools == (expected,) else f"something else than {expected}"
     return "foreseen, but not surely enough" if "hits" in outcomes else "not foreseen"
+
+
+def _advice(record: Record) -> str:
+    """Whether the model took up what was suggested to it, if something was."""
+    followed = [bool(op[2]) for op in record if op[0] == "of-"]
+    return (", as suggested" if any(followed) else ", not as suggested") if followed else ""
 
 
 def _ending(ended: dict[str, str]) -> str:

@@ -198,6 +198,9 @@ def test_importing_it_loads_no_bokeh() -> None:
 # --- in a browser ---
 
 
+pytestmark = pytest.mark.timeout(900)  # the browser may have to be installed first
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with open_browser() as opened:

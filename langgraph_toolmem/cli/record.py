@@ -10,7 +10,15 @@ from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.cli.tables import count, table
 from langgraph_toolmem.graph.export import printable
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
-from langgraph_toolmem.report import HOUR, Period, Report, group_periods, money_in_words, time_in_words
+from langgraph_toolmem.report import (
+    HOUR,
+    Period,
+    Report,
+    group_periods,
+    hint_in_words,
+    money_in_words,
+    time_in_words,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,6 +64,11 @@ def show_report(out: Console, report: Report, by: By | None = None) -> None:
         for name, tool in report.tools_by_use()
     ]
     table(out, "Tools, and proposals checked against the model", columns, tools, TOOLS_SHOWN)
+    hints = [
+        (hint_in_words(method), *(f"{number:,}" for number in (hint.offered, hint.followed, hint.right)))
+        for method, hint in report.hints.items()
+    ]
+    table(out, "Suggestions to the model", ("what", "offered", "followed", "went well"), hints, len(hints))
     rules = [
         (
             f"{symbol_in_words(rule.after)} → {rule.tool}",

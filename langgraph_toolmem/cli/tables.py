@@ -88,7 +88,7 @@ def show_graph(out: Console, view: GraphView) -> None:
     edges = sorted(view.edges, key=lambda edge: (-edge.count, edge.source, edge.target))
     followers = [
         (
-            "(start of a run)" if edge.source == START else edge.source,
+            _source_in_words(edge.source),
             edge.target,
             f"{edge.count:,}",
             f"{edge.count / total[edge.source]:.0%}" if total[edge.source] else "–",
@@ -96,6 +96,19 @@ def show_graph(out: Console, view: GraphView) -> None:
         for edge in edges
     ]
     table(out, "What follows what", ("after", "comes", "times", "share"), followers, EDGES_SHOWN)
+    walks = [
+        (
+            _source_in_words(walk.source),
+            walk.target,
+            f"{walk.good:,} of {walk.good + walk.bad:,}",
+            f"{walk.weight:,.2f}",
+            f"{walk.success:.0%}",
+        )
+        for walk in view.walks
+        if walk.success is not None
+    ]
+    title = "What came next in whole runs (weight: N + Σ 1/n over the successful ones)"
+    table(out, title, ("after", "comes", "in good runs", "weight", "success"), walks, EDGES_SHOWN)
     flows = sorted(view.dataflow, key=lambda flow: (-flow.hits, flow.target_tool, flow.parameter, flow.path))
     sourced = [
         (
@@ -106,6 +119,10 @@ def show_graph(out: Console, view: GraphView) -> None:
         for flow in flows
     ]
     table(out, "Where arguments come from", ("argument", "had the value of", "times"), sourced, EDGES_SHOWN)
+
+
+def _source_in_words(source: str) -> str:
+    return "(start of a run)" if source == START else source
 
 
 def skipped_notes(skipped: Sequence[LogError], shared_ids: int) -> list[str]:

@@ -21,7 +21,8 @@ Operations (first element is the code):
     ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
     ["tr", run, step, source, target]        in a run, `target` was called right after `source`; step: its key
     ["sm", run, step, [place, target, text, made_by], user]   a state's summary, until its run has a verdict
-    ["sm-", run]                             the summaries of a run are taken elsewhere, or dropped
+                                             (step "": there is none, but earlier ones of the run are to be looked at)
+    ["sm-", run, steps]                      these summaries of a run are taken elsewhere, or dropped
     ["of+", turn, method, tools, ids]        tools were suggested to the model for this turn
     ["of-", turn, followed tools, right]     which of them it called, and whether that went well
     ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
@@ -86,8 +87,8 @@ class EvidenceGraph:
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
         self.walks = Walks()
-        #: run -> [user, {step: [place, target, text, made_by]}]
-        self.drafts: dict[str, list[Any]] = {}
+        #: run -> {step: [place, target, text, made_by, user or ""]}
+        self.drafts: dict[str, dict[str, list[str]]] = {}
         #: turn -> [method, tools, ids]
         self.offers: dict[str, list[Any]] = {}
         self._seen: dict[int, None] = {}
@@ -223,14 +224,16 @@ class EvidenceGraph:
         self.walks.add(run, step, source, target)
 
     def _add_draft(self, run: str, step: str, draft: list[str], user: str | None) -> None:
-        entry = self.drafts.setdefault(run, [user, {}])
-        entry[0] = user if entry[0] is None else entry[0]
-        entry[1][step] = draft
+        self.drafts.setdefault(run, {})[step] = [*draft, user or ""]
         if len(self.drafts) > MAX_DRAFTS:
             del self.drafts[next(iter(self.drafts))]
 
-    def _drop_drafts(self, run: str) -> None:
-        self.drafts.pop(run, None)
+    def _drop_drafts(self, run: str, steps: list[str]) -> None:
+        waiting = self.drafts.get(run, {})
+        for step in steps:
+            waiting.pop(step, None)
+        if not waiting:
+            self.drafts.pop(run, None)
 
     def _add_offer(self, turn: str, method: str, tools: list[str], ids: list[str]) -> None:
         if turn not in self.offers:
@@ -301,9 +304,14 @@ class EvidenceGraph:
             if entry[AUTHOR] == user:
                 entry[COMMENT], entry[AUTHOR] = None, None
                 removed += 1
-        drafts = [run for run, (owner, _) in self.drafts.items() if owner == user or run in mine]
-        for run in drafts:
-            del self.drafts[run]
+        drafts = [
+            (run, step)
+            for run, waiting in self.drafts.items()
+            for step, draft in waiting.items()
+            if draft[-1] == user or (run in mine and not draft[-1])
+        ]
+        for run, step in drafts:
+            self._drop_drafts(run, [step])
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
             self._close_turn(turn)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph
-from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
+from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts, WalkView
 from langgraph_toolmem.graph.state import PARALLEL, WORDS
 
 
@@ -35,7 +35,19 @@ def view_of(graph: EvidenceGraph) -> GraphView:
                 )
                 edges.append(edge)
     edges.sort(key=lambda e: (-e.count, e.source, e.target))
-    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph))
+    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph), walks=_walks(graph))
+
+
+def _walks(graph: EvidenceGraph) -> list[WalkView]:
+    walks = [
+        WalkView(
+            source, target, round(edge.good), round(edge.bad), round(edge.open), round(edge.weight(), 6), edge.success
+        )
+        for source in graph.walks.edges.rows
+        for target, edge in graph.walks.out_of(source).items()
+    ]
+    walks.sort(key=lambda w: (-w.weight, w.bad, w.source, w.target))
+    return walks
 
 
 def _flows(graph: EvidenceGraph) -> list[FlowView]:

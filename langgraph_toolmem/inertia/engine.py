@@ -176,9 +176,10 @@ class InertiaEngine:
                         acts = decision.acts
                         if on_turn is not None:
                             on_turn(event, decision)
-                elif event.key in self.graph.open_turns:
+                elif event.key in self.graph.open_turns or event.key in self.graph.offers:
                     # The model was asked again at a known place (a fork) and did the same again.
-                    apply(None, close_turn(event.key))
+                    again = close_turn(event.key) if event.key in self.graph.open_turns else []
+                    apply(None, [*again, *close_offer(self.graph, event)])
                 chosen_by += ["shortcut" if acts else event.chosen_by] * len(event.steps)
                 if event.chosen_by == "model" and event.text:
                     thought = event.text

@@ -61,7 +61,7 @@ class SITMiddleware(AgentMiddleware[Any, Any, Any]):
         self.tools = [SummaryTool(memory=memory, policy=policy)] if summary_tool else []
         self._name = name or type(self).__name__
         self._errors = ErrorLog(self._name, logger)
-        memory.remember_states()
+        memory.remember_states(self.policy)
 
     @property
     def name(self) -> str:

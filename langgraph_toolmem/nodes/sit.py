@@ -66,7 +66,7 @@ class SITSummary(MemoryNode):
         self.policy = check_policy(memory, policy, model)
         self.model = model
         self.tool = SummaryTool(memory=memory, policy=policy, messages_key=messages_key)
-        memory.remember_states()
+        memory.remember_states(self.policy)
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)

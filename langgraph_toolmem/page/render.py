@@ -15,7 +15,7 @@ from langgraph_toolmem.errors import MissingExtraError
 from langgraph_toolmem.graph.export import GraphView, printable
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
 from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
-from langgraph_toolmem.report import Report
+from langgraph_toolmem.report import Report, hint_in_words
 
 _SCRIPTS = ("tables.js", "geometry.js", "panel.js", "explorer.js", "start.js")
 
@@ -60,6 +60,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         currency=clip(report.currency or ""),
         tools=sorted(report.tools.items(), key=lambda item: (-item[1].calls, item[0])),
         rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in report.rules],
+        hints=[(clip(hint_in_words(method)), hint) for method, hint in report.hints.items()],
         problems=[clip(problem) for problem in report.problems],
         unit=NAMES[size],
         buckets=over_time,

@@ -45,9 +45,9 @@ class SITPolicy:
     merge_above: float = 0.95
     nearest: int = 30
     sharpness: float = 16.0
-    weight_states: float = 1.3
-    weight_habit: float = 0.25
-    weight_words: float = 4.0
+    weight_states: float = 1.35
+    weight_habit: float = 0.2
+    weight_words: float = 3.8
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""

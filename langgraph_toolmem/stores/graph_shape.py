@@ -48,8 +48,10 @@ def check_state(state: dict[str, Any]) -> None:
     )
     _require(all(_list_of(step, 2) for walk in walks.values() for step in walk[1].values()), "walks.runs")
     drafts, offers = state["drafts"], state["offers"]
-    _require(_texts(drafts) and all(_list_of(d, 2) and type(d[1]) is dict for d in drafts.values()), "drafts")
-    _require(all(_list_of(one, 4) and _texts(one) for draft in drafts.values() for one in draft[1].values()), "drafts")
+    _require(_texts(drafts) and all(type(waiting) is dict and _texts(waiting) for waiting in drafts.values()), "drafts")
+    _require(
+        all(_list_of(draft, 5) and _texts(draft) for waiting in drafts.values() for draft in waiting.values()), "drafts"
+    )
     _require(
         _texts(offers) and all(_list_of(o, 3) and type(o[1]) is type(o[2]) is list for o in offers.values()), "offers"
     )
