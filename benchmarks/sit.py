@@ -10,43 +10,51 @@ import importlib.util
 import json
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.next_tool import (
+    Hits,
+    Method,
+    Point,
+    description_search,
+    measure,
+    nearest_request,
+    points,
+    runs_of,
+    successors,
+)
 from benchmarks.replay import DATA, arrange
-from langgraph_toolmem.graph.state import START, RunState
+from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.graph.walks import Edge, Walks
-from langgraph_toolmem.logs import LoggedRun, load_runs
-from langgraph_toolmem.run import Run, Turn
+from langgraph_toolmem.logs import LoggedRun
+from langgraph_toolmem.run import Run
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.store import Match, NewSummary, SummaryStore
 from langgraph_toolmem.sit.suggest import suggest
 from langgraph_toolmem.sit.transitions import last_calls, transitions
 from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.stores.lexical import LexicalEmbedder, LexicalIndex
-from langgraph_toolmem.stores.tool_index import tool_text
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.tools import ToolSpec, read_tools
 from langgraph_toolmem.trajectory import parse_run
 
-SETS: Final = ("bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold")
+SETS: Final = (
+    "bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold", "nestful",
+)  # fmt: skip
 TARGETS: Final = {"bfcl_v3_multi_turn": 75.0, "workbench_gpt4": 91.0, "tau_retail_gold": 78.0}
 SINGLE: Final = ("order 1", "order 2", "description", "nearest request", "procedural", "episodic")
 METHODS: Final = (*SINGLE, "paper", "combined")
 EMBEDDERS: Final = ("built-in", "MiniLM", "none")
 POLICY: Final = SITPolicy()
 PAPER: Final = SITPolicy.paper(recall="extractive")
-HITS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -60,110 +68,6 @@ class Job:
     good: bool = False
     """Only successful runs teach, and only their turns are looked at."""
     limit: int | None = None
-
-
-@dataclass(frozen=True)
-class Point:
-    """A model turn with a call: what is known before it, and the tool that was called first in it."""
-
-    run: Run
-    state: RunState
-    tool: str
-
-
-@dataclass(frozen=True)
-class Hits:
-    """Share of the turns, in percent, whose tool is the first suggestion, and among the first two."""
-
-    first: float
-    two: float
-
-
-Method = Callable[[Point], Sequence[str]]
-
-
-# --- recorded turns -----------------------------------------------------------------------------------------
-
-
-def points(run: Run) -> Iterator[Point]:
-    """The turns of a run in which the model calls a tool."""
-    state = RunState(cut=run.truncated)
-    for index, event in enumerate(run.events):
-        if isinstance(event, Turn) and event.steps:
-            yield Point(replace(run, events=run.events[:index]), state, event.steps[0].tool)
-        state.push(event)
-
-
-def measure(methods: Mapping[str, Method], runs: Sequence[Run]) -> dict[str, Hits]:
-    """How often each method is right. The state of a point lives until the next one is asked for."""
-    first, two, count = Counter[str](), Counter[str](), 0
-    for run in runs:
-        for point in points(run):
-            count += 1
-            for name, method in methods.items():
-                answer = list(method(point))[:2]
-                first[name] += point.tool in answer[:1]
-                two[name] += point.tool in answer
-    return {name: Hits(100 * first[name] / max(count, 1), 100 * two[name] / max(count, 1)) for name in methods}
-
-
-# --- what one would use instead -----------------------------------------------------------------------------
-
-
-def successors(history: Sequence[Run], order: int) -> Method:
-    """The most frequent tool after the last `order` tools; less known contexts are filled up from shorter ones."""
-    counts: dict[tuple[str, ...], Counter[str]] = {}
-    for run in history:
-        for point in points(run):
-            for context in _contexts(point.state, order):
-                counts.setdefault(context, Counter())[point.tool] += 1
-
-    def guess(point: Point) -> list[str]:
-        rows = (counts.get(context, Counter()) for context in _contexts(point.state, order))
-        return list(dict.fromkeys(tool for row in rows for tool, _ in row.most_common(2)))
-
-    return guess
-
-
-def _contexts(state: RunState, order: int) -> list[tuple[str, ...]]:
-    tools = [START, *state.tools]
-    return [tuple(tools[-length:]) for length in range(order, 0, -1) if length <= len(tools)]
-
-
-def description_search(specs: Mapping[str, ToolSpec]) -> Callable[[str], list[tuple[str, float]]]:
-    """Tools whose descriptions fit a text, with their scores."""
-    index = LexicalIndex((name, tool_text(spec)) for name, spec in specs.items())
-    return lru_cache(maxsize=4096)(lambda text: index.search(text, HITS))
-
-
-def nearest_request(history: Sequence[Run]) -> Method:
-    """What was called in the same place after the most similar user messages."""
-    embed = lru_cache(maxsize=4096)(LexicalEmbedder().embed_query)
-    followed: dict[str, tuple[str, list[str]]] = {}
-    for run in history:
-        for point in points(run):
-            followed.setdefault(point.state.user_key, (point.state.user.raw, []))[1].append(point.tool)
-    calls = [tools for _, tools in followed.values()]
-    matrix = np.array([embed(text) for text, _ in followed.values()], dtype=np.float32)
-
-    def guess(point: Point) -> list[str]:
-        place = len(point.state.since_user)
-        if not calls:
-            return []
-        order = np.argsort(-(matrix @ np.array(embed(point.state.user.raw), dtype=np.float32)), kind="stable")
-        found = (calls[i][place] for i in order if place < len(calls[i]))
-        return _first(found, 2)
-
-    return guess
-
-
-def _first(names: Iterator[str], many: int) -> list[str]:
-    found: dict[str, None] = {}
-    for name in names:
-        found[name] = None
-        if len(found) == many:
-            break
-    return list(found)
 
 
 # --- ours ---------------------------------------------------------------------------------------------------
@@ -242,7 +146,7 @@ def work(job: Job) -> dict[str, Hits]:
     """All methods on one split of one set. Half of the tasks, with all their runs, are the history."""
     folder = Path(job.data) / job.name
     specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
-    loaded = load_runs(folder / "trajectories.jsonl", limit=job.limit).runs
+    loaded = runs_of(folder, limit=job.limit) or ()
     arranged, cut = arrange(loaded, "warm", job.seed)
     history, test = _read(arranged[:cut], good=job.good), _read(arranged[cut:], good=job.good)
     if job.embedder == "none":
@@ -299,7 +203,7 @@ def times(data: Path, name: str, *, stored: int, samples: int, spread: bool) -> 
     """
     folder = data / name
     specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
-    runs = _read(load_runs(folder / "trajectories.jsonl").runs, good=False)
+    runs = _read(runs_of(folder) or (), good=False)
     known = [each for run in runs for each in transitions(run, summarise=extractive_summary)]
     asked = [point for run in runs for point in points(run) if spread or last_calls(point.run) == (START,)]
     search = description_search(specs)
@@ -314,9 +218,8 @@ def times(data: Path, name: str, *, stored: int, samples: int, spread: bool) -> 
         step = max(1, len(asked) // samples)
         taken = []
         for point in asked[::step][:samples]:
-            state = RunState.of(point.run)
             begun = time.perf_counter()
-            suggest(point.run, walks, store, available=specs, search=search, state=state)
+            suggest(point.run, walks, store, available=specs, search=search, state=point.state)
             taken.append(1000 * (time.perf_counter() - begun))
         store.close()
     return median(taken), sorted(taken)[int(0.95 * (len(taken) - 1))]
@@ -395,7 +298,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
     options = parser.parse_args(arguments)
 
-    present = [name for name in options.sets if (options.data / name / "trajectories.jsonl").is_file()]
+    read = {name: runs_of(options.data / name, limit=options.limit) for name in options.sets}
+    present = {name: runs for name, runs in read.items() if runs}
     for name in options.sets:
         if name not in present:
             print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
@@ -407,8 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     results: list[tuple[Job, dict[str, Hits]]] = []
     console = Console(stderr=True)
-    for name in present:
-        runs = load_runs(options.data / name / "trajectories.jsonl", limit=options.limit).runs
+    for name, runs in present.items():
         mixed = any(run.success for run in runs) and not all(run.success for run in runs)
         for good in (False, True) if mixed else (False,):
             for embedder in embedders:
@@ -424,7 +327,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     taken = {}
     if options.stored:
         for where, spread in (("on the edges where they belong", True), ("all out of the start", False)):
-            p50, p95 = times(options.data, present[0], stored=options.stored, samples=options.samples, spread=spread)
+            p50, p95 = times(
+                options.data, next(iter(present)), stored=options.stored, samples=options.samples, spread=spread
+            )
             taken[where] = {"p50": p50, "p95": p95}
             output.print(f"one suggestion, {options.stored} summaries {where}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
             checks.append(

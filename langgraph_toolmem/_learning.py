@@ -113,12 +113,14 @@ class Learning(Summaries):
         user_id: str | None = None,
         policy: InertiaPolicy | None = None,
         on_turn: Callable[[Turn, Decision], None] | None = None,
+        success: bool | None = None,
     ) -> int:
         """Learns a whole run that was read already; for replays and imports.
 
         Args:
             run: as `parse_run` reads it; calls without an answer are learned too.
             user_id: whose run it is.
+            success: the verdict, if known. Summaries wait all the same: `keep_states` stores those of many runs.
             policy: for which the record is kept; the memory's own if None.
             on_turn: called with each new turn of the model and the decision before it.
 
@@ -126,7 +128,10 @@ class Learning(Summaries):
             How many turns were new.
         """
         with self._lock:
-            return self._learn(run, user_id, last_turn_too=True, policy=policy, on_turn=on_turn)[1]
+            new = self._learn(run, user_id, last_turn_too=True, policy=policy, on_turn=on_turn)[1]
+            if success is not None:
+                self._verdict(digest("run", run.run_id or run_scope(run)), float(success), None, user_id)
+            return new
 
     def after_model(
         self, messages: Any, answer: Iterable[Any], *, run_id: str | None = None, user_id: str | None = None

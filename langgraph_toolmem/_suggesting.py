@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from langgraph_toolmem._learning import Learning
@@ -111,7 +112,8 @@ class Suggesting(Learning):
             known = self._engine.specs
         if available is None and known:
             available = known.keys()
-        search = self._search_by_words if known else None
+        unsearched: list[str] = []
+        search = partial(self._search_by_words, unsearched) if known else None
         rest: dict[str, Any] = {
             "policy": chosen,
             "summary": summary,
@@ -130,7 +132,7 @@ class Suggesting(Learning):
         if offered and run.next_key is not None and not self._store.read_only:
             self._offer(run.next_key, found, user_id)
             self._note_written(run.next_key, summary)
-        return Advice(found, missing)
+        return Advice(found, "; ".join([missing, *unsearched[:1]] if missing else unsearched[:1]))
 
     def remember_states(self, policy: SITPolicy | None = None) -> None:
         """From now on, states of runs are put into words, to be kept if the run turns out well.
@@ -139,11 +141,12 @@ class Suggesting(Learning):
         """
         self._remembers_states |= (policy or self.sit).recall == "extractive"
 
-    def _search_by_words(self, text: str) -> Iterable[tuple[str, float]]:
+    def _search_by_words(self, failed: list[str], text: str) -> Iterable[tuple[str, float]]:
         try:
             return [(hit.name, hit.score) for hit in self._tool_index.search(text, SEARCHED)]
         except StorageError as error:
             self._quietly("tools could not be searched", _raiser(error))
+            failed.append(f"the descriptions of the tools could not be searched ({describe_error(error)})")
             return []
 
     def _offer(self, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -112,23 +112,23 @@ class Summaries(MemoryCore):
 
         with self._lock:
             drafts, good, before = self._mine(run, user_id), self._is_good(run), self._forgettings
-            known = self._graph.has_seen(_stored(run))
+            known = self._graph.has_seen(stored_key(run))
         new = [
             NewSummary(place, target, text, key=step, run=run, user=owner or None, made_by=made_by)
             for step, (place, target, text, made_by, owner) in drafts.items()
             if step != LATER
         ]
-        store = self._summary_store(user_id)
+        store, kept = self._summary_store(user_id), 0
         if good and new:
             with self._lock:
-                self._apply(_stored(run), [])  # first: whatever happens then, they are looked for
-            store.add_many(new)
+                self._apply(stored_key(run), [])  # first: whatever happens then, they are looked for
+            kept = sum(each is not None for each in store.add_many(new))
         elif not good and known and not self._vectors.empty:
             store.forget_run(run)
         with self._lock:
             fine = before == self._forgettings and good == self._is_good(run)
             if fine:
-                self._apply(None, [["sm-", run, list(drafts)]])
+                self._apply(None, [["sm-", run, list(drafts)], *([["n", "summaries", kept]] if kept else [])])
         if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
             store.forget_run(run)
             self._settle(run, user_id)
@@ -139,7 +139,7 @@ class Summaries(MemoryCore):
 
     def _judged(self, run: str, score: float) -> Record:
         """What a verdict means for summaries: those of a run that turns out bad are to be taken out."""
-        if score < GOOD and self._graph.has_seen(_stored(run)):
+        if score < GOOD and self._graph.has_seen(stored_key(run)):
             return [_later(run, self._graph.owner(run))]
         return []
 
@@ -167,6 +167,7 @@ class Summaries(MemoryCore):
             store.drop()
         else:
             store.forget_user(str(user_digest(user_id)))
+        store.scrub()
 
     def _close_summaries(self) -> None:
         self._book()
@@ -189,7 +190,7 @@ class Summaries(MemoryCore):
         return None
 
 
-def _stored(run: str) -> str:
+def stored_key(run: str) -> str:
     """The key that says that summaries of a run were stored once."""
     return digest("stored", run)
 

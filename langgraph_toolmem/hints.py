@@ -45,8 +45,12 @@ class MemoryState(MessagesState, HintState):
 def place_of(messages: Sequence[Any]) -> str:
     """The point of a run after these messages."""
     last = messages[-1] if messages else None
-    identity = getattr(last, "id", None) or (last.get("id") if isinstance(last, Mapping) else None)
-    return digest("place", len(messages), identity or "")
+    identity, content = (_field(last, name) for name in ("id", "content"))
+    return digest("place", len(messages), identity or repr(content))
+
+
+def _field(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
 def new_hint(role: str, text: str, messages: Sequence[Any]) -> dict[str, dict[str, Hint]]:

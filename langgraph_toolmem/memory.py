@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
+from langgraph_toolmem._importing import Importing
 from langgraph_toolmem._suggesting import Suggesting
 from langgraph_toolmem.errors import NamespaceError
 from langgraph_toolmem.graph.export import GraphView
@@ -24,7 +25,7 @@ from langgraph_toolmem.trajectory import Run
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(Suggesting, AsyncTwins):
+class ToolMemory(Suggesting, Importing, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.

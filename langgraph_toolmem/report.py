@@ -242,10 +242,10 @@ class Report:
             for method, hint in self.hints.items()
         ]
         if self.summaries or self.summaries_waiting:
-            waiting = f"; {self.summaries_waiting:,} wait for a verdict" if self.summaries_waiting else ""
-            lines.append(f"{self.summaries:,} states of runs were put into words and stored for suggestions{waiting}.")
+            waiting = f"; waiting for a verdict: {self.summaries_waiting:,}" if self.summaries_waiting else ""
+            lines.append(f"States of runs stored in words, for suggestions: {self.summaries:,}{waiting}.")
         if self.runs_waiting and (lines or self.runs_judged):
-            lines.append(f"{self.runs_waiting:,} runs have no verdict; only successful ones teach suggestions.")
+            lines.append(f"Runs without a verdict: {self.runs_waiting:,}; only successful ones teach suggestions.")
         return lines
 
     def _savings(self) -> list[str]:

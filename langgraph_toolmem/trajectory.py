@@ -327,11 +327,12 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
 
 
 def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage | Turn]:
-    """Calls of the summary tool are no steps: a turn of nothing else goes, and its text to the next turn."""
+    """Calls of the summary tool are no steps: a turn of nothing else goes, its text and tokens to the next turn."""
     written: str | None = None
+    spent = [0, 0]
     for event in events:
         if isinstance(event, UserMessage):
-            written = None
+            written, spent = None, [0, 0]
             yield event
             continue
         summaries = [step.args.get("summary") for step in event.steps if step.tool == SUMMARY_TOOL]
@@ -339,9 +340,10 @@ def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage |
             yield event
             continue
         steps = tuple(step for step in event.steps if step.tool != SUMMARY_TOOL)
+        spent = [spent[0] + event.input_tokens, spent[1] + event.output_tokens]
         if steps or not summaries:
-            yield replace(event, steps=steps, summary=written)
-            written = None
+            yield replace(event, steps=steps, summary=written, input_tokens=spent[0], output_tokens=spent[1])
+            written, spent = None, [0, 0]
         texts = [text for text in summaries if isinstance(text, str) and text.strip()]
         written = texts[-1] if texts else written
 

@@ -30,13 +30,11 @@ _EVIDENCE: Final = frozenset(
         "descriptor_witnesses",
         "rules",
         "cases",
-        "walks",
-        "drafts",
         "seen",
     }
 )
 """Parts of a snapshot that are not kept."""
-_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d", "tr", "sm", "sm-"})
+_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d"})
 """Operations that add to these (see `graph.evidence`)."""
 _EARLIER: Final = 20
 
@@ -110,7 +108,7 @@ class Watcher:
         return list(told)
 
     def report(self) -> Report:
-        """The figures; `rules` is empty and of runs that wait nothing is known, as the evidence is not kept."""
+        """The figures; `rules` is empty, as the evidence is not kept."""
         return make_report(self._graph, self._limit, self.problems)
 
     def writer(self) -> str:
@@ -147,9 +145,17 @@ class Watcher:
 
 def _light(operation: list[Any]) -> list[Any]:
     """The operation without the evidence that it carries."""
-    if operation[0] != "o+":
-        return operation
-    return ["o+", operation[1], _light_payload(operation[2])]
+    code, *rest = operation
+    if code == "o+":
+        return [code, rest[0], _light_payload(rest[1])]
+    if code == "tr":  # that a run is there, whatever it did
+        return [code, rest[0], "", "", ""]
+    if code == "sm":
+        return [code, *rest[:2], _NO_DRAFT, rest[3]]
+    return operation
+
+
+_NO_DRAFT: Final = ["", "", "", ""]
 
 
 def _light_payload(payload: dict[str, Any]) -> dict[str, Any]:
@@ -163,6 +169,13 @@ def _counters_of(state: dict[str, Any] | None) -> EvidenceGraph:
     check_state(state)
     light = EvidenceGraph().to_state() | {name: part for name, part in state.items() if name not in _EVIDENCE}
     light["open_turns"] = {turn: _light_payload(payload) for turn, payload in state["open_turns"].items()}
+    edges = light["walks"]["edges"]
+    runs = {run: [score, {}] for run, (score, _) in state["walks"]["runs"].items()}
+    light["walks"] = {"edges": {**edges, "rows": {}}, "runs": runs}
+    light["drafts"] = {
+        run: {step: [*_NO_DRAFT, draft[-1]] for step, draft in drafts.items()}
+        for run, drafts in state["drafts"].items()
+    }
     return EvidenceGraph.from_state(light)
 
 

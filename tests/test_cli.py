@@ -400,9 +400,12 @@ def test_import_says_what_it_learned_and_learns_nothing_twice(tmp_path, log, too
     assert first.stdout.splitlines() == [
         "Read 40 runs and learned 80 new tool calls from them.",
         f"The memory in {folder} now knows 80 tool calls of 2 tools.",
+        "Stored 80 new states of 40 runs in words, from which next tools are suggested.",
     ]
     answer = json.loads(again.stdout)
     assert (answer["runs"], answer["calls_learned"], answer["calls_known"]) == (40, 0, 80)
+    assert (answer["states"]["by"], answer["states"]["teaching"], answer["states"]["stored"]) == ("extractive", 40, 0)
+    assert (answer["states"]["written"], answer["states"]["model_calls"], answer["states"]["left"]) == (0, 0, 0)
 
 
 def test_import_of_a_bad_file_leaves_no_memory_behind(tmp_path, log):
@@ -596,6 +599,292 @@ def test_import_into_a_memory_in_use_is_refused(warm, log):
 
     with ToolMemory(warm, tools=TOOLS):
         assert_refused(run("import", log, "--memory", warm))
+
+
+# --- import: what teaches suggestions ---
+
+
+def written(path: Path, *runs: dict) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in runs), encoding="utf-8")
+    return path
+
+
+def with_summary(number: int) -> dict:
+    """The run of `logged`, whose agent wrote down where it stood before it deleted."""
+    one = logged(number)
+    said = call("s0", "summarize_state", summary="One mail was found; it is the one that the user means.")
+    one["messages"][3:3] = [said, {"role": "tool", "tool_call_id": "s0", "content": "Likely next: delete_mail"}]
+    return one
+
+
+def stored(folder: Path, user: str | None = None, **options: object) -> list:
+    """The state summaries in a folder, oldest first."""
+    from langgraph_toolmem import ToolMemory
+
+    with ToolMemory(folder, **options) as memory:
+        return memory._summary_store(user).summaries()
+
+
+def suggested(folder: Path, *messages: dict, **options: object) -> list:
+    from langgraph_toolmem import ToolMemory
+
+    with ToolMemory(folder, **options) as memory:
+        return memory.suggest(list(messages))
+
+
+def test_what_the_agent_wrote_is_used_and_the_rest_is_extracted(tmp_path):
+    file, folder = written(tmp_path / "log.jsonl", with_summary(1)), tmp_path / "memory"
+    answer = json.loads(run("import", file, "--memory", folder, "--json").stdout)
+
+    assert (answer["calls_learned"], answer["states"]["written"], answer["states"]["stored"]) == (2, 1, 2)
+    made_by = {each.target: each.made_by for each in stored(folder)}
+    assert made_by == {"search_mail": "extractive", "delete_mail": "tool"}
+    assert "summarize_state" not in json.loads(run("inspect", "--memory", folder, "--json").stdout)["tools"]
+
+
+def test_summaries_none_takes_only_what_the_agent_wrote(tmp_path):
+    file, folder = written(tmp_path / "log.jsonl", with_summary(1), logged(2)), tmp_path / "memory"
+    assert run("import", file, "--memory", folder, "--summaries", "none").exit_code == 0
+    assert [each.made_by for each in stored(folder)] == ["tool"]
+
+
+def test_a_later_import_adds_the_words_that_an_earlier_one_left_out(tmp_path, log, tools):
+    folder = tmp_path / "memory"
+    run("import", log, "--memory", folder, "--summaries", "none")
+    answer = json.loads(run("import", log, "--memory", folder, "--json").stdout)
+
+    assert (answer["calls_learned"], answer["states"]["stored"]) == (0, 80)
+    seen = sum(each.seen for each in stored(folder))
+    assert seen == 80
+    run("import", log, "--memory", folder)
+    assert sum(each.seen for each in stored(folder)) == seen
+
+
+def test_words_of_a_live_memory_are_not_written_again(tmp_path, log):
+    from langgraph_toolmem import SITPolicy, ToolMemory
+
+    with ToolMemory(tmp_path / "memory", sit=SITPolicy()) as memory:
+        for number in range(3):
+            memory.finish(logged(number)["messages"], run_id=f"run-{number}", success=True)
+    answer = json.loads(run("import", log, "--memory", tmp_path / "memory", "--json").stdout)
+
+    assert (answer["states"]["written"], answer["calls_learned"]) == (74, 74)
+
+
+def test_only_runs_labelled_successful_teach(tmp_path):
+    runs = [{**logged(1), "success": False}, {**logged(2), "success": None}]
+    file, folder = written(tmp_path / "log.jsonl", *runs), tmp_path / "memory"
+    result = run("import", file, "--memory", folder)
+
+    assert result.stdout.splitlines()[2:] == [
+        'No run is labelled successful ("success": true), so none teaches which tools to suggest. '
+        "With --unlabelled WEIGHT those without a label do."
+    ]
+    assert stored(folder) == []
+
+    again = run("import", file, "--memory", folder, "--unlabelled", "0.3")
+    assert "Stored 2 new states of 1 run in words" in again.stdout
+    assert "1 run without a verdict teach too" in again.stdout
+    assert "SITPolicy(unlabelled=0.3)" in again.stdout
+    assert [each.text.splitlines()[0] for each in stored(folder)] == ["Asked: Delete the mail about topic2"] * 2
+
+
+def test_a_label_that_is_corrected_later_takes_the_words_out(tmp_path, log, warm):
+    runs = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    corrected = written(tmp_path / "corrected.jsonl", *({**one, "success": False} for one in runs))
+    assert stored(warm)
+    assert run("import", corrected, "--memory", warm).exit_code == 0
+    assert stored(warm) == []
+
+
+def test_next_tools_are_suggested_from_an_import(warm):
+    asked = {"role": "user", "content": "Delete the mail about topic77"}
+    found = suggested(warm, asked)
+    assert (found[0].tool, found[0].runs, found[0].success) == ("search_mail", 40, 1.0)
+    assert "past states went on with it" in found[0].evidence
+
+
+def test_words_of_users_go_where_the_namespace_says(tmp_path):
+    runs = [{**logged(number), "user_id": user} for number, user in enumerate(["ann", "bob", "ann"])]
+    file, folder = written(tmp_path / "log.jsonl", *runs), tmp_path / "memory"
+    assert run("import", file, "--memory", folder, "--namespace", "toolmem/{user_id}").exit_code == 0
+
+    apart = {"namespace": ("toolmem", "{user_id}")}
+    assert {each.text.split("topic")[1][0] for each in stored(folder, "ann", **apart)} == {"0", "2"}
+    assert {each.text.split("topic")[1][0] for each in stored(folder, "bob", **apart)} == {"1"}
+
+
+def test_a_run_of_nobody_is_refused_where_the_namespace_needs_a_user(tmp_path):
+    file, folder = written(tmp_path / "log.jsonl", {**logged(1), "user_id": "ann"}, logged(2)), tmp_path / "memory"
+    result = run("import", file, "--memory", folder, "--namespace", "toolmem/{user_id}")
+
+    assert_refused(result, "line 2 of the log has no 'user_id'")
+    assert json.loads(run("inspect", "--memory", folder, "--json").stdout)["tools"] == {}
+    assert_refused(run("import", file, "--memory", folder, "--namespace", "toolmem//x"), "namespace is a tuple")
+
+
+def test_another_embedder_is_told_before_anything_is_learned(tmp_path, log):
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+
+    from langgraph_toolmem import ToolMemory
+
+    with ToolMemory(tmp_path / "memory", tools=TOOLS, embeddings=DeterministicFakeEmbedding(size=8)) as memory:
+        memory.search_tools("mail")
+    result = run("import", log, "--memory", tmp_path / "memory")
+
+    assert_refused(result, "the stored vectors were made by", "toolmem reembed")
+    assert json.loads(run("report", "--memory", tmp_path / "memory", "--json").stdout)["turns"] == 0
+    assert run("import", log, "--memory", tmp_path / "memory", "--summaries", "none").exit_code == 0
+
+
+# --- import: a chat model writes ---
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A chat model behind real HTTP; it writes what the last tool was."""
+    pytest.importorskip("langchain_openai")
+    from langgraph_toolmem.testing import OpenAIStubServer
+
+    def reply(request: dict) -> str:
+        asked = request["messages"][-1]["content"]
+        return "The mail was found, it is to be deleted." if "mail-" in asked else "A mail is to be found."
+
+    with OpenAIStubServer(reply) as started:
+        monkeypatch.setenv("OPENAI_BASE_URL", started.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "x")
+        yield started
+
+
+MODEL = ("--summaries", "openai:gpt-4.1-mini")
+
+
+def test_a_chat_model_writes_what_is_missing(tmp_path, server):
+    file = written(tmp_path / "log.jsonl", with_summary(1), logged(2), {**logged(3), "success": False})
+    folder = tmp_path / "memory"
+    result = run("import", file, "--memory", folder, *MODEL)
+
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "3 states to be written by openai:gpt-4.1-mini, one call each\n"
+    assert result.stdout.splitlines()[-1].startswith("Stored 4 new states of 2 runs in words")
+    assert "(3 calls of openai:gpt-4.1-mini)" in result.stdout
+    assert len(server.requests) == 3
+    assert "Delete the mail about topic2" in server.requests[-1]["messages"][-1]["content"]
+    assert "mail-0002" in server.requests[-1]["messages"][-1]["content"]
+    assert "deleted" not in server.requests[-1]["messages"][-1]["content"]
+    assert {(each.target, each.made_by, each.text) for each in stored(folder)} == {
+        ("search_mail", "model", "A mail is to be found."),
+        ("delete_mail", "model", "The mail was found, it is to be deleted."),
+        ("delete_mail", "tool", "One mail was found; it is the one that the user means."),
+    }
+
+    again = json.loads(run("import", file, "--memory", folder, *MODEL, "--json").stdout)
+    assert (again["states"]["model_calls"], again["states"]["stored"]) == (0, 0)
+    assert len(server.requests) == 3
+
+
+def test_calls_of_one_turn_take_one_call_of_the_model(tmp_path, server):
+    one = logged(1)
+    one["messages"][1]["tool_calls"] += call("c9", "search_mail", query="other")["tool_calls"]
+    one["messages"].insert(3, {"role": "tool", "tool_call_id": "c9", "content": "[]"})
+    folder = tmp_path / "memory"
+    assert run("import", written(tmp_path / "log.jsonl", one), "--memory", folder, *MODEL).exit_code == 0
+
+    assert len(server.requests) == 2
+    assert sum(each.seen for each in stored(folder)) == 3
+
+
+def test_model_calls_are_bounded_and_the_next_import_goes_on(tmp_path, log, server):
+    folder = tmp_path / "memory"
+    first = run("import", log, "--memory", folder, *MODEL, "--max-model-calls", "5")
+
+    assert "80 states to be written by openai:gpt-4.1-mini, one call each, 5 of which are written now" in first.stderr
+    assert "75 states without words so far: import again to go on." in first.stdout
+    assert len(server.requests) == 5
+    answer = json.loads(run("import", log, "--memory", folder, *MODEL, "--max-model-calls", "3", "--json").stdout)
+    assert (answer["calls_learned"], answer["states"]["model_calls"], answer["states"]["left"]) == (0, 3, 72)
+    assert sum(each.seen for each in stored(folder)) == 8
+
+
+def test_a_model_that_fails_leaves_what_was_written(tmp_path, log, server, monkeypatch):
+    asked = server.reply
+    server.reply = lambda request: asked(request) if len(server.requests) <= 3 else 1 / 0
+    monkeypatch.setenv("OPENAI_MAX_RETRIES", "0")
+    folder = tmp_path / "memory"
+    result = run("import", log, "--memory", folder, *MODEL)
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "openai:gpt-4.1-mini failed after 3 calls" in result.stderr.splitlines()[-1]
+    assert sum(each.seen for each in stored(folder)) == 3
+    server.reply = asked
+    answer = json.loads(run("import", log, "--memory", folder, *MODEL, "--json").stdout)
+    assert (answer["calls_learned"], answer["states"]["model_calls"]) == (0, 77)
+
+
+@pytest.mark.parametrize(("typed", "calls"), [("y\n", 2), ("n\n", 0)])
+def test_a_person_at_a_terminal_is_asked_before_it_costs(tmp_path, server, monkeypatch, typed, calls):
+    file = written(tmp_path / "log.jsonl", logged(1))
+    monkeypatch.setattr("langgraph_toolmem.cli.imports._at_a_terminal", lambda: True)
+    arguments = ["import", str(file), "--memory", str(tmp_path / "memory"), *MODEL]
+    result = CliRunner().invoke(app, arguments, input=typed)
+
+    assert result.exit_code == 0, result.output
+    assert "2 states to be written by openai:gpt-4.1-mini, one call each. Go on? [y/N]" in result.stderr
+    assert len(server.requests) == calls
+    assert "learned 2 new tool calls" in result.stdout
+    if not calls:
+        assert "2 states without words so far" in result.stdout
+        assert CliRunner().invoke(app, [*arguments, "--yes"]).exit_code == 0
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("best", "none of: none, extractive, provider:model"),
+        ("openai:", "none of: none, extractive, provider:model"),
+        ("nobody:x", "nobody"),
+        ("openai:x", "api_key"),
+    ],
+)
+def test_a_model_that_cannot_be_made_is_refused_before_anything_is_learned(tmp_path, log, monkeypatch, spec, said):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert_refused(run("import", log, "--memory", tmp_path / "memory", "--summaries", spec), said)
+    assert not (tmp_path / "memory").exists()
+
+
+@pytest.mark.parametrize(("module", "extra"), [("langchain.chat_models", "agents"), ("langchain_openai", "openai")])
+def test_a_missing_package_is_named_with_the_line_to_type(tmp_path, log, module, extra):
+    code = f"import sys; sys.modules[{module!r}] = None; from langgraph_toolmem.cli import main; main()"
+    arguments = [sys.executable, "-c", code, "import", str(log), "--memory", str(tmp_path / "memory"), *MODEL]
+    seen = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, check=False)
+
+    assert (seen.returncode, seen.stdout) == (2, "")
+    needed = 'needs an optional package. Type: pip install "langgraph-toolmem'
+    assert seen.stderr == f'error: --summaries openai:gpt-4.1-mini {needed}[{extra}]"\n'
+
+
+def test_the_weights_of_whole_runs_are_shown(tmp_path):
+    runs = [logged(1), {**logged(2), "success": False}, {**logged(3), "messages": logged(3)["messages"][:3]}]
+    folder = tmp_path / "memory"
+    run("import", written(tmp_path / "log.jsonl", *runs), "--memory", folder)
+    result = run("inspect", "--memory", folder)
+    text = re.sub(r"[\s│]+", " ", result.stdout)
+
+    # Out of the start: two good runs of 2 and 1 calls, N + Σ 1/n = 2 + 1/2 + 1; one bad one.
+    assert "(start of a run) search_mail 2 of 3 3.50 67%" in text
+    assert "search_mail delete_mail 1 of 2 1.50 50%" in text
+    walks = json.loads(run("inspect", "--memory", folder, "--json").stdout)["walks"]
+    assert walks[0] == {
+        "source": START,
+        "target": "search_mail",
+        "good": 2,
+        "bad": 1,
+        "open": 0,
+        "weight": 3.5,
+        "success": 2 / 3,
+    }
 
 
 # --- doctor ---

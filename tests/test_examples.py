@@ -132,6 +132,23 @@ def test_users_share_what_follows_what_and_no_value(capsys: pytest.CaptureFixtur
     assert int(removed[1]) >= 60
 
 
+# --- suggestions ---
+
+
+def test_the_state_tells_the_cause_that_frequency_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("suggestions", capsys)
+    assert "by frequency alone: clear_cache (came next 7 of 12 times after read_logs" in out
+    assert "by the state: renew_certificate (2 of the 12 most similar past states went on with it" in out
+    steps = re.findall(r"(\d) calls\n  (.+)", out)
+    assert steps == [
+        ("4", "read_logs -> clear_cache -> restart_worker -> renew_certificate"),
+        ("2", "read_logs -> renew_certificate"),
+        ("3", "read_logs -> summarize_state -> renew_certificate"),
+    ]
+    assert "followed in 4 of them, and 4 of these calls went well." in out
+    assert "summarize_state" not in out.split("\n\n")[-1]
+
+
 # --- human approval ---
 
 

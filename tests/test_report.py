@@ -10,13 +10,16 @@ from dataclasses import asdict, fields
 import pytest
 from histories import Learner, call, schema, user, words
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import SITPolicy, ToolMemory
 from langgraph_toolmem.cli import record, terminal
 from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.export import GraphView
+from langgraph_toolmem.page import render_page
 from langgraph_toolmem.report import (
     HOUR,
+    HintReport,
     Period,
     Report,
     RuleReport,
@@ -27,6 +30,7 @@ from langgraph_toolmem.report import (
     money_in_words,
     time_in_words,
 )
+from langgraph_toolmem.watch import Watcher
 
 DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC
@@ -167,6 +171,74 @@ def test_adding_up_leaves_no_number_out():
     assert asdict(total) == {"start": MONDAY, **{name: 2 * number for name, number in numbers.items()}}
 
 
+# --- suggestions ---
+
+ADVISED = {"sit_offered": 40, "sit_followed": 30, "sit_right": 28}
+
+
+def test_what_was_suggested_and_what_became_of_it():
+    report = make_report(graph_with(**ADVISED, summaries=7), 1.0, ())
+
+    assert report.hints == {"sit": HintReport(offered=40, followed=30, right=28)}
+    assert (
+        "Next tools: suggested before 40 model turns, followed in 30 of them, and 28 of these calls went well.\n"
+        "States of runs stored in words, for suggestions: 7." in str(report)
+    )
+    assert report.to_dict()["hints"]["sit"] == {"offered": 40, "followed": 30, "right": 28}
+
+
+def test_a_memory_that_suggests_nothing_says_nothing_of_it():
+    report = make_report(graph_with(turns=3), 1.0, ())
+    assert (report.hints, report.summaries, report.summaries_waiting) == ({}, 0, 0)
+    assert "suggest" not in str(report)
+
+
+def advised_run(number: int) -> list:
+    return [user(f"Delete n{number}"), *call("look_up", {"name": f"n{number}"}, {"id": "i"}), words()]
+
+
+def test_runs_and_states_that_wait_for_a_verdict_are_counted():
+    with ToolMemory.ephemeral(sit=SITPolicy()) as memory:
+        for number, success in enumerate([True, True, False, None, None, None]):
+            memory.finish(advised_run(number), run_id=str(number), success=success)
+        report = memory.report()
+        assert (report.runs_waiting, report.summaries, report.summaries_waiting) == (3, 2, 3)
+        assert "States of runs stored in words, for suggestions: 2; waiting for a verdict: 3." in str(report)
+        assert "Runs without a verdict: 3; only successful ones teach suggestions." in str(report)
+        memory.feedback("3", score=1.0)
+        memory.feedback("4", score=0.0)
+        report = memory.report()
+        assert (report.runs_waiting, report.summaries, report.summaries_waiting) == (1, 3, 1)
+
+
+def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
+    with ToolMemory(tmp_path, sit=SITPolicy()) as memory, Watcher(tmp_path) as watcher:
+        memory.finish(advised_run(1), run_id="1", success=True)
+        watcher.look(0)
+        for number, tool in ((2, "look_up"), (3, "other")):
+            asked = user(f"Delete n{number}")
+            assert memory.advise([asked], run_id=str(number), offered=True).suggestions
+            memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], run_id=str(number))
+        told = {event.tools: event.what for event in watcher.look(0) if event.tools}
+        report = memory.report()
+
+        assert report.hints == {"sit": HintReport(offered=2, followed=1, right=1)}
+        assert watcher.report().to_dict() == {**report.to_dict(), "rules": ()}
+        assert told[("look_up",)].endswith(", as suggested")
+        assert told[("other",)].endswith(", not as suggested")
+        assert not any(draft[2] for drafts in watcher._graph.drafts.values() for draft in drafts.values())
+        assert any(draft[2] for drafts in memory._graph.drafts.values() for draft in drafts.values())
+
+
+def test_suggestions_have_a_table_on_the_page():
+    pytest.importorskip("bokeh")
+    page = render_page(make_report(graph_with(**ADVISED, summaries=7), 1.0, ()), GraphView())
+
+    assert '<td class="name">Next tools</td><td class="n">40</td><td class="n">30</td><td class="n">28</td>' in page
+    assert "States of runs stored in words: 7." in page
+    assert "Suggestions" not in render_page(Report(), GraphView())
+
+
 # --- for a terminal ---
 
 
@@ -208,6 +280,7 @@ def test_a_report_of_a_busy_memory():
         budget_open=False,
         tokens_saved=42_000,
         tools={"add": ToolReport(30, 1, 15, 3, 1), "[red]x[/red]\x1b[2J": ToolReport(5, 0, 5)},
+        hints={"sit": HintReport(40, 30, 28), "[red]x": HintReport(1)},
         rules=(RuleReport("<start>", "add", "^ua+us+c", 9, 1), RuleReport("add!", "add", "", 0, 0)),
         periods=(Period(MONDAY, turns=60), Period(MONDAY + 3 * DAY, turns=40, skipped=20, right=3, wrong=1)),
         problems=("the disk is full",),
@@ -217,6 +290,8 @@ def test_a_report_of_a_busy_memory():
     assert "The budget of misses has no room" in text
     assert "│ add │ 30 │ 1 │ 15 │ 3 of 4 │ 31,500 │" in text
     assert "│ [red]x[/red]\ufffd[2J │ 5 │" in text
+    assert "│ Next tools │ 40 │ 30 │ 28 │" in text
+    assert "│ [red]x │ 1 │ 0 │ 0 │" in text
     assert "│ the start of a run → add │ user's words, usual value │ 9 of 10 │ 90% │" in text
     assert "│ a failed add → add │ – │ – │ – │" in text
     assert "│ 2026-03-02 │ 60 │ 0 │ 0% │ – │ 0 │" in text

@@ -44,8 +44,7 @@ from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.middleware import InertiaMiddleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.providers import refusal_text
-from langgraph_toolmem.providers import PROVIDER_RULES
+from langgraph_toolmem.providers import PROVIDER_RULES, refusal_text
 from langgraph_toolmem.settings import SWITCHED_OFF
 from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.telemetry import OTHER, REASONS, attributes, note_decision, reason_code

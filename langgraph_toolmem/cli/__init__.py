@@ -4,7 +4,8 @@
 ``app``         the commands and their options
 ``inputs``      what a user names on the command line: tools, policy, memory folder
 ``terminal``    where text goes: tables and sentences, errors, progress
-``tables``      a replay, an import and a graph in plain words
+``tables``      a replay and a graph in plain words
+``imports``     runs that are learned, and their states put into words
 ``record``      what a memory did so far, in sentences and tables
 ``live``        a memory followed while another process writes to it
 ``health``      what `doctor` looks at

@@ -16,6 +16,7 @@ from langgraph_toolmem.cli.inputs import (
     check_folder,
     load_log,
     open_memory,
+    read_model,
     read_policy,
     read_price,
     read_tools_file,
@@ -35,6 +36,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+_UNLABELLED_HELP = (
+    "Runs without a label teach which tools to suggest, too; give the agent's memory SITPolicy(unlabelled=WEIGHT)."
 )
 
 
@@ -127,21 +133,38 @@ def import_(
     file: LogFile,
     memory: MemoryFolder,
     tools: ToolsFile = None,
+    summaries: Annotated[
+        str,
+        typer.Option(
+            metavar="BY",
+            help="Who puts states of successful runs into words, where the agent did not: `extractive` (built in), "
+            "a chat model `provider:model`, or `none`.",
+        ),
+    ] = "extractive",
+    max_model_calls: Annotated[int, typer.Option(min=1, help="With a chat model: at most so many calls.")] = 500,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a chat model is called.")] = False,
+    unlabelled: Annotated[float, typer.Option(min=0.0, max=1.0, metavar="WEIGHT", help=_UNLABELLED_HELP)] = 0.0,
+    namespace: Annotated[
+        str, typer.Option(metavar="A/B", help="Of personal memory, as the agent has it: toolmem/{user_id}.")
+    ] = "toolmem",
+    embeddings: Annotated[str, typer.Option(metavar="SPEC", help="The embedder, as the agent has it.")] = "builtin",
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
     """Warm a memory from recorded runs.
 
-    The whole file is checked before anything is learned. Importing it again teaches nothing twice.
+    The whole file is checked before anything is learned. Importing it again teaches nothing twice. Which tools to
+    suggest is learned from runs with "success": true; what their agents wrote with `summarize_state` is used.
     """
+    from langgraph_toolmem.cli.imports import Summaries, import_runs
+
     schemas = read_tools_file(tools)
+    model = read_model(summaries)
     log = load_log(file, lenient=lenient, quiet=as_json)
-    with open_memory(memory, tools=schemas) as opened:
+    wanted = Summaries(summaries, model, max_model_calls, asks=not yes, unlabelled=unlabelled)
+    with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = _calls(opened.view())
-        with progress("learning", len(log.runs), show=not as_json) as update:
-            for number, run in enumerate(log.runs, start=1):
-                opened.finish(run.messages, run_id=run.run_id, success=run.success, user_id=run.user_id)
-                update(number)
+        done = import_runs(opened, log.runs, wanted, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     with open_memory(memory, read_only=True) as stored:
         kept = _calls(stored.view())
@@ -151,13 +174,16 @@ def import_(
     learned = _calls(view) - before
     if as_json:
         runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
-        answer_json({**runs, "calls_learned": learned, "calls_known": _calls(view), **_skipped(log)})
+        states = {"by": summaries, **done.to_dict()}
+        answer_json({**runs, "calls_learned": learned, "calls_known": _calls(view), "states": states, **_skipped(log)})
         return
     from langgraph_toolmem.cli.tables import count
 
     known, of = count(_calls(view), "tool call"), count(len(view.tools), "tool")
     typer.echo(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
     typer.echo(f"The memory in {memory} now knows {known} of {of}.")
+    for line in done.sentences(wanted):
+        typer.echo(line)
 
 
 @app.command()

@@ -32,7 +32,7 @@ REQUIRED = {
 
 OPTIONAL = {
     "openai": ("langchain-openai", "1.0", "models behind OpenAI's protocol"),
-    "agents": ("langchain", "1.2", "middleware for create_agent"),
+    "agents": ("langchain", "1.3", "middleware for create_agent"),
     "langmem": ("langmem", "0.0.30", "langmem's memory manager"),
     "embeddings": ("sentence-transformers", "3.3", "local embedding models"),
     "hgt": ("torch", "2.4", "the navigator's learned scorer"),

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.cli.terminal import note, progress
-from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.errors import ConfigurationError, InputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
     from langgraph_toolmem import InertiaPolicy, ToolMemory
     from langgraph_toolmem.logs import RunLog
     from langgraph_toolmem.report import TokenPrice
@@ -21,6 +23,7 @@ POLICY_HELP = (
     "pairs with commas, also after one of the two words: `paper,alpha=0.3`."
 )
 
+_PROVIDER_AND_MODEL = re.compile(r"[\w-]+:\S.*")
 _NEXT_SETTING = re.compile(r"\s*,(?=\s*\w+\s*=)\s*")
 """A comma before `name=`; other commas belong to a list of tool names."""
 
@@ -84,18 +87,65 @@ def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPoli
     return InertiaPolicy.from_dict(settings)
 
 
-def open_memory(folder: Path, *, tools: list[dict[str, Any]] | None = None, read_only: bool = False) -> ToolMemory:
+def open_memory(
+    folder: Path,
+    *,
+    tools: list[dict[str, Any]] | None = None,
+    read_only: bool = False,
+    namespace: str = "toolmem",
+    embeddings: str = "builtin",
+) -> ToolMemory:
     """The memory in a folder; with `read_only`, it must be there already.
+
+    Args:
+        folder: of the memory.
+        tools: schemas of its tools.
+        read_only: look, but do not write.
+        namespace: of personal memory, its labels with slashes between them.
+        embeddings: the embedder as `--embeddings` names it.
 
     Raises:
         InputError: there is no memory, or the path is a file.
+        ConfigurationError: no such namespace or embedder can be.
         StorageError: it cannot be opened.
     """
     if read_only or folder.exists():
         check_folder(folder)
     from langgraph_toolmem import ToolMemory
 
-    return ToolMemory(folder, tools=tools, read_only=read_only)
+    return ToolMemory(
+        folder,
+        tools=tools,
+        read_only=read_only,
+        namespace=tuple(namespace.split("/")),
+        embeddings=None if embeddings == "builtin" else embeddings,
+    )
+
+
+def read_model(text: str) -> BaseChatModel | None:
+    """The chat model that `--summaries` names; None for `none` and `extractive`.
+
+    Raises:
+        ConfigurationError: it names none of these, or the model cannot be made.
+        MissingExtraError: a package is missing.
+    """
+    if text in ("none", "extractive"):
+        return None
+    if not _PROVIDER_AND_MODEL.fullmatch(text):
+        raise ConfigurationError(f"--summaries {text!r} is none of: none, extractive, provider:model")
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise MissingExtraError(f"--summaries {text}", "agents") from error
+    try:
+        return init_chat_model(text)
+    except ImportError as error:
+        if text.startswith("openai:"):
+            raise MissingExtraError(f"--summaries {text}", "openai") from error
+        raise ConfigurationError(f"--summaries {text}: {error}") from error
+    except Exception as error:
+        # An unknown provider, no key in the environment: each client has errors of its own.
+        raise ConfigurationError(f"--summaries {text}: {error}") from error
 
 
 def check_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A replay, an import and a graph, as tables and sentences that a stranger understands."""
+"""A replay and a graph, as tables and sentences that a stranger understands."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
@@ -17,13 +16,13 @@ from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.host import ErrorLog, config_of, emit, run_id_of, user_id_of
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.middleware.offered import OfferedTools
 from langgraph_toolmem.nodes.inertia import shortcut_message
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
 from langgraph_toolmem.recording import whose
 from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.telemetry import note_decision
-from langgraph_toolmem.tools import ToolSpec, read_tools
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 
@@ -31,7 +30,6 @@ ROLE: Final = "inertia"
 _COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
 """Where ModelCallLimitMiddleware counts. It adds one after each model step, a shortcut's too."""
 _FREE_CHOICE: Final = (None, "auto", "any", "required")
-_MAX_TOOL_SETS: Final = 64
 
 
 class InertiaMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -75,7 +73,7 @@ class InertiaMiddleware(AgentMiddleware[Any, Any, Any]):
         self._fallbacks = tuple(fallbacks)
         self._name = name or type(self).__name__
         self._errors = ErrorLog(self._name, logger)
-        self._tool_sets: dict[tuple[int, ...], tuple[list[Any], dict[str, ToolSpec]]] = {}
+        self._offered = OfferedTools()
 
     @property
     def name(self) -> str:
@@ -157,7 +155,7 @@ class InertiaMiddleware(AgentMiddleware[Any, Any, Any]):
             "run_id": run_id_of(config, request.runtime),
             "user_id": user_id_of(config, request.runtime),
             "policy": policy,
-            "tools": self._tools(request),
+            "tools": self._offered.of(request.tools),
             "recorded": self._recorded,
             "forbidden": self._forbidden(request),
         }
@@ -169,18 +167,6 @@ class InertiaMiddleware(AgentMiddleware[Any, Any, Any]):
             if rule := refusal_of(model, request.model_settings, self._rules):
                 return refusal_text(rule)
         return ""
-
-    def _tools(self, request: ModelRequest[Any]) -> dict[str, ToolSpec]:
-        """The tools of this step that the agent itself executes."""
-        tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-        key = tuple(map(id, tools))
-        found = self._tool_sets.get(key)
-        if found is None:
-            if len(self._tool_sets) >= _MAX_TOOL_SETS:
-                self._tool_sets.clear()
-            # The tools are kept with it: an id may be used again once its object is gone.
-            found = self._tool_sets[key] = (tools, read_tools(tools))
-        return found[1]
 
     def _answer(
         self, decision: Decision, policy: InertiaPolicy, request: ModelRequest[Any]

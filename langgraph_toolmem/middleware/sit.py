@@ -14,6 +14,7 @@ from langgraph_toolmem._suggesting import Advice
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.middleware.offered import OfferedTools
 from langgraph_toolmem.nodes.sit import check_policy, tell
 from langgraph_toolmem.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.policy import SITPolicy
@@ -54,13 +55,12 @@ class SITMiddleware(AgentMiddleware[Any, Any, Any]):
         if not isinstance(memory, ToolMemory):
             raise ConfigurationError(f"{type(self).__name__} takes a ToolMemory, not {type(memory).__name__}.")
         self.memory = memory
-        self.policy = policy or memory.sit
-        if self.policy.recall != "auto" or model is not None:
-            check_policy(memory, policy, model)
+        self.policy = check_policy(memory, policy, model, own_model=True)
         self.model = model
         self.tools = [SummaryTool(memory=memory, policy=policy)] if summary_tool else []
         self._name = name or type(self).__name__
         self._errors = ErrorLog(self._name, logger)
+        self._offered = OfferedTools()
         memory.remember_states(self.policy)
 
     @property
@@ -76,7 +76,7 @@ class SITMiddleware(AgentMiddleware[Any, Any, Any]):
             messages = request.state["messages"]
             summary = None
             if self.policy.recall == "auto":
-                summary = recall_summary(self.model or request.model, messages)
+                summary = recall_summary(self.model or request.model, messages, failed=self._errors.failed)
             advice = self.memory.advise(messages, **self._options(request, summary))
             asked = self._hinted(request, advice, summary)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
@@ -92,7 +92,8 @@ class SITMiddleware(AgentMiddleware[Any, Any, Any]):
             messages = request.state["messages"]
             summary = None
             if self.policy.recall == "auto":
-                summary = await arecall_summary(self.model or request.model, messages)
+                model = self.model or request.model
+                summary = await arecall_summary(model, messages, failed=self._errors.failed)
             advice = await self.memory.aadvise(messages, **self._options(request, summary))
             asked = self._hinted(request, advice, summary)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
@@ -109,6 +110,7 @@ class SITMiddleware(AgentMiddleware[Any, Any, Any]):
             "summary": summary,
             "available": names_of(request.tools),
             "offered": True,
+            "tools": self._offered.of(request.tools),
         }
 
     def _hinted(self, request: ModelRequest[Any], advice: Advice, summary: str | None) -> ModelRequest[Any]:

@@ -71,14 +71,18 @@ class SITSummary(MemoryNode):
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
         messages = self._messages(state)
-        summary = recall_summary(self.model, messages) if self.policy.recall == "auto" else None
+        summary = None
+        if self.policy.recall == "auto":
+            summary = recall_summary(self.model, messages, failed=self._errors.failed)
         options = self._options(config, runtime, summary)
         return self._answer(self.memory.advise(messages, **options), messages, summary, runtime)
 
     async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
         messages = self._messages(state)
-        summary = await arecall_summary(self.model, messages) if self.policy.recall == "auto" else None
+        summary = None
+        if self.policy.recall == "auto":
+            summary = await arecall_summary(self.model, messages, failed=self._errors.failed)
         options = self._options(config, runtime, summary)
         return self._answer(await self.memory.aadvise(messages, **options), messages, summary, runtime)
 
@@ -98,14 +102,23 @@ class SITSummary(MemoryNode):
         return new_hint(self.role, to_prompt(advice.suggestions, missing=advice.missing), messages)
 
 
-def check_policy(memory: ToolMemory, policy: SITPolicy | None, model: BaseChatModel | None) -> SITPolicy:
-    """The policy of a node or middleware. Raises ConfigurationError if it cannot work."""
+def check_policy(
+    memory: ToolMemory, policy: SITPolicy | None, model: BaseChatModel | None, *, own_model: bool = False
+) -> SITPolicy:
+    """The policy of a node or middleware. Raises ConfigurationError if it cannot work.
+
+    Args:
+        memory: whose policy it is if none is given.
+        policy: how states are compared.
+        model: writes summaries with ``recall="auto"``.
+        own_model: without a `model` there is another one, the agent's.
+    """
     if policy is not None and not isinstance(policy, SITPolicy):
         raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
     if model is not None and not isinstance(model, BaseChatModel):
         raise ConfigurationError(f"model is a chat model, not {type(model).__name__}.")
     chosen = policy or memory.sit
-    if chosen.recall == "auto" and model is None:
+    if chosen.recall == "auto" and model is None and not own_model:
         raise ConfigurationError('SITPolicy(recall="auto") needs a model that writes the summaries: model=…')
     return chosen
 

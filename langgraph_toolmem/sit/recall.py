@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages, get_buffer_string
-from pydantic import BaseModel, Field
+from langchain_core.runnables import RunnableConfig
 
 MAX_CHARS: Final = 12_000
 """Of the history, its latest part, that the model reads."""
+_ASIDE: Final = RunnableConfig(tags=["nostream"])  # langgraph.constants.TAG_NOSTREAM: not for the user's eyes
+
+_YES_OR_NO: Final = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 
 _DECIDE: Final = (
     "You watch an agent at work. Decide whether it should look up how similar situations went on in past runs before "
     "its next step. It should when the next tool is not plain from the request and the results so far, for example "
-    "when a symptom may have several causes. It should not for a routine step."
+    "when a symptom may have several causes. It should not for a routine step. Answer with one word: yes or no."
 )
 _WRITE: Final = (
     "Write the state of the agent's work in at most five short sentences: what the user wants, which tools were called "
@@ -23,28 +27,40 @@ _WRITE: Final = (
 )
 
 
-class NeedsRecall(BaseModel):
-    """Whether the agent should look up past runs before its next step."""
+def recall_summary(
+    model: BaseChatModel | None, messages: Sequence[Any], *, failed: Callable[[Exception], None]
+) -> str | None:
+    """The summary of a history, if the model finds that it needs one.
 
-    recall: bool = Field(description="True: look up how similar situations went on. False: the next step is routine.")
-
-
-def recall_summary(model: BaseChatModel | None, messages: Sequence[Any]) -> str | None:
-    """The summary of a history, if the model finds that it needs one."""
+    Args:
+        model: is asked; None: there is no summary.
+        messages: the history.
+        failed: told of an error of the model: then there is no summary, and the agent goes on.
+    """
     if model is None:
         return None
-    history = _history(messages)
-    needed = model.with_structured_output(NeedsRecall).invoke([SystemMessage(_DECIDE), history])
-    return _text(model.invoke([SystemMessage(_WRITE), history])) if _wanted(needed) else None
+    try:
+        history = _history(messages)
+        needed = model.invoke([SystemMessage(_DECIDE), history], _ASIDE)
+        return _text(model.invoke([SystemMessage(_WRITE), history], _ASIDE)) if _wanted(needed) else None
+    except Exception as error:  # noqa: BLE001 - whatever a model or its client raises
+        failed(error)
+        return None
 
 
-async def arecall_summary(model: BaseChatModel | None, messages: Sequence[Any]) -> str | None:
+async def arecall_summary(
+    model: BaseChatModel | None, messages: Sequence[Any], *, failed: Callable[[Exception], None]
+) -> str | None:
     """Async twin of `recall_summary`."""
     if model is None:
         return None
-    history = _history(messages)
-    needed = await model.with_structured_output(NeedsRecall).ainvoke([SystemMessage(_DECIDE), history])
-    return _text(await model.ainvoke([SystemMessage(_WRITE), history])) if _wanted(needed) else None
+    try:
+        history = _history(messages)
+        needed = await model.ainvoke([SystemMessage(_DECIDE), history], _ASIDE)
+        return _text(await model.ainvoke([SystemMessage(_WRITE), history], _ASIDE)) if _wanted(needed) else None
+    except Exception as error:  # noqa: BLE001 - whatever a model or its client raises
+        failed(error)
+        return None
 
 
 def write_summary(model: BaseChatModel, messages: Sequence[Any]) -> str | None:
@@ -59,8 +75,10 @@ def _history(messages: Sequence[Any]) -> HumanMessage:
     return HumanMessage(f"The history:\n\n{cut}")
 
 
-def _wanted(answer: Any) -> bool:
-    return isinstance(answer, NeedsRecall) and answer.recall
+def _wanted(answer: BaseMessage) -> bool:
+    """Read from plain words: not every chat model can answer in a given structure. Who thinks aloud decides last."""
+    said = _YES_OR_NO.findall(answer.text)
+    return bool(said) and said[-1].lower() == "yes"
 
 
 def _text(answer: BaseMessage) -> str | None:

@@ -175,6 +175,13 @@ class SummaryStore:
             found = index.get(key)
         return None if found is None or found.retired else found
 
+    def stands(self, source: str, target: str, key: str) -> bool:
+        """Whether a summary stands for a transition: its own, retired or not, or one that says the same."""
+        wanted = NewSummary(clean(source), clean(target), "", key).id
+        index = self._mirror.ready()
+        with self._mirror.reading:
+            return index.standing(wanted) is not None
+
     def summaries(self, source: str | None = None, *, targets: Collection[str] | None = None) -> list[StoredSummary]:
         """Summaries of the edges out of a source, or of all, oldest first."""
         index = self._mirror.ready()
@@ -264,6 +271,11 @@ class SummaryStore:
             self._mirror.rows.drop()
             with self._mirror.reading:
                 self._mirror.index, self._unsaved = None, 0
+
+    def scrub(self) -> None:
+        """What was deleted goes from the disk too, not only from what is found: see `VectorStore.scrub`."""
+        with self._mirror.writing:
+            self._mirror.rows.scrub()
 
     def reload(self) -> None:
         """Reads everything again at the next use; for when somebody else deleted or embedded it anew.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.sit.summary import Match
 
 Search = Callable[[str], Iterable[tuple[str, float]]]
-"""From a text to (tool, score) pairs, best first; only the scores' distances within one answer count."""
+"""From a text to (tool, score) pairs. A score of 0 means that nothing is shared, one near 1 that all is."""
 Kind = Literal["episodic", "procedural", "search"]
 
 LEAST_VOTE: Final = 0.02
@@ -275,7 +275,8 @@ def _by_kind(found: _Found, _policy: SITPolicy, _available: Collection[str] | No
     def rank(tool: str) -> tuple[Any, ...]:
         candidate = found.candidates[tool]
         best = None if candidate.best is None else candidate.best.similarity
-        return (best is None, -(best or 0.0), -candidate.weight, -candidate.relevance, tool)
+        relevance = 0.0 if candidate.weight > 0 else candidate.relevance
+        return (best is None, -(best or 0.0), -candidate.weight, -relevance, tool)
 
     ranked = []
     for tool in sorted(found.candidates, key=rank):

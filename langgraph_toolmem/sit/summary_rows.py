@@ -150,6 +150,10 @@ class SummaryRows:
         """Deletes the collection."""
         self._vectors.drop(KIND)
 
+    def scrub(self) -> None:
+        """What was deleted goes from the disk too."""
+        self._vectors.scrub(KIND)
+
     # What `VectorStore` offers embeds every text again; here the vector is known before the row is written,
     # and wanted when it is read. So these two use its parts.
 

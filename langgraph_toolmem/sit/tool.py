@@ -33,11 +33,12 @@ class SummarizeState(BaseModel):
     summary: str = Field(
         description="The present state in a few sentences: the request, the calls so far, their results, what is open."
     )
-    runtime: ToolRuntime[Any, Any]
+    # Optional in its default only: a union would become part of the schema that the model sees.
+    runtime: ToolRuntime[Any, Any] = Field(default=None)  # type: ignore[arg-type]
 
 
 class SummaryTool(BaseTool):
-    """``summarize_state``: any ToolNode can run it; sync and async.
+    """``summarize_state``: any ToolNode can run it; sync and async. Called outside a graph it knows the summary alone.
 
     Args:
         memory: the memory.
@@ -61,7 +62,7 @@ class SummaryTool(BaseTool):
 
         self._errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
 
-    def _run(self, summary: str, runtime: ToolRuntime[Any, Any]) -> str:
+    def _run(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         memory: ToolMemory = self.memory
         try:
             messages, who = self._where(runtime)
@@ -71,7 +72,7 @@ class SummaryTool(BaseTool):
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
         return to_prompt(advice.suggestions, missing=advice.missing) or NOTHING
 
-    async def _arun(self, summary: str, runtime: ToolRuntime[Any, Any]) -> str:
+    async def _arun(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         return await asyncio.to_thread(self._run, summary, runtime)
 
     @property
@@ -79,8 +80,10 @@ class SummaryTool(BaseTool):
         found: SITPolicy = self.policy or self.memory.sit
         return found
 
-    def _where(self, runtime: ToolRuntime[Any, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The history as it will be once this call is answered, and whose it is."""
+    def _where(self, runtime: ToolRuntime[Any, Any] | None) -> tuple[list[Any], dict[str, Any]]:
+        """The history as it will be once this call is answered, and whose it is. Outside a graph there is none."""
+        if runtime is None:
+            return [], {}
         messages = list(read_key(runtime.state, self.messages_key) or ())
         if runtime.tool_call_id:
             messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))

@@ -8,14 +8,16 @@ from __future__ import annotations
 import inspect
 import itertools
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from langgraph_toolmem.errors import ConfigurationError, StorageError, ToolMemoryError
+from langgraph_toolmem.stores.gate import Gate
 
 LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
 _FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
@@ -90,6 +92,7 @@ class ChromaConnection:
         self._process: int | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._gate = Gate()
 
     @property
     def where(self) -> str:
@@ -135,7 +138,7 @@ class ChromaConnection:
             owner, times = _open.get(key, (process, 0))
             if owner != process:
                 raise self._forked()
-            with self.errors("open"):
+            with self._translated("open"):  # not through the gate: who closes it wants the lock held here
                 import chromadb
                 from chromadb.config import Settings
 
@@ -169,14 +172,43 @@ class ChromaConnection:
                     _open[key] = (owner, times - 1)
                 else:
                     _open.pop(key, None)
-            with self.errors("close"):
+            with self._translated("close"):
                 close = getattr(client, "close", None)  # missing in the oldest chromadb supported
                 if close is not None:
                     close()
 
+    def vacuum(self) -> None:
+        """Free pages of the embedded database are overwritten; it is closed for that, and opened again when needed.
+
+        Raises:
+            StorageError: another memory of this process has it open, or the file cannot be rewritten.
+        """
+        if self.folder is None or self.given is not None or not self.folder.exists():
+            return
+        self.client()  # a forked process and a closed memory are told here
+        with self._gate.closed(), self._lock:
+            with _open_lock:
+                if _open.get(str(self.folder), (0, 0))[1] > 1:
+                    raise StorageError(f"{self.where} is open in another memory of this process. Close that one first.")
+                client, self._client = self._client, None
+                _open.pop(str(self.folder), None)
+            with self._translated("vacuum"):
+                if (close := getattr(client, "close", None)) is not None:
+                    close()
+                with closing(sqlite3.connect(self.folder / "chroma.sqlite3", isolation_level=None)) as database:
+                    database.execute("VACUUM")
+
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
-        """Whatever Chroma raises inside comes out as a `StorageError` that says where and what to do."""
+        """Whatever Chroma raises inside comes out as a `StorageError` that says where and what to do.
+
+        Everything that is done with Chroma is done inside, so that `vacuum` can wait for it.
+        """
+        with self._gate.passed(), self._translated(doing):
+            yield
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
         try:
             yield
         except ToolMemoryError:

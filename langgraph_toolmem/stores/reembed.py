@@ -61,11 +61,12 @@ def remove(client: Any, name: str) -> None:
                 raise
 
 
-def rows(collection: Any) -> Iterator[dict[str, Any]]:
-    """All rows, page by page, as Chroma gives them (``ids``, ``documents``, ``metadatas``)."""
+def rows(collection: Any, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
+    """All rows, page by page, as Chroma gives them (``ids``, ``documents``, ``metadatas``, with `vectors` those)."""
     offset = 0
+    include = ["documents", "metadatas", *(["embeddings"] if vectors else [])]
     while True:
-        page = collection.get(limit=PAGE, offset=offset, include=["documents", "metadatas"])
+        page = collection.get(limit=PAGE, offset=offset, include=include)
         if not page["ids"]:
             return
         yield page
@@ -126,21 +127,32 @@ def reembed(
     return done
 
 
-def _rebuild(client: Any, name: str, label: Label, embedder: Embedder) -> Iterator[int]:
-    """Rebuild one collection; yields how many texts each step embedded."""
+def rewrite(connection: ChromaConnection, name: str) -> None:
+    """Write a collection anew as it is: what was deleted from it stays in Chroma's log of that collection else."""
+    with connection.errors("write anew"):
+        client = connection.client()
+        collection = find(client, name)
+        label = None if collection is None else Label.from_metadata(collection.metadata)
+        if label is not None:
+            list(_rebuild(client, name, label, None))
+
+
+def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
+    """Rebuild one collection, with the vectors it has if no embedder is given; yields how many texts each step did."""
     draft = draft_name(name)
     try:
         client.delete_collection(draft)
     except Exception as error:
         if not is_not_found(error):
             raise
-    label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
+    if embedder is not None:
+        label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
     new = create(client, draft, label)
-    for page in rows(client.get_collection(name, embedding_function=None)):
+    for page in rows(client.get_collection(name, embedding_function=None), vectors=embedder is None):
         texts = [text or "" for text in page["documents"]]
         new.upsert(
             ids=page["ids"],
-            embeddings=embedder.embed_documents(texts),
+            embeddings=page["embeddings"] if embedder is None else embedder.embed_documents(texts),
             documents=texts,
             metadatas=page["metadatas"],
         )

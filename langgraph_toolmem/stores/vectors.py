@@ -67,6 +67,7 @@ class VectorStore:
         self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client)
         self._manifest = Manifest(embedded / "vectors.json") if embedded else None
         self._collections: dict[str, tuple[Any, Label]] = {}
+        self._client: Any = None  # whose collections these are
         self._owner = True
 
     def __enter__(self) -> VectorStore:
@@ -81,7 +82,7 @@ class VectorStore:
         other.embedder = self.embedder
         other.namespace = _checked(namespace)
         other._connection, other._manifest = self._connection, self._manifest
-        other._collections, other._owner = {}, False
+        other._collections, other._client, other._owner = {}, None, False
         return other
 
     def upsert(self, kind: str, items: Sequence[VectorItem]) -> None:
@@ -158,6 +159,18 @@ class VectorStore:
     async def adrop(self, kind: str | None = None) -> None:
         """Async twin of `drop`."""
         await asyncio.to_thread(self.drop, kind)
+
+    def scrub(self, kind: str) -> None:
+        """What was deleted of a kind goes from the disk too.
+
+        Chroma keeps deleted texts in its log and in free pages of its file. Nothing else may write to the kind
+        meanwhile. On a server they stay until it clears them itself (``chroma vacuum``).
+        """
+        if self._connection.empty or self._connection.folder is None:
+            return
+        self._collections.pop(kind, None)
+        collections.rewrite(self._connection, self._name(kind))
+        self._connection.vacuum()
 
     def kinds(self) -> list[str]:
         """The kinds this namespace has texts of, sorted."""
@@ -273,6 +286,9 @@ class VectorStore:
         if self._connection.empty:
             return None
         client = self._connection.client()  # also where a forked process and a closed store are told
+        if client is not self._client:
+            self._collections.clear()
+            self._client = client
         known = self._collections.get(kind)
         if known is not None:
             return known
@@ -320,12 +336,10 @@ class VectorStore:
     ) -> T:
         """Do something with a collection; once more if it was replaced meanwhile by another handle on it."""
         for last in (False, True):
-            known = opened() if opened is not None else self._collection(kind)
-            if known is None:
-                return missing
             try:
                 with self._connection.errors(f"{doing} {kind!r}"):
-                    return action(known[0])
+                    known = opened() if opened is not None else self._collection(kind)
+                    return missing if known is None else action(known[0])
             except StorageError as error:
                 if last or not is_not_found(error.__cause__):
                     raise

@@ -1,0 +1,296 @@
+"""The reflection worker: takes finished runs and verdicts, writes entries, has failed runs criticised.
+
+Nothing here delays the host: `ReflectionWorker.write` and `judge` put a job on disk and return. Jobs of one run are
+done in their order. For a failed entry a job of its own asks the critic; the answer is kept in the queue before the
+entry is changed, so that a process that is killed in between does not ask again.
+
+What fails is tried again, later and later. Entries and verdicts are never given up while the database is away;
+critiques after `CRITIQUE_TRIES` failures, and what cannot be read at once. What was given up stays in the queue
+(`JobQueue.given_up`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from langgraph_toolmem.errors import InputError
+from langgraph_toolmem.failures import describe_error, log_failure
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.reflection.critique import Critic, Critique
+from langgraph_toolmem.reflection.entry import Entry
+from langgraph_toolmem.reflection.executors import Executor, ThreadExecutor
+from langgraph_toolmem.reflection.queue import Job, JobQueue
+from langgraph_toolmem.reflection.store import EntryStore
+
+logger = logging.getLogger("langgraph_toolmem.reflection.worker")
+
+WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+FIRST_WAIT: Final = 1.0
+LONGEST_WAIT: Final = 600.0
+"""Seconds before a failed job is tried again: doubled from the first to the longest."""
+CRITIQUE_TRIES: Final = 6
+JUDGE_TRIES: Final = 8
+"""A verdict on a run that has no entry waits for it so often: about two minutes."""
+SIMILAR: Final = 3
+LOOK_SECONDS: Final = 0.25
+"""How often `ReflectionWorker.flush` looks for what other processes finished."""
+
+Stores = Callable[[tuple[str, ...]], EntryStore]
+"""The entries of a namespace."""
+
+
+class ReflectionWorker:
+    """Writes entries and critiques in the background. Safe to use from several threads.
+
+    Args:
+        queue: the jobs. It stays open when this is closed.
+        store: the entries, or a function that gives those of a namespace; called in the background.
+        critic: makes critiques, for example a `ModelCritic`. None: there are none, and jobs for them that are there
+            already wait for a process that has one.
+        similar: the entries to show the critic beside one; by default those with the most similar request.
+        executor: when the work is done; by default in a thread of its own.
+
+    It begins with the first job; `start` begins with what a former process left.
+    """
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        store: EntryStore | Stores,
+        critic: Critic | None = None,
+        *,
+        similar: Callable[[EntryStore, Entry], Sequence[Entry]] | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._queue = queue
+        self._store: Stores = (lambda _: store) if isinstance(store, EntryStore) else store
+        self._critic = critic
+        self._similar = similar or _most_similar
+        self._executor: Executor = executor or ThreadExecutor()
+        self._kinds = (WRITE, JUDGE) if critic is None else (WRITE, JUDGE, CRITIQUE)
+        self._working = threading.Lock()  # one at a time in this process
+        self._changing = threading.RLock()  # over looking whether a job was forgotten, and changing the entry
+        self._finished = threading.Condition()
+        self._closed = False
+
+    def __enter__(self) -> ReflectionWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begins with what is in the queue, if anything is."""
+        if not self._closed and not self._queue.empty:
+            self._executor.start(self.work)
+
+    def write(self, entry: Entry, *, namespace: tuple[str, ...] = ()) -> None:
+        """The entry of a finished run. It is safe on disk when this returns, and found a little later.
+
+        Args:
+            entry: see `entry_of`.
+            namespace: of the store it belongs in.
+
+        Raises:
+            StorageError: the queue cannot be written.
+        """
+        payload = {"namespace": list(namespace), "entry": entry.to_dict()}
+        self._put(payload, WRITE, entry.run, entry.user, namespace)
+
+    def judge(
+        self, run: str, score: float, comment: str | None = None, *, user: str = "", namespace: tuple[str, ...] = ()
+    ) -> None:
+        """A verdict that comes later. Safe on disk when this returns.
+
+        Args:
+            run: digest of the run.
+            score: 0 (bad) to 1 (good).
+            comment: a word on it.
+            user: digest of the user whose run it is.
+            namespace: of the store the entry is in.
+
+        Raises:
+            InputError: the score is out of range.
+            StorageError: the queue cannot be written.
+        """
+        if not 0 <= score <= 1:
+            raise InputError(f"A score is from 0 (bad) to 1 (good), not {score!r}.")
+        payload = {"namespace": list(namespace), "run": run, "score": float(score), "comment": comment or ""}
+        self._put(payload, JUDGE, run, user, namespace)
+
+    async def awrite(self, entry: Entry, *, namespace: tuple[str, ...] = ()) -> None:
+        """Async twin of `write`."""
+        await asyncio.to_thread(self.write, entry, namespace=namespace)
+
+    async def ajudge(
+        self, run: str, score: float, comment: str | None = None, *, user: str = "", namespace: tuple[str, ...] = ()
+    ) -> None:
+        """Async twin of `judge`."""
+        await asyncio.to_thread(self.judge, run, score, comment, user=user, namespace=namespace)
+
+    def catch_up(self, *, namespace: tuple[str, ...] = ()) -> int:
+        """Has failed entries criticised that have no critique, from before there was a critic; returns how many."""
+        if self._critic is None:
+            return 0
+        wanting = [entry for entry in self._store(namespace).all() if entry.wants_critique]
+        asked = sum(self._ask_for_critique(entry, namespace) for entry in wanting)
+        if asked:
+            self._executor.start(self.work)
+            self._executor.wake()
+        return asked
+
+    def flush(self, *, timeout: float | None = 60.0) -> bool:
+        """Waits until nothing is left to do; what failed is waited for as long as it is tried again.
+
+        Args:
+            timeout: seconds; None: without end.
+
+        Returns:
+            Whether all is done. What was given up counts as done.
+        """
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        self.start()
+        self._executor.wake()
+        while self._queue.pending(self._kinds):
+            left = end - time.monotonic()
+            if self._closed or left <= 0:
+                return False
+            with self._finished:
+                self._finished.wait(min(LOOK_SECONDS, left))
+        return True
+
+    async def aflush(self, *, timeout: float | None = 60.0) -> bool:
+        """Async twin of `flush`."""
+        return await asyncio.to_thread(self.flush, timeout=timeout)
+
+    def forget(self, user: str) -> int:
+        """Deletes jobs about a user (digest) for good. What is being done for one of them is not written any more.
+
+        To be called before the entries are forgotten.
+
+        Returns:
+            How many jobs.
+        """
+        with self._changing:
+            return self._queue.forget(user)
+
+    def report(self) -> dict[str, int]:
+        """See `JobQueue.report`."""
+        return self._queue.report()
+
+    def close(self, *, timeout: float | None = 5.0) -> None:
+        """Ends after the job that is being done, or after `timeout` seconds; what is left stays in the queue."""
+        self._closed = True
+        with self._finished:
+            self._finished.notify_all()
+        self._executor.close(timeout)
+
+    def work(self) -> float | None:
+        """Does all that is due, here and now; for executors.
+
+        Returns:
+            Seconds until something is due again; None if nothing waits.
+        """
+        with self._working:
+            while not self._closed and (job := self._queue.take(self._kinds)) is not None:
+                self._do(job)
+                with self._finished:
+                    self._finished.notify_all()
+            return None if self._closed else self._queue.next_due(self._kinds)
+
+    def _put(self, payload: dict[str, Any], kind: str, run: str, user: str, namespace: tuple[str, ...]) -> None:
+        # Each report is a job of its own: good, bad and good again is not the same as good and bad.
+        self._queue.put(uuid.uuid4().hex, payload, kind=kind, line=digest(*namespace, run), user=user)
+        if not self._closed:
+            self._executor.start(self.work)
+            self._executor.wake(run)
+
+    def _do(self, job: Job) -> None:
+        try:
+            {WRITE: self._write, JUDGE: self._judge, CRITIQUE: self._criticise}[job.kind](job)
+        except BaseException as error:
+            lasting = isinstance(error, InputError)  # of a critic it may be chance, of a job on disk it stays
+            self._later(job, error, CRITIQUE_TRIES if job.kind == CRITIQUE else 1 if lasting else None)
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+
+    def _write(self, job: Job) -> None:
+        entry, namespace = Entry.from_dict(job.payload["entry"]), tuple(job.payload["namespace"])
+        store = self._store(namespace)
+        with self._changing:
+            forgettings = self._queue.forgettings
+            if not self._queue.holds(job):
+                return  # forgotten, or somebody else does it
+            kept = store.put(entry)
+            if not self._queue.holds(job) and self._queue.forgettings != forgettings:
+                store.forget_run(entry.run)  # another process forgot the user in between
+                return
+        if kept is not None:
+            self._ask_for_critique(kept, namespace)
+        self._queue.done(job)
+
+    def _judge(self, job: Job) -> None:
+        payload = job.payload
+        run, namespace = payload["run"], tuple(payload["namespace"])
+        with self._changing:
+            if not self._queue.holds(job):
+                return
+            kept = self._store(namespace).judge(run, payload["score"], payload["comment"])
+        if kept is not None:
+            self._ask_for_critique(kept, namespace)
+            self._queue.done(job)
+        elif job.attempts + 1 < JUDGE_TRIES:
+            self._queue.retry(job, _wait(job.attempts), error="no entry of that run")
+        else:
+            logger.debug("a verdict on a run that has no entry is dropped")
+            self._queue.done(job)
+
+    def _criticise(self, job: Job) -> None:
+        payload = job.payload
+        store = self._store(tuple(payload["namespace"]))
+        entry = store.get(payload["entry"])
+        if self._critic is None or entry is None or not entry.wants_critique or entry.verdict != payload["verdict"]:
+            self._queue.done(job)
+            return
+        answer = job.answer
+        if answer is None:
+            answer = self._critic(entry, self._similar(store, entry)).model_dump_json()
+            if not self._queue.save(job, answer):
+                return
+        found = Critique.model_validate_json(answer)
+        with self._changing:
+            if self._queue.holds(job):
+                store.set_critique(entry.id, found.text(entry), of=payload["verdict"], blamed=found.blamed(entry))
+                self._queue.done(job)
+
+    def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> bool:
+        if self._critic is None or not entry.wants_critique:
+            return False
+        payload = {"namespace": list(namespace), "entry": entry.id, "verdict": entry.verdict}
+        key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
+        return self._queue.put(key, payload, kind=CRITIQUE, user=entry.user)
+
+    def _later(self, job: Job, error: BaseException, limit: int | None) -> None:
+        level = logging.WARNING if job.attempts == 0 else logging.DEBUG
+        log_failure(logger, level, "a %s job failed", job.kind, error=error)
+        try:
+            self._queue.retry(job, _wait(job.attempts), limit=limit, error=describe_error(error))
+            if limit is not None and job.attempts + 1 >= limit:
+                logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
+        except Exception as broken:  # noqa: BLE001 - the lease ends by itself
+            log_failure(logger, logging.ERROR, "the queue cannot be written", error=broken)
+
+
+def _wait(attempts: int) -> float:
+    return min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(attempts, 20))
+
+
+def _most_similar(store: EntryStore, entry: Entry) -> list[Entry]:
+    return [each for _, each in store.near(entry.query, k=SIMILAR, but=entry.id)]
