@@ -124,7 +124,7 @@ class Child:
         """Kills it. Returns what it had said that was not read."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        said = [line for line in iter(lambda: self.lines.get(timeout=60), None)]
+        said = list(iter(lambda: self.lines.get(timeout=60), None))
         assert self.process.stdin is not None
         assert self.process.stderr is not None
         assert self.process.returncode == -signal.SIGKILL, self.error()

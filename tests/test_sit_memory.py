@@ -576,7 +576,9 @@ def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) ->
     assert waiting[0].startswith("Asked: more")
 
 
-def test_forgotten_while_summaries_are_being_stored(memory: ToolMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("success", [True, None])
+def test_forgotten_while_summaries_are_being_stored(success: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = made(sit=SITPolicy(unlabelled=0.5))
     store = SummaryStore.add_many
 
     def forgotten_meanwhile(self: SummaryStore, new: Any) -> Any:
@@ -586,9 +588,10 @@ def test_forgotten_while_summaries_are_being_stored(memory: ToolMemory, monkeypa
         return store(self, new)
 
     monkeypatch.setattr(SummaryStore, "add_many", forgotten_meanwhile)
-    memory.finish(whole("router", "Zoe", summary="zoes words"), run_id="r", success=True, user_id="zoe")
+    memory.finish(whole("router", "Zoe", summary="zoes words"), run_id="r", success=success, user_id="zoe")
     assert kept(memory) == []
     assert memory._graph.drafts == {}
+    memory.close()
 
 
 def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkeypatch: pytest.MonkeyPatch) -> None:

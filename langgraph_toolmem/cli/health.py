@@ -33,6 +33,9 @@ REQUIRED = {
 OPTIONAL = {
     "openai": ("langchain-openai", "1.0", "models behind OpenAI's protocol"),
     "agents": ("langchain", "1.3", "middleware for create_agent"),
+    "html": ("bokeh", "3.9", "the page of `toolmem report --html`"),
+    "mcp": ("langchain-mcp-adapters", "0.3", "tools of MCP servers"),
+    "studio": ("langgraph-cli", "0.4", "LangGraph Studio (`langgraph dev`)"),
     "langmem": ("langmem", "0.0.30", "langmem's memory manager"),
     "embeddings": ("sentence-transformers", "3.3", "local embedding models"),
     "hgt": ("torch", "2.4", "the navigator's learned scorer"),

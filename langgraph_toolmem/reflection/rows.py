@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from langgraph_toolmem.errors import InputError
 from langgraph_toolmem.reflection.entry import Entry
+from langgraph_toolmem.stores.embedders import clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.stores.vectors import VectorStore
@@ -69,7 +70,8 @@ def row_of(entry: Entry, changed: float) -> Row:
     """The row of an entry."""
     plain = entry.to_dict()
     aside = {name: plain.pop(name) for name in _ASIDE}
-    return Row(**aside, rest=json.dumps(plain, ensure_ascii=False, separators=(",", ":")), changed=changed)
+    rest = clean(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
+    return Row(**aside, rest=rest, changed=changed)
 
 
 class EntryRows:

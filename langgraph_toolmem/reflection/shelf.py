@@ -62,10 +62,17 @@ class Shelf:
         """Bookings that were not taken yet."""
         return self._bookings
 
-    @property
-    def usual(self) -> float:
-        """The share of failures among runs that were shown something, weighed by how much they were shown."""
-        return (self._hurt + 1) / (self._helped + self._hurt + 2)
+    def bad(self, row: Row, waiting: Mapping[str, Counts]) -> bool:
+        """Whether a row's record retires it, beside what the others' say; see `hurts`.
+
+        Args:
+            row: with what was booked.
+            waiting: what is booked and not in the rows yet.
+        """
+        with self.lock:
+            helped = self._helped + sum(counts[1] for counts in waiting.values()) - row.helped
+            hurt = self._hurt + sum(counts[2] for counts in waiting.values()) - row.hurt
+        return hurts(row.helped, row.hurt, max(0, hurt + 1) / max(1, helped + hurt + 2))
 
     def fill(self, rows: dict[str, Row], vectors: dict[str, Vector]) -> None:
         """Everything was read anew. What was booked stays booked."""
@@ -145,8 +152,8 @@ class Shelf:
             for key in known:
                 self._booked[key] = _sum(self._booked.get(key, NOTHING), counts)
             self._bookings += len(known)
-            records = (rows[key].booked(self._booked[key]) for key in known if not rows[key].retired)
-            return counts[2] > 0 and any(hurts(row.helped, row.hurt, self.usual) for row in records)
+            booked = (rows[key].booked(self._booked[key]) for key in known if not rows[key].retired)
+            return counts[2] > 0 and any(self.bad(row, self._booked) for row in booked)
 
     def take_booked(self) -> dict[str, Counts]:
         """What waits to be written; it does not wait any more."""
@@ -176,9 +183,9 @@ def hurts(helped: int, hurt: int, usual: float) -> bool:
     Args:
         helped: runs that were shown it and went well.
         hurt: runs that were shown it and failed.
-        usual: share of failures among runs that were shown anything, below 1.
+        usual: share of failures of the other entries, each run counted once for each that it was shown.
     """
-    runs, p = helped + hurt, max(0.5, usual)
+    runs, p = helped + hurt, min(max(0.5, usual), 1 - 1e-9)
     if hurt <= runs * p:
         return False
 

@@ -6,7 +6,7 @@ put, judged or criticised survives the process being killed.
 - One entry per run. The same run put again changes nothing; reported with more calls, a verdict or a critique, the
   new replaces the old (`joined`). A run of one user never replaces that of another.
 - An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
-  half the time and than runs that were shown anything (`shelf.hurts`). It keeps its place, so that the same run put
+  half the time and than runs that were shown others (`shelf.hurts`). It keeps its place, so that the same run put
   again does not bring it back, and its verdict still counts.
 - Beyond `max_entries` a hundredth goes: retired ones first, then those nobody judged, then the least useful, then
   the oldest.
@@ -29,7 +29,7 @@ from langgraph_toolmem.errors import ConfigurationError, InputError, StorageErro
 from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.reflection.entry import MAX_COMMENT, MAX_CRITIQUE, Entry, entry_id, joined, settled, shortened
 from langgraph_toolmem.reflection.rows import KIND, EntryRows, Row, Vector, row_of
-from langgraph_toolmem.reflection.shelf import Changes, Shelf, hurts, worth
+from langgraph_toolmem.reflection.shelf import Changes, Shelf, worth
 from langgraph_toolmem.stores.embedders import clean
 
 if TYPE_CHECKING:
@@ -374,13 +374,10 @@ class EntryStore:
         if not booked:
             return
         try:
-            known, usual = self._reread(list(booked)), self._shelf.usual
-            rows: list[Row] = []
-            for key, counts in booked.items():
-                if (row := known.get(key)) is not None:
-                    row = row.booked(counts)
-                    retired = row.retired or hurts(row.helped, row.hurt, usual)
-                    rows.append(row._replace(retired=retired, changed=self._now()))
+            known = self._reread(list(booked))
+            now = self._now()
+            rows = [row.booked(counts) for key, counts in booked.items() if (row := known.get(key)) is not None]
+            rows = [row._replace(retired=row.retired or self._shelf.bad(row, booked), changed=now) for row in rows]
             self._rows.book(rows)
         except BaseException:
             self._shelf.put_back(booked)

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from langgraph_toolmem.errors import InputError
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.reflection import critique as critiques
+from langgraph_toolmem.reflection.critique import Critique, ModelCritic, acritique, bounded, critique
+from langgraph_toolmem.reflection.entry import MAX_CRITIQUE, Call, Entry, entry_id
+from langgraph_toolmem.reflection.preferences import (
+    Preference,
+    amodel_preferences,
+    avoided,
+    model_preferences,
+    preferences,
+    tool_prefix,
+)
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+from langgraph_toolmem.tools import read_tools
+
+TOOLS = read_tools(
+    [
+        {
+            "name": "mail.send",
+            "description": "Sends a mail.\n  At once.",
+            "parameters": {
+                "type": "object",
+                "properties": {"to": {"type": "string"}, "at": {"type": ["string", "null"]}},
+                "required": ["to"],
+            },
+        },
+        {"name": "people.find", "description": "Finds people.", "parameters": {"type": "object", "properties": {}}},
+    ]
+)
+SAID = {"went_wrong": "The address was invented.", "call": 2, "instead": "Take the address from people.find."}
+
+
+def entry(name: str = "1", **fields: Any) -> Entry:
+    run = digest("run", name)
+    fields.setdefault("query", "Mail the report to Ann")
+    return Entry(entry_id(run), run, **{"calls": (), "score": 0.0, **fields})
+
+
+FAILED = entry(
+    calls=(
+        Call("people.find", {"name": "Ann"}, "ok", "[]"),
+        Call("mail.send", {"to": "ann@example.org"}, "failed", "unknown address"),
+    ),
+    comment="She never got it.",
+)
+
+
+def prompt(server: OpenAIStubServer) -> tuple[str, str]:
+    system, human = server.requests[-1]["messages"]
+    return system["content"], human["content"]
+
+
+def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
+    similar = [
+        entry("2", query="Mail Ben", score=1.0, calls=(Call("people.find", {"name": "Ben"}, "ok"),)),
+        entry("3", query="Mail Cleo", score=0.0, comment="no", critique="Look her up first."),
+        entry("4", query="Mail Dora", score=None),
+        entry("5", query="Mail nobody else", score=None),
+    ]
+    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
+        found = critique(make_chat_model(server), FAILED, TOOLS, similar)
+        system, human = prompt(server)
+        assert server.requests[-1]["response_format"]["type"] == "json_schema"
+    assert found == Critique(**SAID)
+    assert found.text(FAILED) == (
+        "What went wrong: The address was invented.\n"
+        "Where: call 2, mail.send.\n"
+        "Instead: Take the address from people.find."
+    )
+    assert found.blamed(FAILED) == "mail.send"
+    assert "there is a mistake" in system
+    for word in ("order", "invented", "wrong value", "nor from a tool", "times", "unless", "contradict", "short"):
+        assert word in system
+    assert "Mail the report to Ann" in human
+    assert "She never got it." in human
+    assert '1. people.find({"name": "Ann"}) [ok] → []' in human
+    assert '2. mail.send({"to": "ann@example.org"}) [failed] → unknown address' in human
+    assert "- mail.send(to: string, at?: string or null): Sends a mail. At once." in human
+    assert "Outcome: went well" in human
+    assert "Look her up first." in human
+    assert "Mail Dora" in human
+    assert "nobody said how it went" in human
+    assert "Mail nobody else" not in human
+
+
+async def test_the_async_twin_and_the_critic_say_the_same() -> None:
+    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
+        model = make_chat_model(server)
+        assert await acritique(model, FAILED, TOOLS, []) == Critique(**SAID)
+        assert (
+            ModelCritic(model, TOOLS)(FAILED, []) == ModelCritic(model, lambda: TOOLS)(FAILED, []) == Critique(**SAID)
+        )
+        first, *others = [request["messages"] for request in server.requests]
+        assert all(other == first for other in others)
+
+
+def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:
+    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
+        model = make_chat_model(server)
+        for score in (1.0, 0.5, None):
+            with pytest.raises(InputError, match="failed"):
+                critique(model, replace(FAILED, score=score), TOOLS)
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("answer", ['{"went_wrong": " ", "call": 0, "instead": ""}', "I think it went fine."])
+def test_an_answer_that_is_no_critique_is_an_error(answer: str) -> None:
+    with OpenAIStubServer(lambda request: answer) as server, pytest.raises((InputError, ValueError)):
+        critique(make_chat_model(server), FAILED, TOOLS)
+
+
+def test_a_model_with_tool_calling_only_works_too() -> None:
+    def reply(request: dict[str, Any]) -> AIMessage:
+        [tool] = request["tools"]
+        return AIMessage("", tool_calls=[{"name": tool["function"]["name"], "args": SAID, "id": "c"}])
+
+    with OpenAIStubServer(reply) as server:
+        model = make_chat_model(server)
+        calling = model.with_structured_output(Critique, method="function_calling")
+
+        class Bound:
+            def with_structured_output(self, schema: type) -> Any:
+                return calling
+
+        assert critique(Bound(), FAILED, TOOLS) == Critique(**SAID)  # type: ignore[arg-type]
+
+
+def test_what_the_model_reads_is_bounded_and_says_so() -> None:
+    long = "word " * 2000
+    calls = tuple(Call(f"t{n}", {"a": long[:1400]}, "ok", long[:300]) for n in range(40))
+    huge = entry("9", query=long[:2000], comment=long[:500], calls=calls, left_out=7)
+    tools = read_tools(
+        [{"name": f"tool{n}", "description": long, "parameters": {"type": "object"}} for n in range(300)]
+    )
+    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
+        critique(make_chat_model(server), huge, tools, [replace(huge, critique=long)] * 9)
+        _, human = prompt(server)
+    assert len(human) < 3 * critiques.MAX_PART + 4000
+    assert "more tools left out" in human
+    assert "cut from" in human
+    assert "7 calls left out" in human or "lines left out" in human
+    for number in (1, 40):
+        assert f"\n{number}. t{number - 1}(" in human or f"{number}. t{number - 1}(" in human
+
+
+def test_lines_are_cut_before_they_are_left_out() -> None:
+    assert bounded(["a", "b"]) == "a\nb"
+    cut = bounded(["x" * 5000] * 4, 2000)
+    assert len(cut) <= 2000
+    assert cut.count("cut from 5000") == 4
+    fewer = bounded([f"{n} " + "x" * 500 for n in range(100)], 2000)
+    assert len(fewer) <= 2000
+    assert fewer.startswith("0 ")
+    assert "\n99 " in fewer
+    assert "lines left out" in fewer
+
+
+def test_a_critique_is_short_and_blames_only_what_is_there() -> None:
+    long = Critique(went_wrong="a\n\n b " * 500, call=99, instead="c " * 500)
+    text = long.text(FAILED)
+    assert len(text) <= MAX_CRITIQUE
+    assert "Where" not in text
+    assert long.blamed(FAILED) == ""
+    assert len(text.splitlines()) == 2
+    assert Critique(went_wrong="", call=0, instead="Do it.").text(FAILED) == "Instead: Do it."
+    assert Critique(went_wrong="x", call=-1, instead="").blamed(FAILED) == ""
+
+
+# preferences
+
+
+def rated(name: str, tools: str, score: float | None, **fields: Any) -> Entry:
+    calls = tuple(Call(tool, {}, "ok") for tool in tools.split())
+    return entry(name, query=f"request {name}", calls=calls, score=score, user="u", time=float(name), **fields)
+
+
+def named(found: list[Preference]) -> dict[str, tuple[bool, int, int]]:
+    return {each.name: (each.liked, each.ratings, each.against) for each in found}
+
+
+def test_two_ratings_in_one_direction_make_a_preference() -> None:
+    entries = [rated("1", "a.x b.y", 0.0), rated("2", "a.x c.z c.z", 0.0), rated("3", "b.y c.z", 1.0)]
+    found = preferences(entries)
+    assert named(found) == {"a.x": (False, 2, 0)}
+    assert found[0].entries == (entries[0].id, entries[1].id)
+    assert named(preferences([*entries, rated("4", "b.y d.w", 1.0), rated("5", "b.y", 1.0)])) == {
+        "a.x": (False, 2, 0),
+        "b.y": (True, 3, 1),
+    }
+    assert preferences(entries[:1] * 5) == []  # one run is one rating
+    assert preferences([]) == []
+
+
+def test_ratings_that_contradict_each_other_cancel_out() -> None:
+    split = [rated("1", "a", 0.0), rated("2", "a", 0.0), rated("3", "a", 1.0)]
+    assert preferences(split) == []
+    assert named(preferences([*split, rated("4", "a", 0.2)])) == {"a": (False, 3, 1)}
+
+
+def test_only_ratings_of_that_user_and_of_what_was_executed_count() -> None:
+    mine = [rated("1", "a", 0.0), rated("2", "a", 0.0)]
+    others = [replace(each, user="v") for each in mine]
+    assert preferences(others, user="u") == []
+    assert named(preferences([mine[0], others[1]], user=None)) == {"a": (False, 2, 0)}
+    assert preferences([mine[0], others[1]], user="u") == []
+    assert preferences([replace(each, score=None) for each in mine]) == []
+    blocked = [replace(each, calls=(Call("a", {}, "rejected"), Call("b", {}, "unanswered"))) for each in mine]
+    assert preferences(blocked) == []
+    with pytest.raises(InputError, match="least"):
+        preferences(mine, least=0)
+
+
+def test_only_the_tool_that_a_critique_blames_is_rated_badly() -> None:
+    entries = [rated("1", "a b", 0.0, blamed="b"), rated("2", "a b", 0.0, blamed="b")]
+    assert named(preferences(entries)) == {"b": (False, 2, 0)}
+    unknown = [replace(each, blamed="never called") for each in entries]
+    assert named(preferences(unknown)) == {"a": (False, 2, 0), "b": (False, 2, 0)}
+
+
+def test_domains_are_counted_over_their_tools_and_a_liked_tool_stays() -> None:
+    entries = [rated("1", "uber.ride", 0.0), rated("2", "uber.eat", 0.0), rated("3", "x", 1.0), rated("4", "x", 1.0)]
+    assert named(preferences(entries, domain_of=tool_prefix)) == {"uber": (False, 2, 0), "x": (True, 2, 0)}
+    found = preferences(entries, domain_of=tool_prefix)
+    offered = ["uber.ride", "uber.new", "lyft.ride", "x"]
+    assert avoided(found, offered, tool_prefix) == {"uber.ride", "uber.new"}
+    assert avoided(found, offered, lambda tool: None) == set()
+    likes = [*found, Preference("tool", "uber.ride", True, 2, 0, ())]
+    assert avoided(likes, offered, tool_prefix) == {"uber.new"}
+
+
+def test_prefixes() -> None:
+    assert [tool_prefix(name) for name in ("a.b.c", "a__b", "a/b", "a:b", "ab", ".ab", "__a", "a_b")] == [
+        "a", "a", "a", "a", None, None, None, None
+    ]  # fmt: skip
+
+
+RATED = [rated("1", "uber.ride", 0.0, comment="late"), rated("2", "uber.ride lyft.ride", 0.0), rated("3", "x", 1.0)]
+
+
+def said(**changes: Any) -> dict[str, Any]:
+    good = {"kind": "tool", "name": "uber.ride", "liked": False, "runs": [1, 2], "text": "No Uber, please."}
+    return {**good, **changes}
+
+
+async def test_a_model_puts_preferences_in_words_and_is_checked() -> None:
+    answers = [
+        said(),
+        said(text="the same again"),
+        said(name="lyft.ride"),  # one rating
+        said(name="x", liked=True, runs=[3, 3]),  # one run named twice
+        said(name="nowhere"),
+        said(liked=True),  # the other direction
+        said(runs=[1, 99, -1]),
+        said(kind="domain", name="uber", text="word " * 500),
+    ]
+    with OpenAIStubServer(lambda request: json.dumps({"preferences": answers})) as server:
+        model = make_chat_model(server)
+        found = model_preferences(model, RATED, "Get me a ride", user="u", tools=TOOLS, domain_of=tool_prefix)
+        again = await amodel_preferences(model, RATED, "Get me a ride", user="u", tools=TOOLS, domain_of=tool_prefix)
+        system, human = prompt(server)
+    assert found == again
+    assert [(each.kind, each.name, each.liked, each.ratings) for each in found] == [
+        ("tool", "uber.ride", False, 2),
+        ("domain", "uber", False, 2),
+    ]
+    assert found[0].text == "No Uber, please."
+    assert len(found[1].text) <= 200
+    assert "empty list" in system
+    assert "at least 2" in system
+    for text in ("Get me a ride", "1. bad: request 1", "comment: late", "3. good", "[group uber]", "people.find"):
+        assert text in human
+
+
+def test_none_is_a_fine_answer_and_too_few_ratings_ask_nobody() -> None:
+    with OpenAIStubServer(lambda request: json.dumps({"preferences": []})) as server:
+        model = make_chat_model(server)
+        assert model_preferences(model, RATED, "q") == []
+        assert len(server.requests) == 1
+        assert model_preferences(model, [RATED[0], RATED[2]], "q") == []
+        assert model_preferences(model, RATED, "q", user="somebody else") == []
+        assert len(server.requests) == 1
+
+
+def test_the_latest_ratings_are_the_ones_shown() -> None:
+    many = [rated(str(n), "a", 0.0) for n in range(1, 31)]
+    with OpenAIStubServer(lambda request: json.dumps({"preferences": [said(name="a", runs=[1, 20])]})) as server:
+        [found] = model_preferences(make_chat_model(server), many, "q")
+        _, human = prompt(server)
+    assert found.entries == (many[10].id, many[29].id)
+    assert "1. bad: request 11" in human
+    assert "request 10\n" not in human
