@@ -30,6 +30,7 @@ lint: $(STAMP) ## style and types
 bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shared/data; see benchmarks/README.md)
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.sit
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

@@ -286,7 +286,7 @@ def mean_of(results: Sequence[tuple[Job, dict[str, Hits]]]) -> list[Mean]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sit", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=3, help="number of splits (0, 1, …)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of splits (0, 1, …)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
     parser.add_argument("--embedders", nargs="+", default=list(EMBEDDERS), choices=EMBEDDERS)
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from httpx import AsyncClient
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.errors import InputError
@@ -94,14 +95,15 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
 
 
 async def test_the_async_twin_and_the_critic_say_the_same() -> None:
-    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
-        model = make_chat_model(server)
-        assert await acritique(model, FAILED, TOOLS, []) == Critique(**SAID)
-        assert (
-            ModelCritic(model, TOOLS)(FAILED, []) == ModelCritic(model, lambda: TOOLS)(FAILED, []) == Critique(**SAID)
-        )
-        first, *others = [request["messages"] for request in server.requests]
-        assert all(other == first for other in others)
+    async with AsyncClient() as client:
+        with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
+            model = make_chat_model(server, http_async_client=client)
+            assert await acritique(model, FAILED, TOOLS, []) == Critique(**SAID)
+            assert ModelCritic(model, TOOLS)(FAILED, []) == Critique(**SAID)
+            assert ModelCritic(model, lambda: TOOLS)(FAILED, []) == Critique(**SAID)
+            first, *others = [request["messages"] for request in server.requests]
+    assert len(others) == 2
+    assert all(other == first for other in others)
 
 
 def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:
@@ -263,11 +265,13 @@ async def test_a_model_puts_preferences_in_words_and_is_checked() -> None:
         said(runs=[1, 99, -1]),
         said(kind="domain", name="uber", text="word " * 500),
     ]
-    with OpenAIStubServer(lambda request: json.dumps({"preferences": answers})) as server:
-        model = make_chat_model(server)
-        found = model_preferences(model, RATED, "Get me a ride", user="u", tools=TOOLS, domain_of=tool_prefix)
-        again = await amodel_preferences(model, RATED, "Get me a ride", user="u", tools=TOOLS, domain_of=tool_prefix)
-        system, human = prompt(server)
+    about: dict[str, Any] = {"user": "u", "tools": TOOLS, "domain_of": tool_prefix}
+    async with AsyncClient() as client:
+        with OpenAIStubServer(lambda request: json.dumps({"preferences": answers})) as server:
+            model = make_chat_model(server, http_async_client=client)
+            found = model_preferences(model, RATED, "Get me a ride", **about)
+            again = await amodel_preferences(model, RATED, "Get me a ride", **about)
+            system, human = prompt(server)
     assert found == again
     assert [(each.kind, each.name, each.liked, each.ratings) for each in found] == [
         ("tool", "uber.ride", False, 2),

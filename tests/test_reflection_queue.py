@@ -17,6 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from langgraph_toolmem.errors import InputError, StorageError
 from langgraph_toolmem.reflection import queue as queues
+from langgraph_toolmem.reflection import queue_file
 from langgraph_toolmem.reflection.queue import NAME, Job, JobQueue
 
 
@@ -298,6 +299,7 @@ def test_a_forked_process_has_a_connection_of_its_own(tmp_path: Path, clock: Clo
 def _in_the_child(queue: JobQueue, held: Job) -> None:
     assert not queue.holds(held)
     assert queue.put("from the child", {})
+    assert len(queue_file._kept_from_a_parent) == 1
     queue.close()
 
 

@@ -48,6 +48,9 @@ from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import user_digest
 from langgraph_toolmem.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.store import SummaryStore
+from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.stores.gate import Gate
+from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
 PAPER = SITPolicy.paper()
@@ -281,6 +284,13 @@ def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
 
     assert learned("where I stand") == learned(None)
     assert learned(None)[0].turns == 3
+
+
+def test_a_summary_is_of_the_state_before_the_user_spoke_again(memory: ToolMemory) -> None:
+    messages = h.history(asked("Zoe"), summarised("old state"), h.user("Wait"), h.call("read_logs", {"name": "Zoe"}))
+    memory.finish([*messages, h.words()], run_id="r", success=True)
+    assert "old state" not in kept(memory)
+    assert len(kept(memory)) == 1
 
 
 def test_a_call_beside_the_summary_tool_is_learned_when_it_is_executed(memory: ToolMemory) -> None:
@@ -640,6 +650,60 @@ def test_forgetting_while_others_write_loses_nothing_of_theirs(tmp_path: Path) -
         for user, texts in said.items():
             assert texts
             assert set(texts) == {text for text in kept(memory, user) if not text.startswith("Asked:")}
+
+
+@pytest.mark.parametrize("rows", [3, 1500])
+def test_chromas_files_hold_nothing_behind_the_last_row(tmp_path: Path, rows: int) -> None:
+    """They are written with whatever was in memory; past 1,000 rows an index is written with rows in it."""
+    items = [VectorItem(str(i), f"text {i} of many", {}) for i in range(rows)]
+    embedder = resolve_embedder(None)
+    with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
+        vectors.upsert("x", items)
+    [header] = tmp_path.rglob("header.bin")
+    for name in ("length.bin", "data_level0.bin"):
+        file = header.with_name(name)
+        rest = file.read_bytes()
+        used = len(rest) if rows > 1000 else 0
+        file.write_bytes(rest[:used] + b"Zebulon!" * ((len(rest) - used) // 8) + bytes((len(rest) - used) % 8))
+    with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
+        before = vectors.query("x", "text 7 of many", k=3)
+        vectors._connection.vacuum()
+        assert vectors.query("x", "text 7 of many", k=3) == before
+        assert vectors.count("x") == rows
+    assert holding(tmp_path, "Zebulon") == []
+    with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
+        assert vectors.query("x", "text 7 of many", k=3) == before
+        vectors.upsert("x", [VectorItem("new", "something else", {})])
+        assert vectors.query("x", "something else", k=1)[0].id == "new"
+
+
+def test_who_works_alone_waits_for_those_inside() -> None:
+    gate, events, inside = Gate(), list[str](), threading.Event()
+    leave = threading.Event()
+
+    def passing() -> None:
+        with gate.passed(), gate.passed():
+            inside.set()
+            leave.wait(10)
+            with gate.passed():  # a thread that is inside is never kept waiting
+                events.append("inside")
+
+    def alone() -> None:
+        with gate.closed():
+            events.append("alone")
+
+    threads = [threading.Thread(target=passing), threading.Thread(target=alone)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.1)
+    assert events == []
+    leave.set()
+    for thread in threads:
+        thread.join(10)
+    assert events == ["inside", "alone"]
+    with gate.passed():
+        events.append("open again")
 
 
 def test_what_another_memory_holds_open_cannot_be_cleaned_and_that_is_told(tmp_path: Path) -> None:

@@ -394,6 +394,7 @@ async def test_what_it_says_can_be_judged(memory: ToolMemory, way: str) -> None:
     assert re.search(r"1\. reset_password: .*past state.*nearest: 0\.\d\d", answer)
     assert "3 of 10 times after read_logs in successful runs" in answer
     assert "A past state that led to it: Customer" in answer
+    assert memory._graph.counters["sit_offered"] == 1
 
 
 @WAYS

@@ -146,10 +146,10 @@ def bounded(lines: Sequence[str], limit: int = MAX_PART) -> str:
     """Lines within a limit: long ones are cut first, then those in the middle go, with a note."""
     if sum(map(len, lines)) + len(lines) <= limit:
         return "\n".join(lines)
-    each = max(120, limit // max(1, len(lines)))
+    each = max(120, limit // max(1, len(lines)) - 1)
     cut = [shortened(line, each) for line in lines]
-    most = max(2, (limit - 40) // (each + 1))
-    if len(cut) > most:
+    if len(cut) * (each + 1) > limit:
+        most = max(2, (limit - 40) // (each + 1))
         head = most // 2
         left = len(cut) - most
         cut = [*cut[:head], f"[… {left} lines left out …]", *cut[head + left :]]

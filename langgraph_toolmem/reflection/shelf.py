@@ -54,7 +54,6 @@ class Shelf:
         self._booked: dict[str, Counts] = {}
         self._bookings = 0
         self._log: deque[str] = deque(maxlen=REMEMBERED)  # ids in the order they changed, the latest last
-        self._base = 0  # up to this version changes are not told one by one: everything was read anew
         self._helped = self._hurt = 0  # over all rows
 
     @property
@@ -80,7 +79,6 @@ class Shelf:
             self.rows, self._vectors = rows, vectors
             self._helped, self._hurt = sum(r.helped for r in rows.values()), sum(r.hurt for r in rows.values())
             self.version += 1
-            self._base = self.version
             self._log.clear()
 
     def clear(self, *, booked: bool) -> None:
@@ -136,7 +134,7 @@ class Shelf:
         with self.lock:
             rows = self.rows or {}
             back = self.version - since
-            whole = since < self._base or back > len(self._log) or back < 0
+            whole = not 0 <= back <= len(self._log)
             ids = list(rows) if whole else list(dict.fromkeys(list(self._log)[len(self._log) - back :]))
             shown = [row for key in ids if (row := rows.get(key)) is not None and not row.retired]
             vectors = [self._vectors.get(row.id) for row in shown]

@@ -18,6 +18,7 @@ from typing import Any
 
 from langgraph_toolmem.errors import ConfigurationError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores.gate import Gate
+from langgraph_toolmem.stores.hnsw_files import blank_unused_rows
 
 LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
 _FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
@@ -178,7 +179,7 @@ class ChromaConnection:
                     close()
 
     def vacuum(self) -> None:
-        """Free pages of the embedded database are overwritten; it is closed for that, and opened again when needed.
+        """Free room in the embedded database is overwritten; it is closed for that, and opened again when needed.
 
         Raises:
             StorageError: another memory of this process has it open, or the file cannot be rewritten.
@@ -197,6 +198,9 @@ class ChromaConnection:
                     close()
                 with closing(sqlite3.connect(self.folder / "chroma.sqlite3", isolation_level=None)) as database:
                     database.execute("VACUUM")
+                for segment in self.folder.iterdir():
+                    if segment.is_dir():
+                        blank_unused_rows(segment)
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:

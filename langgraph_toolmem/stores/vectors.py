@@ -163,7 +163,7 @@ class VectorStore:
     def scrub(self, kind: str) -> None:
         """What was deleted of a kind goes from the disk too.
 
-        Chroma keeps deleted texts in its log and in free pages of its file. Nothing else may write to the kind
+        Chroma keeps deleted texts in its log and in free room of its files. Nothing else may write to the kind
         meanwhile. On a server they stay until it clears them itself (``chroma vacuum``).
         """
         if self._connection.empty or self._connection.folder is None:
