@@ -181,7 +181,9 @@ class ToolMemory(Suggesting, Importing, AsyncTwins):
             return view_of(self._graph)
 
     def forget(self, *, user_id: str) -> int:
-        """Removes everything of a user from the graph and from disk (snapshot and journal are rewritten).
+        """Removes everything of a user from the graph, from Chroma and from disk (their files are rewritten).
+
+        A Chroma server clears its files of what was deleted by itself, with ``chroma vacuum`` at once.
 
         Counts such as "search is followed by read" hold nothing of a person and stay.
 

@@ -5,6 +5,7 @@ Chroma is imported at the first call of `ChromaConnection.client`; that takes ab
 
 from __future__ import annotations
 
+import gc
 import inspect
 import itertools
 import os
@@ -196,6 +197,8 @@ class ChromaConnection:
             with self._translated("vacuum"):
                 if (close := getattr(client, "close", None)) is not None:
                     close()
+                del client, close
+                gc.collect()  # what is let go of may still write its files
                 with closing(sqlite3.connect(self.folder / "chroma.sqlite3", isolation_level=None)) as database:
                     database.execute("VACUUM")
                 for segment in self.folder.iterdir():
