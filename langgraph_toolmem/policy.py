@@ -6,11 +6,11 @@ as published (arXiv 2511.14650).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from langgraph_toolmem.checks import check_fields, expect, is_count, is_number, is_share
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.trajectory import Step
 
@@ -87,26 +87,26 @@ class InertiaPolicy:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
         for name in ("never", "allow_destructive", "needs_approval", "allow_repeats"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
-        _expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
+        expect(self, "kind", "'calibrated' or 'paper'", lambda v: v in ("calibrated", "paper"))
         for name in ("min_precision", "audit_rate", "alpha"):
-            _expect(self, name, "a share from 0 to 1", _is_share)
-        _expect(self, "max_share", "a share from 0 to 1 or None", lambda v: v is None or _is_share(v))
-        _expect(
+            expect(self, name, "a share from 0 to 1", is_share)
+        expect(self, "max_share", "a share from 0 to 1 or None", lambda v: v is None or is_share(v))
+        expect(
             self,
             "max_wrong_per_100",
             "a number from 0 to 100 or None",
-            lambda v: v is None or (_is_number(v) and 0 <= v <= 100),
+            lambda v: v is None or (is_number(v) and 0 <= v <= 100),
         )
-        _expect(self, "max_in_a_row", "a whole number from 0 or None", lambda v: v is None or _is_count(v, 0))
-        _expect(self, "witnesses_for_writes", "a whole number from 0", lambda v: _is_count(v, 0))
-        _expect(self, "window", "1, 2 or 3", lambda v: _is_count(v, 1) and v <= 3)
-        _expect(self, "threshold", "a number", _is_number)
-        _expect(self, "kappa", "a number above 1", lambda v: _is_number(v) and v > 1)
-        _expect(self, "recovery_after", "a whole number from 1", lambda v: _is_count(v, 1))
-        _expect(self, "recovery_tool", "a tool name or None", lambda v: v is None or isinstance(v, str))
-        _expect(self, "shadow", "True or False", lambda v: isinstance(v, bool))
-        _expect(self, "announce", "True, False or None", lambda v: v is None or isinstance(v, bool))
-        _expect(
+        expect(self, "max_in_a_row", "a whole number from 0 or None", lambda v: v is None or is_count(v, 0))
+        expect(self, "witnesses_for_writes", "a whole number from 0", lambda v: is_count(v, 0))
+        expect(self, "window", "1, 2 or 3", lambda v: is_count(v, 1) and v <= 3)
+        expect(self, "threshold", "a number", is_number)
+        expect(self, "kappa", "a number above 1", lambda v: is_number(v) and v > 1)
+        expect(self, "recovery_after", "a whole number from 1", lambda v: is_count(v, 1))
+        expect(self, "recovery_tool", "a tool name or None", lambda v: v is None or isinstance(v, str))
+        expect(self, "shadow", "True or False", lambda v: isinstance(v, bool))
+        expect(self, "announce", "True, False or None", lambda v: v is None or isinstance(v, bool))
+        expect(
             self,
             "environment",
             "an EnvironmentAdapter, a callable (tool, steps) → parameters, or None",
@@ -150,21 +150,8 @@ class InertiaPolicy:
             ConfigurationError: an unknown field, named.
         """
         known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(plain) - known):
-            raise ConfigurationError(
-                f"InertiaPolicy has no field {unknown[0]!r}; its fields: {', '.join(sorted(known))}."
-            )
+        check_fields("InertiaPolicy", set(plain), known)
         return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
-
-
-def _expect(policy: InertiaPolicy, name: str, what: str, fits: Callable[[Any], bool]) -> None:
-    value = getattr(policy, name)
-    try:
-        fine = fits(value)
-    except (TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise ConfigurationError(f"InertiaPolicy.{name} is {what}, not {value!r}.")
 
 
 def _names(field_name: str, value: Any) -> frozenset[str]:
@@ -175,18 +162,6 @@ def _names(field_name: str, value: Any) -> frozenset[str]:
     if odd := [name for name in names if not isinstance(name, str)]:
         raise ConfigurationError(f"{expected}, but it holds {odd[0]!r}.")
     return frozenset(names)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_share(value: Any) -> bool:
-    return _is_number(value) and 0 <= value <= 1
-
-
-def _is_count(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 __all__ = ["Environment", "EnvironmentAdapter", "InertiaPolicy"]

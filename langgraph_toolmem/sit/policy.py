@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.checks import check_fields, expect, is_number
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,14 @@ class SITPolicy:
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
-        _expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
-        _expect(self, "recall", "'extractive', 'tool' or 'auto'", lambda v: v in ("extractive", "tool", "auto"))
+        expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
+        expect(self, "recall", "'extractive', 'tool' or 'auto'", lambda v: v in ("extractive", "tool", "auto"))
         for name in ("k", "max_per_edge", "nearest"):
-            _expect(self, name, "a whole number from 1", lambda v: type(v) is int and v >= 1)
+            expect(self, name, "a whole number from 1", lambda v: type(v) is int and v >= 1)
         for name in ("c", "sharpness", "weight_states", "weight_habit", "weight_words"):
-            _expect(self, name, "a number from 0", lambda v: _is_number(v) and v >= 0)
-        _expect(self, "unlabelled", "a share from 0 to 1", lambda v: _is_number(v) and 0 <= v <= 1)
-        _expect(self, "merge_above", "a cosine above 0", lambda v: _is_number(v) and v > 0)
+            expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)
+        expect(self, "unlabelled", "a share from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1)
+        expect(self, "merge_above", "a cosine above 0", lambda v: is_number(v) and v > 0)
 
     @classmethod
     def paper(cls, **changes: Any) -> SITPolicy:
@@ -81,23 +80,8 @@ class SITPolicy:
             ConfigurationError: an unknown field, named, or a value that cannot be.
         """
         known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(plain) - known):
-            raise ConfigurationError(f"SITPolicy has no field {unknown[0]!r}; its fields: {', '.join(sorted(known))}.")
+        check_fields("SITPolicy", set(plain), known)
         return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
-
-
-def _expect(policy: SITPolicy, name: str, what: str, fits: Callable[[Any], bool]) -> None:
-    value = getattr(policy, name)
-    try:
-        fine = fits(value)
-    except (TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise ConfigurationError(f"SITPolicy.{name} is {what}, not {value!r}.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 __all__ = ["SITPolicy"]
