@@ -32,7 +32,8 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
-    from langgraph_toolmem.report import Period, Report, TokenPrice
+    from langgraph_toolmem.report import Report
+    from langgraph_toolmem.savings import Period, TokenPrice
     from langgraph_toolmem.settings import InertiaSettings
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
@@ -42,12 +43,12 @@ _HOMES = {
     "EnvironmentAdapter": "policy",
     "InertiaPolicy": "policy",
     "InertiaSettings": "settings",
-    "Period": "report",
+    "Period": "savings",
     "Proposal": "inertia.proposal",
     "Report": "report",
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
-    "TokenPrice": "report",
+    "TokenPrice": "savings",
     "ToolMemory": "memory",
 }
 """Where a name comes from; all others are errors."""

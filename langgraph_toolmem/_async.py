@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import InertiaPolicy
-    from langgraph_toolmem.report import Report, TokenPrice
+    from langgraph_toolmem.report import Report
+    from langgraph_toolmem.savings import TokenPrice
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
     from langgraph_toolmem.stores.vectors import ToolHit

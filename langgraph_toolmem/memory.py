@@ -17,7 +17,8 @@ from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.report import Report, TokenPrice, make_report
+from langgraph_toolmem.report import Report, make_report
+from langgraph_toolmem.savings import TokenPrice
 from langgraph_toolmem.stores.vectors import ToolHit
 from langgraph_toolmem.tools import ToolLike, ToolSpec
 from langgraph_toolmem.trajectory import Run

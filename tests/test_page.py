@@ -21,7 +21,8 @@ from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place
 from langgraph_toolmem.page.picture import picture, sources_in_words
 from langgraph_toolmem.page.series import DAY, HOUR, WEEK, bucket_size, buckets
-from langgraph_toolmem.report import Period, Report, RuleReport, ToolReport
+from langgraph_toolmem.report import Report, RuleReport, ToolReport
+from langgraph_toolmem.savings import Period
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

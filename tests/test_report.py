@@ -17,19 +17,8 @@ from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.page import render_page
-from langgraph_toolmem.report import (
-    HOUR,
-    HintReport,
-    Period,
-    Report,
-    RuleReport,
-    TokenPrice,
-    ToolReport,
-    group_periods,
-    make_report,
-    money_in_words,
-    time_in_words,
-)
+from langgraph_toolmem.report import HintReport, Report, RuleReport, ToolReport, make_report
+from langgraph_toolmem.savings import HOUR, Period, TokenPrice, group_periods, money_in_words, time_in_words
 from langgraph_toolmem.watch import Watcher
 
 DAY = 24 * HOUR

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from langgraph_toolmem import InertiaPolicy, ToolMemory
     from langgraph_toolmem.logs import RunLog
-    from langgraph_toolmem.report import TokenPrice
+    from langgraph_toolmem.savings import TokenPrice
 
 POLICY_HELP = (
     "`calibrated` (acts by its track record), `paper` (AutoTool as published), a JSON file, or `name=value` "
@@ -166,7 +166,7 @@ def read_price(text: str | None, currency: str | None) -> TokenPrice | None:
     Raises:
         ConfigurationError: it is not two numbers, or there is a currency without a price.
     """
-    from langgraph_toolmem.report import TokenPrice
+    from langgraph_toolmem.savings import TokenPrice
 
     if text is None:
         if currency is not None:
