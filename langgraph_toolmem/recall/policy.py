@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.checks import check_fields, expect, is_count, is_number
 
 RecallKind = Literal["calibrated", "paper", "gap", "threshold", "fixed"]
 KINDS: Final = get_args(RecallKind)
@@ -49,15 +48,15 @@ class RecallPolicy:
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
         kinds = ", ".join(map(repr, KINDS))
-        _expect(self, "kind", f"one of {kinds}", lambda v: v in KINDS)
+        expect(self, "kind", f"one of {kinds}", lambda v: v in KINDS)
         for name in ("max_n", "radius", "peak"):
-            _expect(self, name, "a whole number from 1", lambda v: type(v) is int and v >= 1)
+            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
         for name in ("fallback", "n"):
-            _expect(self, name, "a whole number from 0", lambda v: type(v) is int and v >= 0)
-        _expect(self, "caution", "a number above 0", lambda v: _is_number(v) and v > 0)
-        _expect(self, "prominence", "a number from 0", lambda v: _is_number(v) and v >= 0)
-        _expect(self, "offset", "true or false", lambda v: isinstance(v, bool))
-        _expect(self, "least", "a similarity from -1 to 1", lambda v: _is_number(v) and -1 <= v <= 1)
+            expect(self, name, "a whole number from 0", lambda v: is_count(v, 0))
+        expect(self, "caution", "a number above 0", lambda v: is_number(v) and v > 0)
+        expect(self, "prominence", "a number from 0", lambda v: is_number(v) and v >= 0)
+        expect(self, "offset", "true or false", lambda v: isinstance(v, bool))
+        expect(self, "least", "a similarity from -1 to 1", lambda v: is_number(v) and -1 <= v <= 1)
 
     @classmethod
     def paper(cls, **changes: Any) -> RecallPolicy:
@@ -79,26 +78,8 @@ class RecallPolicy:
         Raises:
             ConfigurationError: an unknown field, named, or a value that cannot be.
         """
-        known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(plain) - known):
-            raise ConfigurationError(
-                f"RecallPolicy has no field {unknown[0]!r}; its fields: {', '.join(sorted(known))}."
-            )
+        check_fields("RecallPolicy", set(plain), {f.name for f in fields(cls)})
         return cls.paper(**plain) if plain.get("kind") == "paper" else cls(**plain)
-
-
-def _expect(policy: RecallPolicy, name: str, what: str, fits: Callable[[Any], bool]) -> None:
-    value = getattr(policy, name)
-    try:
-        fine = fits(value)
-    except (TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise ConfigurationError(f"RecallPolicy.{name} is {what}, not {value!r}.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 __all__ = ["RecallKind", "RecallPolicy"]

@@ -1,0 +1,333 @@
+"""Which past runs are worth recalling, and how many? Recall against what one would use instead, on recorded runs.
+
+``python -m benchmarks.recall``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.recall_data import SETS, Request, Split, f1, held_out, shape, source, split
+from benchmarks.recall_fit import Similarity, fit, index_of, nearest
+from benchmarks.replay import DATA
+from benchmarks.sit import embedder_named, missing
+from benchmarks.workload import Workload
+from langgraph_toolmem.recall.choose import how_many
+from langgraph_toolmem.recall.policy import RecallPolicy
+from langgraph_toolmem.recall.ranker import EntryIndex
+
+MAIN: Final = "workbench_gpt4"
+TARGETS: Final = {"calibrated": 0.72, "calibrated, MiniLM": 0.76}
+PARTS: Final = {"left-out groups": "left_out", "nothing relevant": "none", "something relevant": "some"}
+FIXED: Final = (1, 2, 3, 5, 10)
+THRESHOLDS: Final = tuple(round(0.02 * step, 2) for step in range(1, 50))
+HEAD: Final = 50
+"""How far down the list the number with hindsight is looked for."""
+
+Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """F1 of one method on one set.
+
+    Attributes:
+        all: mean over all queries of all seeds.
+        left_out: over those of the groups from which no constant was fitted.
+        none: over those to which nothing is relevant: how often nothing was recalled.
+        some: over the others.
+        recalled: entries recalled, mean.
+    """
+
+    name: str
+    method: str
+    all: float
+    left_out: float
+    none: float
+    some: float
+    recalled: float
+
+
+# --- similarities of the yardsticks -----------------------------------------------------------------------------
+
+
+def tf_idf(parts: Split) -> Scores:
+    """Cosines of (1 + ln n)·idf vectors of words of two letters or more; idf as in scikit-learn, from the memory."""
+    words = re.compile(r"\b\w\w+\b")
+    memory = [Counter(words.findall(each.text.lower())) for each in parts.memory]
+    queries = [Counter(words.findall(each.text.lower())) for each in parts.queries]
+    seen = Counter(word for each in memory for word in each)
+    place = {word: i for i, word in enumerate(seen)}
+    idf = np.log((1 + len(memory)) / (1 + np.array([seen[word] for word in place]))) + 1
+
+    def matrix(texts: Sequence[Counter[str]]) -> Scores:
+        found = np.zeros((len(texts), len(place)))
+        for row, counts in enumerate(texts):
+            for word, count in counts.items():
+                if word in place:
+                    found[row, place[word]] = 1 + np.log(count)
+        found *= idf
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+        return found
+
+    answer: Scores = matrix(queries) @ matrix(memory).T
+    return answer
+
+
+def embedded(name: str) -> Similarity:
+    """Cosines of an embedder's vectors."""
+    embedder = embedder_named(name)
+    known: dict[str, list[float]] = {}
+
+    def vectors(requests: Sequence[Request]) -> Scores:
+        new = [each.text for each in requests if each.text not in known]
+        known.update(zip(new, embedder.embed_documents(new) if new else [], strict=True))
+        return np.array([known[each.text] for each in requests])
+
+    return lambda parts: vectors(parts.queries) @ vectors(parts.memory).T
+
+
+# --- methods ----------------------------------------------------------------------------------------------------
+
+
+def rules() -> dict[str, RecallPolicy]:
+    """What decides by similarity alone."""
+    fixed = {f"fixed {n}": RecallPolicy(kind="fixed", n=n) for n in FIXED}
+    paper = RecallPolicy.paper()
+    return fixed | {
+        "largest gap": RecallPolicy(kind="gap", max_n=1000),
+        "paper": paper,
+        "paper, R = 5": paper.with_(radius=5),
+        "paper, not offset": paper.with_(offset=False),
+        "paper, R = 5, not offset": paper.with_(radius=5, offset=False),
+        "paper, second peak": paper.with_(peak=2),
+    }
+
+
+def by_similarity(parts: Split, similarities: Scores) -> dict[str, list[list[int]]]:
+    """What each rule recalls for each query, and every threshold; places in the memory."""
+    found: dict[str, list[list[int]]] = {}
+    for row in similarities:
+        order = np.argsort(-row, kind="stable")
+        values = [float(value) for value in row[order]]
+        for name, policy in rules().items():
+            found.setdefault(name, []).append(order[: how_many(values, policy)].tolist())
+        for least in THRESHOLDS:
+            found.setdefault(f"threshold {least:.2f}", []).append(order[row[order] >= least].tolist())
+    relevant = [parts.relevant(query) for query in parts.queries]
+    found["best n with hindsight"] = [
+        max((order[:n].tolist() for n in range(HEAD)), key=lambda chosen: f1(chosen, each))
+        for order, each in zip(np.argsort(-similarities, kind="stable"), relevant, strict=True)
+    ]
+    return found
+
+
+def calibrated(parts: Split, similarities: Scores | None = None) -> list[list[int]]:
+    """What the default policy recalls for each query, without or with the cosines of a model."""
+    index = index_of(parts.memory)
+    found = []
+    for number, query in enumerate(parts.queries):
+        near = None if similarities is None else nearest(similarities[number])
+        found.append([int(each.id) for each in index.recall(query.text, near=near)])
+    return found
+
+
+def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Mapping[str, Similarity]) -> list[Score]:
+    """All methods on one set."""
+    rows: dict[str, list[tuple[float, bool, bool, int]]] = {}
+
+    def book(method: str, parts: Split, recalled: Sequence[Sequence[int]]) -> None:
+        for query, chosen in zip(parts.queries, recalled, strict=True):
+            relevant = parts.relevant(query)
+            row = f1(chosen, relevant), held_out(query.group), not relevant, len(chosen)
+            rows.setdefault(method, []).append(row)
+
+    for seed in range(seeds):
+        parts = split(requests, seed)
+        book("nothing", parts, [[] for _ in parts.queries])
+        book("calibrated", parts, calibrated(parts))
+        for kind, similarity in similarities.items():
+            values = similarity(parts)
+            for rule, recalled in by_similarity(parts, values).items():
+                book(f"{kind}: {rule}", parts, recalled)
+            if kind == "MiniLM":
+                book("calibrated, MiniLM", parts, calibrated(parts, values))
+    scores = [_score(name, method, found) for method, found in rows.items()]
+    kept = [score for score in scores if "threshold" not in score.method]
+    for kind in similarities:
+        best = max((s for s in scores if s.method.startswith(f"{kind}: threshold")), key=lambda s: s.all)
+        kept.append(Score(**(asdict(best) | {"method": f"{kind}: best threshold with hindsight"})))
+        kept += [s for s in scores if s.method == f"{kind}: threshold 0.60"]
+    return kept
+
+
+def _score(name: str, method: str, rows: Sequence[tuple[float, bool, bool, int]]) -> Score:
+    def mean(values: Sequence[float]) -> float:
+        return fmean(values) if values else 0.0
+
+    return Score(
+        name,
+        method,
+        all=mean([row[0] for row in rows]),
+        left_out=mean([row[0] for row in rows if row[1]]),
+        none=mean([row[0] for row in rows if row[2]]),
+        some=mean([row[0] for row in rows if not row[2]]),
+        recalled=mean([float(row[3]) for row in rows]),
+    )
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+def times(entries: int, samples: int) -> dict[str, float]:
+    """Milliseconds: p50 and p95 of a recall, p50 of adding, and the recall that learns the weights again.
+
+    The entries are the sentences of the synthetic workload with a number behind, so that no two are equal.
+    """
+    workload, draw, index = Workload(200, seed=0), random.Random(0), EntryIndex()
+
+    def texts(count: int) -> list[str]:
+        found = workload.runs(count)
+        return [f"{messages[0]['content']} Reference {draw.randrange(10**6)}" for _, messages in found]
+
+    adding, asking = [], []
+    for number, text in enumerate(texts(entries)):
+        begun = time.perf_counter()
+        index.add(str(number), text, (text.split()[1],))
+        adding.append(1000 * (time.perf_counter() - begun))
+    begun = time.perf_counter()
+    index.recall("Could you find the invoice")
+    learning = 1000 * (time.perf_counter() - begun)
+    for text in texts(samples):
+        begun = time.perf_counter()
+        index.recall(text)
+        asking.append(1000 * (time.perf_counter() - begun))
+    return {
+        "p50": median(asking),
+        "p95": sorted(asking)[int(0.95 * (len(asking) - 1))],
+        "add p50": median(adding),
+        "learning again": learning,
+    }
+
+
+# --- what is printed --------------------------------------------------------------------------------------------
+
+
+def table(scores: Sequence[Score], shapes: Mapping[str, str], seeds: int) -> Table:
+    """F1 by set and method."""
+    names = list(dict.fromkeys(score.name for score in scores))
+    found = {(score.name, score.method): score for score in scores}
+    answer = Table(title=f"F1 of what is recalled, mean of {seeds} split(s)", title_justify="left")
+    answer.add_column("method", no_wrap=True)
+    for name in names:
+        answer.add_column(f"{name}\n{shapes[name]}", justify="right")
+    methods = list(dict.fromkeys(score.method for score in scores))
+    for method in sorted(methods, key=lambda m: m.startswith("calibrated")):
+        answer.add_row(method, *(f"{s.all:.3f}" if (s := found.get((name, method))) else "" for name in names))
+        if method in TARGETS:
+            for label, field in PARTS.items():
+                ours = [found.get((name, method)) for name in names]
+                answer.add_row(f"  {label}", *("" if s is None else f"{getattr(s, field):.3f}" for s in ours))
+    return answer
+
+
+def verdicts(scores: Sequence[Score]) -> list[tuple[bool, str]]:
+    """Whether what is asked of the default policy holds: rivals see what it sees."""
+    found: list[tuple[bool, str]] = []
+    for own in (score for score in scores if score.method in TARGETS):
+        if own.name == MAIN:
+            least = TARGETS[own.method]
+            found.append((own.all >= least, f"{own.name}, {own.method}: F1 {own.all:.3f} >= {least}"))
+            found.append(
+                (own.left_out >= least, f"{own.name}, {own.method}, left-out groups: F1 {own.left_out:.3f} >= {least}")
+            )
+        rivals = [s for s in scores if s.name == own.name and ": " in s.method]
+        if "MiniLM" not in own.method:
+            rivals = [s for s in rivals if "MiniLM" not in s.method]
+        for group in (
+            [s for s in rivals if "hindsight" not in s.method],
+            [s for s in rivals if "threshold with hindsight" in s.method],
+        ):
+            best = max(group, key=lambda s: s.all)
+            found.append(
+                (own.all > best.all, f"{own.name}, {own.method}: F1 {own.all:.3f} > {best.all:.3f} ({best.method})")
+            )
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recall", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5, help="number of splits (0, 1, …)")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS, help="folders with recorded runs")
+    parser.add_argument("--embedders", nargs="*", default=["built-in", "MiniLM"], choices=["built-in", "MiniLM"])
+    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser.add_argument("--entries", type=int, default=100_000, help="entries when times are taken; 0: no times")
+    parser.add_argument("--samples", type=int, default=300, help="recalls that are timed")
+    parser.add_argument("--fit", action="store_true", help="fit the constants of the relevance model and print them")
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
+    options = parser.parse_args(arguments)
+
+    present: dict[str, list[Request]] = {}
+    for name in options.sets:
+        if source(options.data / name).is_file():
+            present[name] = SETS[name](options.data / name)
+        else:
+            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name})")
+    similarities: dict[str, Similarity] = {"TF-IDF": tf_idf}
+    for name in options.embedders:
+        if why := missing(name):
+            print(f"skipped: embedder {name}: {why}")
+        else:
+            similarities[name] = embedded(name)
+    if options.fit:
+        for label, similarity in (("words", None), ("meaning", similarities.get("MiniLM"))):
+            if label == "words" or similarity is not None:
+                coefficients, intercept = fit(present, similarity)
+                print(f"by {label}: {[round(float(value), 2) for value in coefficients]}, intercept {intercept:.2f}")
+        return 0
+
+    scores: list[Score] = []
+    console = Console(stderr=True)
+    for name, requests in present.items():
+        with console.status(name):
+            scores += measure(name, requests, options.seeds, similarities)
+    output = Console(width=None if sys.stdout.isatty() else 200)
+    if scores:
+        output.print(table(scores, {name: shape(requests) for name, requests in present.items()}, options.seeds))
+    checks = verdicts(scores)
+    taken: dict[str, float] = {}
+    if options.entries:
+        taken = times(options.entries, options.samples)
+        print(f"{options.entries} entries: " + ", ".join(f"{name} {value:.2f} ms" for name, value in taken.items()))
+        checks.append((taken["p50"] <= 15, f"recall among {options.entries} entries: p50 {taken['p50']:.1f} ms <= 15"))
+    for holds, text in checks:
+        print(f"{'holds' if holds else 'MISSED'}  {text}")
+    if options.json_file is not None:
+        plain = {
+            "scores": [asdict(score) for score in scores],
+            "times": taken,
+            "targets": [{"holds": holds, "target": text} for holds, text in checks],
+        }
+        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""The constants of the two relevance models, by maximum likelihood on half of the groups and on splits of their own.
+
+``python -m benchmarks.recall --fit`` prints them; they stand in ``langgraph_toolmem/recall/relevance.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from benchmarks.recall_data import Request, Split, held_out, split
+from langgraph_toolmem.recall.ranker import EntryIndex
+from langgraph_toolmem.recall.relevance import Floats
+
+Similarity = Callable[[Split], Floats]
+"""Of every query of a split with every entry of its memory."""
+
+SEEDS: Final = range(100, 105)
+"""Not those that are scored."""
+SETS: Final = ("workbench_gpt4", "bfcl_v3_multi_turn", "nestful", "tau_retail_gold", "toolbench_catalog")
+TEMPLATES: Final = {"words": 3.0, "meaning": 2.0}
+"""How much workbench_gpt4 counts, each other set counting 1: there what is relevant is defined by the calls, which
+makes votes look better than they are."""
+NEAR: Final = 50
+"""Nearest entries whose cosines are given."""
+RIDGE: Final = 1e-4
+
+
+def index_of(memory: Sequence[Request]) -> EntryIndex:
+    """A memory as an index; ids are places."""
+    index = EntryIndex()
+    for place, request in enumerate(memory):
+        index.add(str(place), request.text, request.tools)
+    return index
+
+
+def nearest(cosines: Floats) -> dict[str, float]:
+    """The NEAR highest cosines by place, as a vector store would give them."""
+    return {str(place): float(cosines[place]) for place in np.argsort(-cosines, kind="stable")[:NEAR]}
+
+
+def examples(requests: Sequence[Request], similarity: Similarity | None) -> tuple[Floats, Floats]:
+    """Features and relevance of the shortlists of the queries whose groups are not left out."""
+    features: list[Floats] = []
+    relevant: list[bool] = []
+    for seed in SEEDS:
+        parts = split(requests, seed)
+        index = index_of(parts.memory)
+        cosines = None if similarity is None else similarity(parts)
+        for number, query in enumerate(parts.queries):
+            if not held_out(query.group):
+                ranked = index.rank(query.text, near=None if cosines is None else nearest(cosines[number]))
+                features.append(ranked.features)
+                relevant += [parts.memory[int(ranked.ids[i])].group == query.group for i in ranked.shortlist]
+    return np.vstack(features), np.array(relevant, dtype=np.float64)
+
+
+def fit(sets: Mapping[str, Sequence[Request]], similarity: Similarity | None = None) -> tuple[Floats, float]:
+    """Coefficients and intercept of the model by wording, or by wording and this similarity.
+
+    Every set has its weight, however many queries it has.
+    """
+    templates = TEMPLATES["words" if similarity is None else "meaning"]
+    found = [(name, *examples(sets[name], similarity)) for name in SETS if name in sets]
+    weights = [np.full(len(y), (templates if name == "workbench_gpt4" else 1.0) / len(y)) for name, _, y in found]
+    together = logistic(
+        np.vstack([x for _, x, _ in found]),
+        np.concatenate([y for _, _, y in found]),
+        np.concatenate(weights) / sum(map(np.sum, weights)),
+    )
+    return together[:-1], float(together[-1])
+
+
+def logistic(x: Floats, y: Floats, weight: Floats, *, steps: int = 50) -> Floats:
+    """Weighted logistic regression by Newton's method, intercept last, with a slight ridge on the others."""
+    x = np.hstack([x, np.ones((len(x), 1))])
+    ridge = np.full(x.shape[1], RIDGE)
+    ridge[-1] = 0.0
+    found = np.zeros(x.shape[1])
+    for _ in range(steps):
+        p = 1 / (1 + np.exp(-(x @ found)))
+        slope = x.T @ (weight * (p - y)) + ridge * found
+        bend = (x * (weight * p * (1 - p))[:, None]).T @ x + np.diag(ridge)
+        step = np.linalg.solve(bend, slope)
+        found = found - step
+        if float(np.abs(step).max()) < 1e-8:
+            break
+    return found
