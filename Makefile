@@ -31,6 +31,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.sit
+	$(BIN)/python -m benchmarks.recall
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .
