@@ -735,3 +735,31 @@ def test_no_tools_at_all(store: VectorStore) -> None:
     assert index.search("anything", 3) == []
     assert index.sync([]) == {"added": 0, "changed": 0, "removed": 0, "kept": 0}
     assert reembed_collections(store._connection, LEXICAL, ()) == {}
+
+
+def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> None:
+    def soiled() -> None:  # as hnswlib leaves it: not cleared
+        for file in tmp_path.rglob("data_level0.bin"):
+            with file.open("r+b") as opened:
+                opened.seek(-20, os.SEEK_END)
+                opened.write(b"secretword")
+
+    def found() -> bool:
+        return any(b"secretword" in each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+
+    def opened() -> VectorStore:
+        return VectorStore(tmp_path, embedder=LEXICAL, namespace=ME)
+
+    with opened() as store:
+        store.upsert("tools", [VectorItem("1", "send mail")])
+        soiled()
+        assert found()
+    assert not found()  # closing clears it
+    soiled()  # by a process that was killed
+    with opened() as store:
+        assert [hit.id for hit in store.query("tools", "mail", k=1)] == ["1"]
+        assert not found()
+        store.upsert("tools", [VectorItem(f"n{i}", f"send {i}") for i in range(2500)])
+    with opened() as store:
+        assert store.count("tools") == 2501
+        assert [hit.id for hit in store.query("tools", "send 2044", k=1)] == ["n2044"]

@@ -19,7 +19,7 @@ from typing import Any
 
 from langgraph_toolmem.errors import ConfigurationError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores.gate import Gate
-from langgraph_toolmem.stores.hnsw_files import blank_unused_rows
+from langgraph_toolmem.stores.hnsw_files import blank_all_unused_rows
 
 LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
 _FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
@@ -150,6 +150,8 @@ class ChromaConnection:
                     client = chromadb.EphemeralClient(settings=settings)
                 else:
                     self.folder.mkdir(parents=True, exist_ok=True)
+                    if not times:
+                        blank_all_unused_rows(self.folder)  # a process that was killed could not
                     client = chromadb.PersistentClient(path=self.folder, settings=settings)
             _open[key] = (process, times + 1)
         return client
@@ -167,17 +169,18 @@ class ChromaConnection:
             client, self._client, self._closed = self._client, None, True
             if client is None or self.given is not None or self._process != os.getpid():
                 return
-            with _open_lock:
+            with _open_lock, self._translated("close"):
                 key = str(self.folder)
                 owner, times = _open.get(key, (os.getpid(), 1))
                 if times > 1:
                     _open[key] = (owner, times - 1)
                 else:
                     _open.pop(key, None)
-            with self._translated("close"):
                 close = getattr(client, "close", None)  # missing in the oldest chromadb supported
                 if close is not None:
                     close()
+                if self.folder is not None and times <= 1:
+                    blank_all_unused_rows(self.folder)
 
     def vacuum(self) -> None:
         """Free room in the embedded database is overwritten; it is closed for that, and opened again when needed.
@@ -201,9 +204,7 @@ class ChromaConnection:
                 gc.collect()  # what is let go of may still write its files
                 with closing(sqlite3.connect(self.folder / "chroma.sqlite3", isolation_level=None)) as database:
                     database.execute("VACUUM")
-                for segment in self.folder.iterdir():
-                    if segment.is_dir():
-                        blank_unused_rows(segment)
+                blank_all_unused_rows(self.folder)
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:

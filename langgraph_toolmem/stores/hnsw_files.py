@@ -1,7 +1,8 @@
 """The files in which Chroma keeps its nearest-neighbour graph (hnswlib), as far as they hold what they should not.
 
-hnswlib allocates room for rows to come without clearing it, and writes it to disk as it is. So the unused part of
-its files holds pieces of the memory of the process: texts that were in use before.
+hnswlib allocates room for rows to come without clearing it, and writes it to disk as it is, when the first row of a
+collection is written and whenever the room is made larger. So the unused part of its files holds pieces of the memory
+of the process: texts that were in use before, a forgotten user's among them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,19 @@ _HEADER: Final = struct.Struct("<i4Q")  # version, offset of level 0, capacity, 
 _BYTES_PER_LENGTH: Final = 4
 
 
+def blank_all_unused_rows(folder: Path) -> None:
+    """`blank_unused_rows` for every index in Chroma's folder.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    for segment in folder.iterdir() if folder.exists() else ():
+        if segment.is_dir():
+            blank_unused_rows(segment)
+
+
 def blank_unused_rows(segment: Path) -> None:
-    """Overwrites with zeros what lies behind the last row; a file of another format is left as it is.
+    """What lies behind the last row becomes a hole, read as zeros; a file of another format is left as it is.
 
     Args:
         segment: folder of one index; nothing may have it open.
@@ -33,8 +45,9 @@ def blank_unused_rows(segment: Path) -> None:
         return
     for name, width in (("length.bin", _BYTES_PER_LENGTH), ("data_level0.bin", bytes_per_row)):
         file = segment / name
-        unused = file.stat().st_size - rows * width if file.exists() else 0
+        size = file.stat().st_size if file.exists() else 0
+        unused = size - rows * width
         if unused > 0 and width and unused % width == 0:
             with file.open("r+b") as opened:
-                opened.seek(rows * width)
-                opened.write(bytes(unused))
+                opened.truncate(rows * width)
+                opened.truncate(size)
