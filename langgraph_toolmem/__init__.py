@@ -32,6 +32,11 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
+    from langgraph_toolmem.recall.policy import RecallPolicy
+    from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.reflection.critique import Critique
+    from langgraph_toolmem.reflection.entry import Entry
+    from langgraph_toolmem.reflection.preferences import Preference
     from langgraph_toolmem.report import Report
     from langgraph_toolmem.savings import Period, TokenPrice
     from langgraph_toolmem.settings import InertiaSettings
@@ -39,12 +44,18 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.sit.suggest import Suggestion
 
 _HOMES = {
+    "Critique": "reflection.critique",
     "Decision": "inertia.proposal",
+    "Entry": "reflection.entry",
     "EnvironmentAdapter": "policy",
     "InertiaPolicy": "policy",
     "InertiaSettings": "settings",
     "Period": "savings",
+    "Preference": "reflection.preferences",
     "Proposal": "inertia.proposal",
+    "RecallPolicy": "recall.policy",
+    "RecalledEntry": "recall.recollection",
+    "Recollection": "recall.recollection",
     "Report": "report",
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
@@ -55,8 +66,10 @@ _HOMES = {
 
 __all__ = [
     "ConfigurationError",
+    "Critique",
     "Decision",
     "EmbedderChangedError",
+    "Entry",
     "EnvironmentAdapter",
     "GraphFileError",
     "InertiaPolicy",
@@ -68,7 +81,11 @@ __all__ = [
     "MissingExtraError",
     "NamespaceError",
     "Period",
+    "Preference",
     "Proposal",
+    "RecallPolicy",
+    "RecalledEntry",
+    "Recollection",
     "Report",
     "SITPolicy",
     "StorageError",

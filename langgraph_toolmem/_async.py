@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
     from langgraph_toolmem._suggesting import Advice
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.policy import InertiaPolicy
+    from langgraph_toolmem.recall.policy import RecallPolicy
+    from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.reflection.entry import Entry
+    from langgraph_toolmem.reflection.preferences import Preference
     from langgraph_toolmem.report import Report
     from langgraph_toolmem.savings import TokenPrice
     from langgraph_toolmem.sit.policy import SITPolicy
@@ -36,17 +42,36 @@ class AsyncTwins:
         success: bool | None = None,
         comment: str | None = None,
         user_id: str | None = None,
+        wait: bool = False,
     ) -> int:
         """Async twin of `finish`."""
         return await asyncio.to_thread(
-            _memory(self).finish, messages, run_id=run_id, success=success, comment=comment, user_id=user_id
+            _memory(self).finish,
+            messages,
+            run_id=run_id,
+            success=success,
+            comment=comment,
+            user_id=user_id,
+            wait=wait,
         )
 
     async def afeedback(
-        self, run_id: str, *, score: float, comment: str | None = None, user_id: str | None = None
+        self,
+        run_id: str,
+        *,
+        score: float,
+        comment: str | None = None,
+        user_id: str | None = None,
+        wait: bool = False,
     ) -> None:
         """Async twin of `feedback`."""
-        await asyncio.to_thread(_memory(self).feedback, run_id, score=score, comment=comment, user_id=user_id)
+        await asyncio.to_thread(
+            _memory(self).feedback, run_id, score=score, comment=comment, user_id=user_id, wait=wait
+        )
+
+    async def aflush(self, *, timeout: float | None = 60.0) -> bool:
+        """Async twin of `flush`."""
+        return await asyncio.to_thread(_memory(self).flush, timeout=timeout)
 
     async def apredict(
         self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None
@@ -166,6 +191,66 @@ class AsyncTwins:
             user_id=user_id,
             offered=offered,
             tools=tools,
+        )
+
+    async def arecall(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        policy: RecallPolicy | None = None,
+        k: int | None = None,
+    ) -> list[Entry]:
+        """Async twin of `recall`."""
+        return await asyncio.to_thread(_memory(self).recall, query, user_id=user_id, policy=policy, k=k)
+
+    async def aranked(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        policy: RecallPolicy | None = None,
+        k: int | None = None,
+        unjudged: bool = True,
+    ) -> list[RecalledEntry]:
+        """Async twin of `ranked`."""
+        return await asyncio.to_thread(
+            _memory(self).ranked, query, user_id=user_id, policy=policy, k=k, unjudged=unjudged
+        )
+
+    async def arecollect(
+        self,
+        messages: Any,
+        *,
+        policy: RecallPolicy | None = None,
+        run_id: str | None = None,
+        user_id: str | None = None,
+        unjudged: bool = False,
+        offered: bool = False,
+    ) -> Recollection:
+        """Async twin of `recollect`."""
+        return await asyncio.to_thread(
+            _memory(self).recollect,
+            messages,
+            policy=policy,
+            run_id=run_id,
+            user_id=user_id,
+            unjudged=unjudged,
+            offered=offered,
+        )
+
+    async def apreferences(
+        self,
+        query: Any,
+        *,
+        user_id: str | None = None,
+        policy: RecallPolicy | None = None,
+        domain_of: Callable[[str], str | None] | None = None,
+        model: BaseChatModel | None = None,
+    ) -> list[Preference]:
+        """Async twin of `preferences`."""
+        return await asyncio.to_thread(
+            _memory(self).preferences, query, user_id=user_id, policy=policy, domain_of=domain_of, model=model
         )
 
     async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:

@@ -23,6 +23,7 @@ from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
 from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.recall.policy import RecallPolicy
 from langgraph_toolmem.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
@@ -35,6 +36,13 @@ from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.trajectory import Run, Turn, parse_run
 
 if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from langgraph_toolmem.recall.library import EntryLibrary
+    from langgraph_toolmem.reflection.critique import Critic
+    from langgraph_toolmem.reflection.executors import Executor
+    from langgraph_toolmem.reflection.queue import JobQueue
+    from langgraph_toolmem.reflection.worker import ReflectionWorker
     from langgraph_toolmem.sit.store import SummaryStore
 
 logger = logging.getLogger("langgraph_toolmem.memory")
@@ -65,6 +73,10 @@ class MemoryCore:
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         sit: SITPolicy | None = None,
+        entries: bool = True,
+        critic: BaseChatModel | Critic | str | None = None,
+        recall: RecallPolicy | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.namespace = check_namespace(namespace, name="namespace", user_allowed=True)
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -85,12 +97,25 @@ class MemoryCore:
         self._written: dict[str, str] = {}
         self._forgettings = 0
         self._warned: set[str] = set()
+        if recall is not None and not isinstance(recall, RecallPolicy):
+            raise ConfigurationError(f"recall is a RecallPolicy, not {type(recall).__name__}.")
+        if not isinstance(entries, bool):
+            raise ConfigurationError(f"entries is True or False, not {entries!r}.")
+        self.recall_policy = recall or RecallPolicy()
+        self._keeps_entries = entries
+        self._critic = None if critic is None else resolve_critic(critic, lambda: self._engine.specs)
+        self._executor = executor
+        self._made_queue: JobQueue | None = None
+        self._made_library: EntryLibrary | None = None
+        self._made_worker: ReflectionWorker | None = None
+        self._recalls: list[tuple[str, list[str], tuple[int, int, int], str | None]] = []
+        self._begun, self._look_again = False, 0.0
         self._shared = chroma is not None or store is not None
         self._adopted: list[Mapping[str, ToolSpec]] = []
         self._warned_about_user = False
         self._closed = False
         root = None if path is None else Path(path)
-        folder = root
+        folder = self._root = root
         if root is not None and self.graph_namespace != DEFAULT_NAMESPACE:
             folder = root / f"graph-{digest(*self.graph_namespace)}"
         self._store = GraphStore(folder, shared=store, namespace=self.graph_namespace, fsync=fsync, read_only=read_only)
@@ -189,6 +214,26 @@ class MemoryCore:
                 record.append(["d", name, plain])
         if record:
             self._apply(None, record)
+
+
+def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, ToolSpec]]) -> Critic:
+    """What makes critiques: a chat model, its name as ``"provider:model"``, or a `Critic`.
+
+    Raises:
+        ConfigurationError: it is none of these.
+        MissingExtraError: a name is given, and langchain is not installed.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    from langgraph_toolmem.models import resolve_model
+    from langgraph_toolmem.reflection.critique import ModelCritic
+
+    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
+    if isinstance(model, BaseChatModel):
+        return ModelCritic(model, tools)
+    if callable(model):
+        return model
+    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
 
 
 def _without_summary_tool(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:

@@ -6,19 +6,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from langgraph_toolmem._summaries import Summaries
+from langgraph_toolmem._reflecting import FLUSH_SECONDS, Reflecting
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import last_step
 from langgraph_toolmem.graph.learning import attempt_digest
 from langgraph_toolmem.inertia.engine import run_scope, turn_digest
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import user_digest
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.trajectory import Execution, Run, Turn
 
 
-class Learning(Summaries):
+class Learning(Reflecting):
     """Takes in what was done, and verdicts on it."""
 
     def observe(self, messages: Any, *, run_id: str | None = None, user_id: str | None = None) -> int:
@@ -44,6 +43,7 @@ class Learning(Summaries):
         with self._lock:
             new = self._learn(run, user_id)[1]
         self._keep_summaries(run, user_id)
+        self._tick()
         return new
 
     def finish(
@@ -54,8 +54,12 @@ class Learning(Summaries):
         success: bool | None = None,
         comment: str | None = None,
         user_id: str | None = None,
+        wait: bool = False,
     ) -> int:
         """The run is over: learns the rest, calls that never got an answer included, and notes the verdict.
+
+        Its entry, for `recall`, is safe on disk when this returns and is written in the background; if the run went
+        wrong and the memory has a `critic`, its critique follows.
 
         Args:
             messages: the whole run.
@@ -63,6 +67,7 @@ class Learning(Summaries):
             success: the verdict, if known.
             comment: a word on it.
             user_id: whose run it is.
+            wait: return when entry and critique are written, or after a minute.
 
         Returns:
             How many turns were new.
@@ -78,33 +83,49 @@ class Learning(Summaries):
             if success is not None:
                 self._verdict(digest("run", run_id or run_scope(run)), float(success), comment, user_id)
         self._keep_summaries(run, user_id, over=True)
+        self._quietly("the record of an entry could not be kept", self._book_recalls)
+        self._keep_entry(run, user_id)
+        if wait:
+            self.flush(timeout=FLUSH_SECONDS)
+        else:
+            self._tick()
         return new
 
-    def feedback(self, run_id: str, *, score: float, comment: str | None = None, user_id: str | None = None) -> None:
-        """A verdict that comes later, from any process that holds the memory.
+    def feedback(
+        self,
+        run_id: str,
+        *,
+        score: float,
+        comment: str | None = None,
+        user_id: str | None = None,
+        wait: bool = False,
+    ) -> None:
+        """A verdict that comes later, from whatever process.
+
+        From a ``read_only`` memory beside the process that writes to the folder, it is left in a queue on disk; that
+        process takes it in within a minute, while it works, or when the folder is opened the next time.
 
         Args:
             run_id: as given to `observe` or `finish` (a thread id).
             score: from 0 (bad) to 1 (good).
             comment: a word on it.
-            user_id: who says so.
+            user_id: whose run it is. Where the namespace has a place for it and it is not given, the run must have
+                been finished in this folder.
+            wait: return when it is written everywhere, a critique included, or after a minute.
 
         Raises:
-            ConfigurationError: the score is out of range.
+            ConfigurationError: the score is out of range, or the memory is read-only and has no folder.
+            StorageError: the memory is read-only, and the verdict could not be left in the queue.
         """
         if not 0 <= score <= 1:
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
         run = digest("run", run_id)
-        with self._lock:
-            self._verdict(run, float(score), comment, user_id)
-        self._settle_summaries(run, user_id)
-
-    def _verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        """Nobody named: it is by the one whose run it is, so that `forget` finds it."""
-        self._store.refresh()
-        text = comment[:500] if comment else None
-        author = user_digest(user_id) or self._graph.owner(run)
-        self._apply(None, [["vd", run, score, text, author], *self._judged(run, score)])
+        if self._store.read_only:
+            self._queue_verdict(run, float(score), comment, user_id)
+            return
+        self._hear(run, float(score), comment, user_id)
+        if wait:
+            self.flush(timeout=FLUSH_SECONDS)
 
     def learn_run(
         self,
@@ -160,6 +181,7 @@ class Learning(Summaries):
                 self._executions.begins(turn)
             new = self._learn(run, user_id)[1]
         self._keep_summaries(run, user_id)
+        self._tick()
         return new
 
     def executed(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
 from langgraph_toolmem._importing import Importing
-from langgraph_toolmem._suggesting import Suggesting
+from langgraph_toolmem._recalling import KeepingEntries, Recalling
 from langgraph_toolmem.errors import NamespaceError
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
@@ -26,7 +26,7 @@ from langgraph_toolmem.trajectory import Run
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(Suggesting, Importing, AsyncTwins):
+class ToolMemory(Recalling, KeepingEntries, Importing, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -50,6 +50,11 @@ class ToolMemory(Suggesting, Importing, AsyncTwins):
         now: seconds since 1970, for the record over time.
         sit: how states of runs are remembered and next tools suggested (`suggest`). None: the defaults, and states
             are put into words only from the first use of `suggest` or of a `SITSummary` on.
+        entries: keep finished runs (`finish`, a `ReflectionWriter`) as entries, for `recall`.
+        critic: writes critiques of runs that went wrong, in the background: a chat model, ``"provider:model"``, or
+            a `Critic`. None: there are none.
+        recall: how many past runs are worth recalling.
+        executor: when background work is done; in a thread of its own if None, `LangmemExecutor` for langmem's.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -138,6 +143,7 @@ class ToolMemory(Suggesting, Importing, AsyncTwins):
                 user = user_digest(user_id)
                 self._apply(None, self._engine.open_turn(state, run.next_key, decision, user))
         self._book()
+        self._tick()
         return decision
 
     def _decide(
@@ -173,8 +179,10 @@ class ToolMemory(Suggesting, Importing, AsyncTwins):
         Args:
             price: what the model's tokens cost; then the money saved is told too.
         """
+        waiting = self._reflections()
         with self._lock:
-            return make_report(self._graph, self.policy.max_wrong_per_100, tuple(self._store.problems), price)
+            problems = tuple(self._store.problems)
+            return make_report(self._graph, self.policy.max_wrong_per_100, problems, price, waiting)
 
     def view(self) -> GraphView:
         """A plain copy of the evidence graph: tools, edges, dataflow."""
@@ -197,10 +205,12 @@ class ToolMemory(Suggesting, Importing, AsyncTwins):
         """
         if not user_id:
             raise NamespaceError("forget needs the user id whose data is to go.")
+        removed = 0 if self._store.read_only else self._forget_jobs(user_id)
         with self._lock:
             self._forgettings += 1
             self._written.clear()
-            removed = self._store.forget_user(str(user_digest(user_id)))
+            removed += self._store.forget_user(str(user_digest(user_id)))
+        removed += self._forget_entries(user_id)
         self._forget_summaries(user_id)
         if has_user(self.namespace):
             self._vectors.scoped(resolve(self.namespace, user_id)).drop()
@@ -209,10 +219,15 @@ class ToolMemory(Suggesting, Importing, AsyncTwins):
     # --- closing ---
 
     def close(self) -> None:
-        """Writes a snapshot and lets go of the folder. Safe to call twice."""
+        """Writes what waits, then a snapshot, and lets go of the folder. Safe to call twice.
+
+        Critiques that are not written yet wait on disk for the next opening.
+        """
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            closed, self._closed = self._closed, True
+        if not closed:
+            self._close_reflection()  # without the lock: its thread may be about to take it
+            with self._lock:
                 self._close_summaries()
                 self._store.close()
                 self._vectors.close()

@@ -62,6 +62,36 @@ class HintReport:
 
 
 @dataclass(frozen=True)
+class RecallReport:
+    """The record of past runs that were shown to the model.
+
+    Attributes:
+        runs: runs in which some were shown.
+        helped: of these, runs that went well.
+        hurt: of these, runs that went wrong.
+    """
+
+    runs: int = 0
+    helped: int = 0
+    hurt: int = 0
+
+
+@dataclass(frozen=True)
+class ReflectionReport:
+    """What is written in the background: entries, verdicts and critiques.
+
+    Attributes:
+        pending: waiting or being written.
+        failing: of these, tried before without success.
+        given_up: failed too often; see ``toolmem doctor``.
+    """
+
+    pending: int = 0
+    failing: int = 0
+    given_up: int = 0
+
+
+@dataclass(frozen=True)
 class Report:
     """The record of a memory.
 
@@ -93,6 +123,10 @@ class Report:
         summaries: states of runs that were put into words and stored for suggestions, from the beginning; those that
             were merged, retired or forgotten since are counted too.
         summaries_waiting: such states that wait for the verdict on their run.
+        entries: finished runs that were kept for recall, from the beginning; those dropped or forgotten since are
+            counted too.
+        recall: what became of runs that were shown some of them.
+        reflections: what is still being written.
         problems: what went wrong with storage, if anything.
     """
 
@@ -124,6 +158,9 @@ class Report:
     runs_waiting: int = 0
     summaries: int = 0
     summaries_waiting: int = 0
+    entries: int = 0
+    recall: RecallReport = field(default_factory=RecallReport)
+    reflections: ReflectionReport = field(default_factory=ReflectionReport)
     problems: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -183,6 +220,19 @@ class Report:
             lines.append(f"States of runs stored in words, for suggestions: {self.summaries:,}{waiting}.")
         if self.runs_waiting and (lines or self.runs_judged):
             lines.append(f"Runs without a verdict: {self.runs_waiting:,}; only successful ones teach suggestions.")
+        return lines + self._recollection()
+
+    def _recollection(self) -> list[str]:
+        lines = []
+        if self.entries:
+            shown = self.recall
+            judged = f"; of these went well {shown.helped:,}, badly {shown.hurt:,}" if shown.helped + shown.hurt else ""
+            lines.append(f"Past runs kept for recall: {self.entries:,}; shown in {shown.runs:,} runs{judged}.")
+        if self.reflections.pending:
+            failing = f", {self.reflections.failing:,} of them failed before" if self.reflections.failing else ""
+            lines.append(f"Entries and critiques still to be written: {self.reflections.pending:,}{failing}.")
+        if self.reflections.given_up:
+            lines.append(f"Given up after many failures: {self.reflections.given_up:,}; see `toolmem doctor`.")
         return lines
 
     def _savings(self) -> list[str]:
@@ -222,6 +272,7 @@ def make_report(
     max_wrong_per_100: float | None,
     problems: tuple[str, ...],
     price: TokenPrice | None = None,
+    reflections: ReflectionReport | None = None,
 ) -> Report:
     """Reads the record out of the graph; `price` turns the tokens saved into money."""
     counters = graph.counters
@@ -268,6 +319,9 @@ def make_report(
         runs_waiting=graph.walks.waiting(),
         summaries=number("summaries"),
         summaries_waiting=sum(bool(step) for drafts in graph.drafts.values() for step in drafts),
+        entries=number("entries"),
+        recall=RecallReport(number("recall_runs"), number("recall_helped"), number("recall_hurt")),
+        reflections=reflections or ReflectionReport(),
         problems=problems,
     )
 

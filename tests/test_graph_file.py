@@ -528,7 +528,7 @@ def test_older_snapshot_and_journal_are_migrated_step_by_step(tmp_path: Path, mo
 
 def test_a_memory_of_the_first_format_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = EvidenceGraph().to_state() | {"counters": {"turns": 7, "tokens": 900, "turns_with_tokens": 3}}
-    for name in ("periods", "walks", "drafts", "offers"):
+    for name in ("periods", "walks", "drafts", "offers", "recalls"):
         del state[name]
     with monkeypatch.context() as patch:
         patch.setattr(plain_pickle, "FORMAT_VERSION", 1)

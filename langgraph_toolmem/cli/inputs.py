@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.cli.terminal import note, progress
-from langgraph_toolmem.errors import ConfigurationError, InputError, MissingExtraError
+from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.models import resolve_model
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -23,7 +24,6 @@ POLICY_HELP = (
     "pairs with commas, also after one of the two words: `paper,alpha=0.3`."
 )
 
-_PROVIDER_AND_MODEL = re.compile(r"[\w-]+:\S.*")
 _NEXT_SETTING = re.compile(r"\s*,(?=\s*\w+\s*=)\s*")
 """A comma before `name=`; other commas belong to a list of tool names."""
 
@@ -131,21 +131,7 @@ def read_model(text: str) -> BaseChatModel | None:
     """
     if text in ("none", "extractive"):
         return None
-    if not _PROVIDER_AND_MODEL.fullmatch(text):
-        raise ConfigurationError(f"--summaries {text!r} is none of: none, extractive, provider:model")
-    try:
-        from langchain.chat_models import init_chat_model
-    except ImportError as error:
-        raise MissingExtraError(f"--summaries {text}", "agents") from error
-    try:
-        return init_chat_model(text)
-    except ImportError as error:
-        if text.startswith("openai:"):
-            raise MissingExtraError(f"--summaries {text}", "openai") from error
-        raise ConfigurationError(f"--summaries {text}: {error}") from error
-    except Exception as error:
-        # An unknown provider, no key in the environment: each client has errors of its own.
-        raise ConfigurationError(f"--summaries {text}: {error}") from error
+    return resolve_model(text, name="--summaries", others=("none", "extractive"))
 
 
 def check_folder(folder: Path) -> None:

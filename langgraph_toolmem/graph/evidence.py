@@ -25,6 +25,8 @@ Operations (first element is the code):
     ["sm-", run, steps]                      these summaries of a run are taken elsewhere, or dropped
     ["of+", turn, method, tools, ids]        tools were suggested to the model for this turn
     ["of-", turn, followed tools, right]     which of them it called, and whether that went well
+    ["rc", run, entries, user]               past runs (ids of entries) were shown to the model in this run
+    ["rv", run, good]                        whether that run went well was added to their record
     ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
     ["vd", run, score, comment, user]        a verdict on a run, and who gave it
     ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
@@ -53,6 +55,8 @@ MAX_RUNS: Final = 50_000
 MAX_PERIODS: Final = 20_000
 MAX_DRAFTS: Final = 5_000
 """Runs whose summaries wait for a verdict."""
+MAX_RECALLS: Final = 10_000
+"""Runs whose shown entries are remembered; a verdict on an older one counts for their record no more."""
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
 """Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
 OPEN: Final = "?"
@@ -91,6 +95,8 @@ class EvidenceGraph:
         self.drafts: dict[str, dict[str, list[str]]] = {}
         #: turn -> [method, tools, ids]
         self.offers: dict[str, list[Any]] = {}
+        #: run -> [user or "", {entry: what was added to its record: None, 0 (hurt) or 1 (helped)}]
+        self.recalls: dict[str, list[Any]] = {}
         self._seen: dict[int, None] = {}
 
     # --- what has been seen ---
@@ -248,6 +254,25 @@ class EvidenceGraph:
             self._count(f"{offer[0]}_followed", int(bool(followed)))
             self._count(f"{offer[0]}_right", right)
 
+    def _add_recall(self, run: str, entries: list[str], user: str | None) -> None:
+        shown = self.recalls.setdefault(run, [user or "", {}])[1]
+        if not shown:
+            self._count("recall_runs")
+        for entry in entries:
+            shown.setdefault(entry, None)
+        if len(self.recalls) > MAX_RECALLS:
+            del self.recalls[next(iter(self.recalls))]
+
+    def _judge_recall(self, run: str, good: int) -> None:
+        shown: dict[str, int | None] = self.recalls[run][1] if run in self.recalls else {}
+        before = {booked for booked in shown.values() if booked is not None}
+        if shown and before != {good}:
+            for booked in before:
+                self._count("recall_helped" if booked else "recall_hurt", -1)
+            self._count("recall_helped" if good else "recall_hurt")
+        for entry in shown:
+            shown[entry] = good
+
     def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
         self._add_run(run, 0, None)
         self.walks.judge(run, score)
@@ -312,6 +337,8 @@ class EvidenceGraph:
         ]
         for run, step in drafts:
             self._drop_drafts(run, [step])
+        for run in [run for run, (whose, _) in self.recalls.items() if whose == user or run in mine]:
+            del self.recalls[run]
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
             self._close_turn(turn)
@@ -357,7 +384,7 @@ _TABLES: Final[dict[str, Any]] = {
     "walks": Walks,
 }
 
-_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods", "drafts", "offers")
+_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods", "drafts", "offers", "recalls")
 
 _HANDLERS: Final = {
     "s": "_add_successor",
@@ -382,6 +409,8 @@ _HANDLERS: Final = {
     "sm-": "_drop_drafts",
     "of+": "_add_offer",
     "of-": "_close_offer",
+    "rc": "_add_recall",
+    "rv": "_judge_recall",
     "ru": "_add_run",
     "vd": "_add_verdict",
     "fu": "_forget",

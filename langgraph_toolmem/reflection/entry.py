@@ -140,6 +140,12 @@ def entry_id(run: str) -> str:
     return digest("entry", run)
 
 
+def request_of(run: Run, max_query: int = MAX_QUERY) -> str:
+    """The user's words in a run, one message a line, cut; "" if there are none."""
+    said = [text for event in run.events if isinstance(event, UserMessage) and (text := event.text.strip())]
+    return shortened(clean("\n".join(said)), max_query)
+
+
 def entry_of(
     run: Run,
     *,
@@ -171,10 +177,10 @@ def entry_of(
         None if nothing could be learned from it: the user said nothing, or no tool was called and nobody said
         that this was wrong.
     """
-    said = [text for event in run.events if isinstance(event, UserMessage) and (text := event.text.strip())]
+    query = request_of(run, max_query)
     steps = [step for event in run.events if isinstance(event, Turn) for step in event.steps]
     failed = score is not None and score < GOOD
-    if not said or not (steps or failed):
+    if not query or not (steps or failed):
         return None
     left_out = max(0, len(steps) - max_calls)
     if left_out:
@@ -183,7 +189,7 @@ def entry_of(
     return Entry(
         id=entry_id(run_digest),
         run=run_digest,
-        query=shortened(clean("\n".join(said)), max_query),
+        query=query,
         calls=tuple(_call(step, max_answer) for step in steps),
         user=user or "",
         time=now,

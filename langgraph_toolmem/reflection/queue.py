@@ -20,7 +20,7 @@ import socket
 import sqlite3
 import sys
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from langgraph_toolmem.reflection.queue_file import QueueFile
 logger = logging.getLogger("langgraph_toolmem.reflection.queue")
 
 NAME: Final = "reflections.db"
+MAX_PLACES: Final = 200_000
 _HEAD: Final = """
     given_up = 0 AND (line = '' OR NOT EXISTS (
         SELECT 1 FROM jobs AS older WHERE older.line = jobs.line AND older.seq < jobs.seq AND older.given_up = 0
@@ -133,6 +134,32 @@ class JobQueue:
                 (key, kind, line, user, text, self._now() + after),
             )
         return True
+
+    def note_place(self, run: str, namespace: Sequence[str], *, user: str = "") -> None:
+        """Keeps where the entry of a run is, for a verdict of somebody who does not know; the latest `MAX_PLACES`.
+
+        Args:
+            run: digest of the run.
+            namespace: of the store its entry is in.
+            user: digest of the user it is about.
+        """
+        text = json.dumps(list(namespace), ensure_ascii=True)
+        if self._read("SELECT count(*) FROM places WHERE run = :run AND namespace = :it", {"run": run, "it": text}, 0):
+            return
+        with self._file.writing() as database:
+            database.execute("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (run, text, user))
+            database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
+
+    def place_of(self, run: str) -> tuple[str, ...] | None:
+        """The namespace of a run's entry, if that was kept."""
+        sql = "SELECT max(namespace) FROM places WHERE run = :run"
+        found = self._read(sql, {"run": run}, None)
+        return None if found is None else tuple(json.loads(found))
+
+    def lent(self, kinds: Collection[str] | None = None) -> int:
+        """How many jobs are being done."""
+        wanted, names = _kinds(kinds)
+        return int(self._read(f"SELECT count(*) FROM jobs WHERE owner <> '' AND given_up = 0{wanted}", names, 0))
 
     def take(self, kinds: Collection[str] | None = None) -> Job | None:
         """The oldest job that is due and free, with a lease; None if there is none.
@@ -255,6 +282,7 @@ class JobQueue:
             return 0
         with self._file.writing() as database:
             deleted = database.execute("DELETE FROM jobs WHERE user = ?", (user,)).rowcount
+            database.execute("DELETE FROM places WHERE user = ?", (user,))
             database.execute("INSERT INTO forgettings DEFAULT VALUES")
             database.execute("DELETE FROM forgettings WHERE number < (SELECT max(number) FROM forgettings)")
         self._file.scrub()

@@ -40,6 +40,9 @@ CREATE TABLE IF NOT EXISTS jobs (
 )
 """
 _FORGETTINGS: Final = "CREATE TABLE IF NOT EXISTS forgettings (number INTEGER PRIMARY KEY AUTOINCREMENT)"
+_PLACES: Final = """
+CREATE TABLE IF NOT EXISTS places (run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL)
+"""
 _LINE_INDEX: Final = "CREATE INDEX IF NOT EXISTS jobs_line ON jobs (line, seq)"
 
 _kept_from_a_parent: list[sqlite3.Connection] = []
@@ -165,6 +168,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute("BEGIN IMMEDIATE")
     database.execute(_SCHEMA)
     database.execute(_FORGETTINGS)
+    database.execute(_PLACES)
     database.execute(_LINE_INDEX)
     database.execute(f"PRAGMA user_version = {FORMAT}")
     database.execute("COMMIT")

@@ -157,6 +157,12 @@ class EntryStore:
         found = [(hit.similarity, entry) for hit in hits if hit.id != but and (entry := self.get(hit.id)) is not None]
         return [(similarity, entry) for similarity, entry in found if not entry.retired][:k]
 
+    def cosines(self, query: str, *, k: int) -> dict[str, float] | None:
+        """The cosines of the k or so entries nearest to a query, by id; None with the built-in embedder."""
+        if not self._dense or not self._ready():
+            return None
+        return {hit.id: hit.similarity for hit in self._vectors.query(KIND, query, k=k)}
+
     def judge(self, run: str, score: float, comment: str | None = None) -> Entry | None:
         """A verdict on a run (its digest). A critique goes if the run turns out well.
 

@@ -31,7 +31,7 @@ from langgraph_toolmem.reflection.store import EntryStore
 
 logger = logging.getLogger("langgraph_toolmem.reflection.worker")
 
-WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+WRITE, JUDGE, CRITIQUE, VERDICT = "write", "judge", "critique", "verdict"
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 600.0
 """Seconds before a failed job is tried again: doubled from the first to the longest."""
@@ -41,6 +41,9 @@ JUDGE_TRIES: Final = 8
 SIMILAR: Final = 3
 LOOK_SECONDS: Final = 0.25
 """How often `ReflectionWorker.flush` looks for what other processes finished."""
+
+OnVerdict = Callable[[str, float, str, str], None]
+"""Takes a verdict on a run: digest of the run, score, comment, user id ("" if nobody is named)."""
 
 Stores = Callable[[tuple[str, ...]], EntryStore]
 """The entries of a namespace."""
@@ -56,6 +59,7 @@ class ReflectionWorker:
             already wait for a process that has one.
         similar: the entries to show the critic beside one; by default those with the most similar request.
         executor: when the work is done; by default in a thread of its own.
+        on_verdict: takes verdicts that `hand_over` left in the queue. None: they wait for a process that has one.
 
     It begins with the first job; `start` begins with what a former process left.
     """
@@ -68,13 +72,16 @@ class ReflectionWorker:
         *,
         similar: Callable[[EntryStore, Entry], Sequence[Entry]] | None = None,
         executor: Executor | None = None,
+        on_verdict: OnVerdict | None = None,
     ) -> None:
         self._queue = queue
         self._store: Stores = (lambda _: store) if isinstance(store, EntryStore) else store
         self._critic = critic
         self._similar = similar or _most_similar
         self._executor: Executor = executor or ThreadExecutor()
-        self._kinds = (WRITE, JUDGE) if critic is None else (WRITE, JUDGE, CRITIQUE)
+        self._on_verdict = on_verdict
+        self._quick = (WRITE, JUDGE) if on_verdict is None else (VERDICT, WRITE, JUDGE)
+        self._kinds = self._quick if critic is None else (*self._quick, CRITIQUE)
         self._working = threading.Lock()  # one at a time in this process
         self._changing = threading.RLock()  # over looking whether a job was forgotten, and changing the entry
         self._finished = threading.Condition()
@@ -102,6 +109,7 @@ class ReflectionWorker:
             StorageError: the queue cannot be written.
         """
         payload = {"namespace": list(namespace), "entry": entry.to_dict()}
+        self._queue.note_place(entry.run, namespace, user=entry.user)
         self._put(payload, WRITE, entry.run, entry.user, namespace)
 
     def judge(
@@ -125,6 +133,24 @@ class ReflectionWorker:
         payload = {"namespace": list(namespace), "run": run, "score": float(score), "comment": comment or ""}
         self._put(payload, JUDGE, run, user, namespace)
 
+    def hand_over(
+        self, run: str, score: float, comment: str | None = None, *, user_id: str = "", user: str = ""
+    ) -> None:
+        """A verdict for another process to take in: the one that writes to the folder. Safe on disk when this returns.
+
+        Args:
+            run: digest of the run.
+            score: 0 (bad) to 1 (good).
+            comment: a word on it.
+            user_id: whose run it is, if that is known.
+            user: digest of `user_id`.
+
+        Raises:
+            StorageError: the queue cannot be written.
+        """
+        payload = {"run": run, "score": float(score), "comment": comment or "", "user_id": user_id}
+        self._queue.put(uuid.uuid4().hex, payload, kind=VERDICT, line=digest(run), user=user)
+
     async def awrite(self, entry: Entry, *, namespace: tuple[str, ...] = ()) -> None:
         """Async twin of `write`."""
         await asyncio.to_thread(self.write, entry, namespace=namespace)
@@ -134,6 +160,30 @@ class ReflectionWorker:
     ) -> None:
         """Async twin of `judge`."""
         await asyncio.to_thread(self.judge, run, score, comment, user=user, namespace=namespace)
+
+    def settle(self, *, timeout: float = 1.0) -> bool:
+        """Writes here and now what is due, critiques left aside, so that it is found.
+
+        Args:
+            timeout: seconds to wait for what another thread or process is doing already.
+
+        Returns:
+            Whether nothing that is due is left.
+        """
+        end = time.monotonic() + timeout
+        while not self._closed and not self._queue.empty:
+            if (job := self._queue.take(self._quick)) is not None:
+                self._do(job)
+                with self._finished:
+                    self._finished.notify_all()
+            elif not self._queue.lent(self._quick):
+                break
+            elif (left := end - time.monotonic()) <= 0:
+                return False
+            else:
+                with self._finished:
+                    self._finished.wait(min(0.02, left))
+        return True
 
     def catch_up(self, *, namespace: tuple[str, ...] = ()) -> int:
         """Has failed entries criticised that have no critique, from before there was a critic; returns how many."""
@@ -214,7 +264,7 @@ class ReflectionWorker:
 
     def _do(self, job: Job) -> None:
         try:
-            {WRITE: self._write, JUDGE: self._judge, CRITIQUE: self._criticise}[job.kind](job)
+            {WRITE: self._write, JUDGE: self._judge, CRITIQUE: self._criticise, VERDICT: self._take_in}[job.kind](job)
         except BaseException as error:
             lasting = isinstance(error, InputError)  # of a critic it may be chance, of a job on disk it stays
             self._later(job, error, CRITIQUE_TRIES if job.kind == CRITIQUE else 1 if lasting else None)
@@ -252,6 +302,13 @@ class ReflectionWorker:
             logger.debug("a verdict on a run that has no entry is dropped")
             self._queue.done(job)
 
+    def _take_in(self, job: Job) -> None:
+        payload = job.payload
+        with self._changing:
+            if self._on_verdict is not None and self._queue.holds(job):
+                self._on_verdict(payload["run"], payload["score"], payload["comment"], payload["user_id"])
+                self._queue.done(job)
+
     def _criticise(self, job: Job) -> None:
         payload = job.payload
         store = self._store(tuple(payload["namespace"]))
@@ -285,7 +342,8 @@ class ReflectionWorker:
             if limit is not None and job.attempts + 1 >= limit:
                 logger.error("a %s job was given up after %d failures", job.kind, job.attempts + 1)
         except Exception as broken:  # noqa: BLE001 - the lease ends by itself
-            log_failure(logger, logging.ERROR, "the queue cannot be written", error=broken)
+            level = logging.DEBUG if self._closed else logging.ERROR
+            log_failure(logger, level, "the queue cannot be written", error=broken)
 
 
 def _wait(attempts: int) -> float:

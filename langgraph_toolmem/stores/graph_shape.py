@@ -55,6 +55,13 @@ def check_state(state: dict[str, Any]) -> None:
     _require(
         _texts(offers) and all(_list_of(o, 3) and type(o[1]) is type(o[2]) is list for o in offers.values()), "offers"
     )
+    recalls = state["recalls"]
+    _require(
+        _texts(recalls)
+        and all(_list_of(r, 2) and type(r[0]) is str and type(r[1]) is dict for r in recalls.values())
+        and all(_texts(r[1]) and all(booked in (None, 0, 1) for booked in r[1].values()) for r in recalls.values()),
+        "recalls",
+    )
     for case in state["cases"]["cases"].values():
         _require(_list_of(case, 4) and isinstance(case[0], str), "cases.cases")
 

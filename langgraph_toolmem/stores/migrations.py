@@ -2,6 +2,7 @@
 
 ========  ==========================================================================
 format 2  ``periods`` (the counters by the hour), ``walks``, ``drafts``, ``offers``; tokens of prompt and answer apart
+format 3  ``recalls``
 ========  ==========================================================================
 """
 
@@ -30,13 +31,21 @@ def _second(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _third(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "state": {**value["state"], "recalls": {}}}
+
+
+def _same(entry: Any) -> Any:
+    return entry
+
+
 def _no_tokens(entry: Any) -> Any:
     key, record = entry
     return [key, [op for op in record if op[:2] not in (["n", "tokens"], ["n", "turns_with_tokens"])]]
 
 
-MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _second}
+MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _second, 2: _third}
 """From the value as format version n stored it to the value of version n + 1."""
 
-RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _no_tokens}
+RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _no_tokens, 2: _same}
 """The same for a record of the journal."""

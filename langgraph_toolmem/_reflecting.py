@@ -1,0 +1,260 @@
+"""Where `ToolMemory` keeps past runs with their verdict: as entries, written in the background."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS, Summaries
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.graph.evidence import COMMENT, SCORE
+from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.report import ReflectionReport
+from langgraph_toolmem.trajectory import Run
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.recall.library import EntryLibrary
+    from langgraph_toolmem.reflection.entry import Entry
+    from langgraph_toolmem.reflection.queue import JobQueue
+    from langgraph_toolmem.reflection.worker import ReflectionWorker
+
+logger = logging.getLogger("langgraph_toolmem.reflection")
+
+QUEUE_FILE: Final = "reflections.db"
+LOOK_SECONDS: Final = 30.0
+"""How often what other processes put into the queue is looked for, where this one has no use for it itself."""
+CLOSE_SECONDS: Final = 5.0
+"""Closing waits so long for entries to be written; what is left is written at the next opening."""
+FLUSH_SECONDS: Final = 60.0
+
+
+class Reflecting(Summaries):
+    """Keeps entries, has failed ones criticised, and books what became of runs that were shown some.
+
+    Chroma or the queue failing stops nobody.
+    """
+
+    @property
+    def _queue(self) -> JobQueue:
+        with self._lock:
+            if self._made_queue is None:
+                from langgraph_toolmem.reflection.queue import JobQueue
+
+                self._made_queue = JobQueue(self._root, now=self._now)
+            return self._made_queue
+
+    @property
+    def _library(self) -> EntryLibrary:
+        with self._lock:
+            if self._made_library is None:
+                from langgraph_toolmem.recall.library import EntryLibrary  # numpy: only when entries are used
+
+                refresh = REFRESH_SECONDS if self._shared else None
+                self._made_library = EntryLibrary(self._vectors, now=self._now, refresh=refresh)
+            return self._made_library
+
+    @property
+    def _worker(self) -> ReflectionWorker:
+        with self._lock:
+            if self._made_worker is None:
+                from langgraph_toolmem.reflection.worker import ReflectionWorker
+
+                self._made_worker = ReflectionWorker(
+                    self._queue,
+                    self._library.store,
+                    self._critic,
+                    executor=self._executor,
+                    on_verdict=None if self._store.read_only else self._hear,
+                )
+            return self._made_worker
+
+    def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
+        """Waits until entries and critiques of finished runs are written.
+
+        Args:
+            timeout: seconds; None: without end.
+
+        Returns:
+            Whether all is done. What was given up after many failures counts as done; ``toolmem doctor`` shows it.
+        """
+        return self._store.read_only or self._queue.empty or self._worker.flush(timeout=timeout)
+
+    def _keep_entry(self, run: Run, user_id: str | None) -> None:
+        """Puts a finished run into the queue; it is on disk when this returns."""
+        if not self._keeps_entries or self._store.read_only:
+            return
+        self._quietly("an entry could not be kept", partial(self._put_entry, run, user_id))
+
+    def _put_entry(self, run: Run, user_id: str | None) -> None:
+        from langgraph_toolmem.reflection.entry import entry_of
+
+        name = digest("run", run.run_id or run_scope(run))
+        with self._lock:
+            verdict = self._graph.runs.get(name)
+        entry = entry_of(
+            run,
+            run_digest=name,
+            now=self._now(),
+            user=user_digest(user_id),
+            score=None if verdict is None else verdict[SCORE],
+            comment=None if verdict is None else verdict[COMMENT],
+        )
+        if entry is not None:
+            self._worker.write(entry, namespace=resolve(self.namespace, user_id))
+            with self._lock:
+                self._apply(entry_key(name), [["n", "entries", 1]])
+
+    def _noted(self, entry: Entry, namespace: tuple[str, ...]) -> None:
+        """An entry was stored without the worker: verdicts that come later are to find it."""
+        self._queue.note_place(entry.run, namespace, user=entry.user)
+        with self._lock:
+            self._apply(entry_key(entry.run), [["n", "entries", 1]])
+
+    def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """A verdict that comes when the run may have its entry already."""
+        self._quietly("the record of an entry could not be kept", self._book_recalls)
+        with self._lock:
+            there = self._graph.has_seen(entry_key(run))
+        if self._keeps_entries and there and not self._store.read_only:
+            put = partial(self._put_verdict, run, score, comment, user_id)
+            self._quietly("a verdict could not be added to its entry", put)
+
+    def _put_verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        namespace = self._namespace_of(run, user_id)
+        if namespace is None:
+            logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
+            return
+        user = user_digest(user_id) or self._graph.owner(run) or ""
+        self._worker.judge(run, score, comment, user=user, namespace=namespace)
+
+    def _namespace_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
+        """Where a run's entry is; without a user id as it was noted when the run was finished."""
+        if user_id or not has_user(self.namespace):
+            return resolve(self.namespace, user_id)
+        return self._queue.place_of(run)
+
+    def _hear(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """A verdict on a run (its digest): for the graph, for summaries and for entries."""
+        user_id = user_id or None
+        with self._lock:
+            self._verdict(run, score, comment, user_id)
+        self._settle_summaries(run, user_id)
+        self._judge_entry(run, score, comment, user_id)
+
+    def _verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """Nobody named: it is by the one whose run it is, so that `forget` finds it."""
+        self._store.refresh()
+        text = comment[:500] if comment else None
+        author = user_digest(user_id) or self._graph.owner(run)
+        self._apply(None, [["vd", run, score, text, author], *self._judged(run, score)])
+        self._judge_recalls(run, score, user_id)
+
+    def _queue_verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """Leaves a verdict to the process that writes to the folder.
+
+        Raises:
+            ConfigurationError: there is no folder through which it could be left.
+            StorageError: the queue cannot be written.
+        """
+        if self._root is None:
+            raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
+        user = user_digest(user_id) or ""
+        self._worker.hand_over(run, score, comment, user_id=user_id or "", user=user)
+
+    def _tick(self) -> None:
+        """Begins with what other processes, or a former one, left in the queue. Cheap; called at every step."""
+        now = time.monotonic()
+        if self._root is None or self._store.read_only or self._begun or now < self._look_again:
+            return
+        self._look_again = now + LOOK_SECONDS
+        if (self._root / QUEUE_FILE).exists():
+            self._begun = True
+            self._quietly("reflections could not be taken up", lambda: self._worker.start())
+
+    def _reflections(self) -> ReflectionReport:
+        """What waits in the queue; nothing where it cannot be read."""
+        found: dict[str, int] = {}
+        if self._made_queue is not None or (self._root is not None and (self._root / QUEUE_FILE).exists()):
+            self._quietly("the queue of reflections could not be read", lambda: found.update(self._queue.report()))
+        return ReflectionReport(**found)
+
+    # --- the record of entries ---
+
+    def _recalled(self, run: str, ids: list[str], user_id: str | None) -> None:
+        """Notes that entries are shown in a run."""
+        with self._lock:
+            known = self._shown_in(run)
+            new = [key for key in ids if key not in known]
+            if new and not self._store.read_only:
+                self._apply(None, [["rc", run, new, user_digest(user_id)]])
+                self._recalls.append((run, new, (1, 0, 0), user_id))
+        self._quietly("the record of an entry could not be kept", self._book_recalls)
+
+    def _judge_recalls(self, run: str, score: float, user_id: str | None) -> None:
+        """A run that was shown entries has its verdict. The caller holds the lock."""
+        shown = self._shown_in(run)
+        good = int(score >= GOOD)
+        new = [key for key, booked in shown.items() if booked != good]
+        if not new:
+            return
+        turned = [key for key in new if shown[key] is not None]
+        self._apply(None, [["rv", run, good]])
+        self._recalls.append((run, new, (0, good, 1 - good), user_id))
+        if turned:
+            self._recalls.append((run, turned, (0, good - 1, -good), user_id))
+
+    def _shown_in(self, run: str) -> dict[str, int | None]:
+        """Entries shown in a run, with what was added to their record: see `EvidenceGraph.recalls`."""
+        entry = self._graph.recalls.get(run)
+        return {} if entry is None else entry[1]
+
+    def _book_recalls(self) -> None:
+        with self._lock:
+            bookings, self._recalls = self._recalls, []
+        for run, ids, (recalled, helped, hurt), user_id in bookings:
+            namespace = self._namespace_of(run, user_id)
+            if namespace is not None:
+                self._library.store(namespace).book(ids, recalled=recalled, helped=helped, hurt=hurt)
+
+    # --- forgetting and closing ---
+
+    def _forget_jobs(self, user_id: str) -> int:
+        """Deletes what is still to be done about a user. To be called first: what is being done ends with it."""
+        if self._made_queue is None and (self._root is None or not (self._root / QUEUE_FILE).exists()):
+            return 0
+        return self._worker.forget(str(user_digest(user_id)))
+
+    def _forget_entries(self, user_id: str) -> int:
+        """Raises StorageError if something is still there."""
+        if self._vectors.empty:
+            return 0
+        namespace = resolve(self.namespace, user_id)
+        store = self._library.store(namespace)
+        if has_user(self.namespace):
+            removed = len(store)
+            store.drop()
+        else:
+            removed = store.forget_user(str(user_digest(user_id)))
+        store.scrub()
+        self._library.leave(namespace)
+        return removed
+
+    def _close_reflection(self) -> None:
+        if self._made_worker is not None:
+            if self._root is not None and not self._store.read_only:
+                settle = partial(self._made_worker.settle, timeout=CLOSE_SECONDS)
+                self._quietly("entries could not be written", settle)
+            self._made_worker.close(timeout=CLOSE_SECONDS)
+        if self._made_library is not None:
+            self._quietly("the record of entries could not be written", self._made_library.close)
+        if self._made_queue is not None:
+            self._made_queue.close()
+
+
+def entry_key(run: str) -> str:
+    """The key that says that a run has its entry."""
+    return digest("entry", run)
