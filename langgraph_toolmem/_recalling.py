@@ -209,8 +209,7 @@ class KeepingEntries(Reflecting):
         if not entries:
             return 0
         kept = [entry for entry in self._library.store(namespace).put_many(entries) if entry is not None]
-        for entry in kept:
-            self._noted(entry, namespace)
+        self._noted(kept, namespace)
         if self._critic is not None:
             self._worker.catch_up(namespace=namespace)
         return len(kept)

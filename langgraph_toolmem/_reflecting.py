@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -108,11 +109,12 @@ class Reflecting(Summaries):
             with self._lock:
                 self._apply(entry_key(name), [["n", "entries", 1]])
 
-    def _noted(self, entry: Entry, namespace: tuple[str, ...]) -> None:
-        """An entry was stored without the worker: verdicts that come later are to find it."""
-        self._queue.note_place(entry.run, namespace, user=entry.user)
+    def _noted(self, entries: Sequence[Entry], namespace: tuple[str, ...]) -> None:
+        """Entries were stored without the worker: verdicts that come later are to find them."""
+        self._queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
         with self._lock:
-            self._apply(entry_key(entry.run), [["n", "entries", 1]])
+            for entry in entries:
+                self._apply(entry_key(entry.run), [["n", "entries", 1]])
 
     def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """A verdict that comes when the run may have its entry already."""

@@ -158,16 +158,17 @@ class Summaries(MemoryCore):
     def _book_one(self, shown: list[str], right: int, user_id: str | None) -> None:
         self._summary_store(user_id).book(shown, followed=1, right=right)
 
-    def _forget_summaries(self, user_id: str) -> None:
-        """Raises StorageError if some are still there."""
+    def _forget_summaries(self, user_id: str) -> int:
+        """Raises StorageError if some are still there. Summaries are counted where they wait, not here."""
         if self._vectors.empty:
-            return
+            return 0
         store = self._summary_store(user_id)
         if has_user(self.namespace):
             store.drop()
         else:
             store.forget_user(str(user_digest(user_id)))
         store.scrub()
+        return 0
 
     def _close_summaries(self) -> None:
         self._book()

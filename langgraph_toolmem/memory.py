@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from langgraph_toolmem._async import AsyncTwins
 from langgraph_toolmem._importing import Importing
 from langgraph_toolmem._recalling import KeepingEntries, Recalling
-from langgraph_toolmem.errors import NamespaceError
+from langgraph_toolmem.errors import NamespaceError, StorageError
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.view import view_of
@@ -210,8 +210,14 @@ class ToolMemory(Recalling, KeepingEntries, Importing, AsyncTwins):
             self._forgettings += 1
             self._written.clear()
             removed += self._store.forget_user(str(user_digest(user_id)))
-        removed += self._forget_entries(user_id)
-        self._forget_summaries(user_id)
+        failures: list[StorageError] = []
+        for kept in (self._forget_entries, self._forget_summaries):
+            try:
+                removed += kept(user_id)
+            except StorageError as error:  # the other one goes all the same
+                failures.append(error)
+        if failures:
+            raise failures[0]
         if has_user(self.namespace):
             self._vectors.scoped(resolve(self.namespace, user_id)).drop()
         return removed

@@ -133,6 +133,7 @@ def test_a_memory_opened_again_has_the_same_report(tmp_path: Path):
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
         for i in range(5):
             memory.finish(history(user("Look up Ann"), call("find", {"name": "Ann"}), words()), run_id=f"r{i}")
+        memory.flush()
         report = memory.report()
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
         assert memory.report() == report

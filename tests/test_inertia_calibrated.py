@@ -440,7 +440,7 @@ def test_reporting_at_once_and_reporting_later_make_the_same_record():
         with practised_memory(FREE.with_(shadow=True)) as memory:
             if begin:
                 before_second(memory, "Zoe", "z")
-            memory.finish(visit("Zoe"), run_id="z")
+            memory.finish(visit("Zoe"), run_id="z", wait=True)
             report = memory.report().to_dict()
             records.append((report, memory._graph.rules.rows))
 

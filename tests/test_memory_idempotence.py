@@ -270,6 +270,7 @@ def test_unreadable_messages_are_refused_and_nothing_is_learned(memory: ToolMemo
 
 def test_predicting_learns_nothing(memory: ToolMemory) -> None:
     warm(memory)
+    memory.flush()
     before = memory.report(), memory.view()
     for n in range(9):
         memory.predict(history(3)[:n], policy=EAGER)

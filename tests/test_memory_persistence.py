@@ -209,10 +209,10 @@ def test_a_damaged_snapshot(
 def test_a_newer_snapshot_is_left_where_it_is(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(plain_pickle, "FORMAT_VERSION", 99)
-        with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        with ToolMemory(tmp_path, tools=desk.tools, entries=False) as memory:
             warm(memory, 3)
     before = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
-    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+    with ToolMemory(tmp_path, tools=desk.tools, entries=False) as memory:
         works(memory, desk)
         assert any("newer" in problem for problem in memory.report().problems)
     assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
@@ -286,7 +286,7 @@ def test_the_second_process_is_refused_and_told_what_to_do(desk: Desk, tmp_path:
 
 
 def test_reading_beside_a_writer(desk: Desk, tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+    with ToolMemory(tmp_path, tools=desk.tools, entries=False) as memory:
         warm(memory, 14)
         files = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
         with ToolMemory(tmp_path, tools=desk.tools, read_only=True) as reader:
@@ -395,7 +395,7 @@ QUIET = """
 
     desk = Desk()
     for _ in range(2):
-        memory = ToolMemory({folder!r}, tools=desk.tools)
+        memory = ToolMemory({folder!r}, tools=desk.tools, entries=False)  # entries are written to Chroma
         warm(memory, 14)
         graph, model = build(memory, desk.tools, policy=EAGER)
         run(graph, 0)

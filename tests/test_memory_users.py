@@ -397,6 +397,7 @@ def worker(desk: Desk, store: InMemoryStore, **options: Any) -> ToolMemory:
 def numbers(memory: ToolMemory) -> Any:
     memory.observe([])  # takes in what the others learned
     report = memory.report().to_dict()
+    report.pop("reflections")  # what is being written just now
     report["wrong_per_100"] = round(report["wrong_per_100"], 9)  # a sum of floats, in the order of arrival
     return report, memory.view().edges
 

@@ -208,6 +208,7 @@ def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
             asked = user(f"Delete n{number}")
             assert memory.advise([asked], run_id=str(number), offered=True).suggestions
             memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], run_id=str(number))
+        memory.flush()
         told = {event.tools: event.what for event in watcher.look(0) if event.tools}
         report = memory.report()
 

@@ -318,6 +318,7 @@ def test_a_bad_value_is_refused_by_the_schema_before_anything_runs(desk: Desk, m
 def test_switched_off_the_node_decides_and_learns_nothing_and_says_so(desk: Desk, memory: ToolMemory) -> None:
     warm(memory)
     graph, _ = agent_graph(memory, desk, InertiaSettings, recorder=False)
+    memory.flush()
     before = memory.report()
     events = list(graph.stream(FEED, context={"inertia_mode": "off"}, stream_mode="custom"))
     assert [e["toolmem"]["decision"] for e in events] == ["ask_model"] * 4

@@ -751,7 +751,7 @@ def test_while_chroma_is_away_the_memory_answers_with_what_it_has(
 
 
 def test_a_chroma_that_is_away_is_asked_once_a_run(client: Switched) -> None:
-    with made(chroma=client) as memory, client.down():
+    with made(chroma=client, entries=False) as memory, client.down():
         asked_for = []
         for i in range(20):
             before = client.switch["calls"]

@@ -100,7 +100,15 @@ class JobQueue:
         return self._file.empty
 
     def put(
-        self, key: str, payload: Mapping[str, Any], *, kind: str = "", line: str = "", user: str = "", after: float = 0
+        self,
+        key: str,
+        payload: Mapping[str, Any],
+        *,
+        kind: str = "",
+        line: str = "",
+        user: str = "",
+        after: float = 0,
+        place: tuple[str, Sequence[str]] | None = None,
     ) -> bool:
         """Adds a job, unless one of that id waits already. It is on disk when this returns.
 
@@ -111,6 +119,7 @@ class JobQueue:
             line: jobs of one line are done one after the other, in the order they were put.
             user: digest of the user it is about; see `forget`.
             after: seconds before it is due.
+            place: digest of a run and the namespace of its entry, to be kept for `place_of`.
 
         Returns:
             Whether it is new.
@@ -125,6 +134,8 @@ class JobQueue:
         except (TypeError, ValueError) as error:
             raise InputError(f"A job's payload holds JSON values only: {error}.") from error
         with self._file.writing() as database:
+            if place is not None:
+                _note_place(database, *place, user)
             known = database.execute("SELECT given_up FROM jobs WHERE id = ?", (key,)).fetchone()
             if known is not None and not known[0]:
                 return False
@@ -135,20 +146,16 @@ class JobQueue:
             )
         return True
 
-    def note_place(self, run: str, namespace: Sequence[str], *, user: str = "") -> None:
-        """Keeps where the entry of a run is, for a verdict of somebody who does not know; the latest `MAX_PLACES`.
+    def note_places(self, runs: Sequence[tuple[str, str]], namespace: Sequence[str]) -> None:
+        """Keeps where the entries of runs are, for a verdict of somebody who does not know; the latest `MAX_PLACES`.
 
         Args:
-            run: digest of the run.
-            namespace: of the store its entry is in.
-            user: digest of the user it is about.
+            runs: digests of each run and of its user, or "".
+            namespace: of the store their entries are in.
         """
-        text = json.dumps(list(namespace), ensure_ascii=True)
-        if self._read("SELECT count(*) FROM places WHERE run = :run AND namespace = :it", {"run": run, "it": text}, 0):
-            return
         with self._file.writing() as database:
-            database.execute("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (run, text, user))
-            database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
+            for run, user in runs:
+                _note_place(database, run, namespace, user)
 
     def place_of(self, run: str) -> tuple[str, ...] | None:
         """The namespace of a run's entry, if that was kept."""
@@ -322,6 +329,12 @@ class JobQueue:
         for (owner,) in owners:
             if owner != self._me() and _is_dead(owner):
                 database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
+
+
+def _note_place(database: sqlite3.Connection, run: str, namespace: Sequence[str], user: str) -> None:
+    text = json.dumps(list(namespace), ensure_ascii=True)
+    database.execute("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (run, text, user))
+    database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
 
 
 def _kinds(kinds: Collection[str] | None) -> tuple[str, dict[str, str]]:

@@ -86,6 +86,7 @@ class ReflectionWorker:
         self._changing = threading.RLock()  # over looking whether a job was forgotten, and changing the entry
         self._finished = threading.Condition()
         self._closed = False
+        self._failing: set[str] = set()  # kinds of jobs of which the last one failed
 
     def __enter__(self) -> ReflectionWorker:
         return self
@@ -109,7 +110,6 @@ class ReflectionWorker:
             StorageError: the queue cannot be written.
         """
         payload = {"namespace": list(namespace), "entry": entry.to_dict()}
-        self._queue.note_place(entry.run, namespace, user=entry.user)
         self._put(payload, WRITE, entry.run, entry.user, namespace)
 
     def judge(
@@ -171,7 +171,7 @@ class ReflectionWorker:
             Whether nothing that is due is left.
         """
         end = time.monotonic() + timeout
-        while not self._closed and not self._queue.empty:
+        while not self._closed and self._queue.pending(self._quick):
             if (job := self._queue.take(self._quick)) is not None:
                 self._do(job)
                 with self._finished:
@@ -257,7 +257,8 @@ class ReflectionWorker:
 
     def _put(self, payload: dict[str, Any], kind: str, run: str, user: str, namespace: tuple[str, ...]) -> None:
         # Each report is a job of its own: good, bad and good again is not the same as good and bad.
-        self._queue.put(uuid.uuid4().hex, payload, kind=kind, line=digest(*namespace, run), user=user)
+        place = (run, namespace) if kind == WRITE else None
+        self._queue.put(uuid.uuid4().hex, payload, kind=kind, line=digest(*namespace, run), user=user, place=place)
         if not self._closed:
             self._executor.start(self.work)
             self._executor.wake(run)
@@ -265,6 +266,7 @@ class ReflectionWorker:
     def _do(self, job: Job) -> None:
         try:
             {WRITE: self._write, JUDGE: self._judge, CRITIQUE: self._criticise, VERDICT: self._take_in}[job.kind](job)
+            self._failing.discard(job.kind)
         except BaseException as error:
             lasting = isinstance(error, InputError)  # of a critic it may be chance, of a job on disk it stays
             self._later(job, error, CRITIQUE_TRIES if job.kind == CRITIQUE else 1 if lasting else None)
@@ -335,7 +337,8 @@ class ReflectionWorker:
         return self._queue.put(key, payload, kind=CRITIQUE, user=entry.user)
 
     def _later(self, job: Job, error: BaseException, limit: int | None) -> None:
-        level = logging.WARNING if job.attempts == 0 else logging.DEBUG
+        level = logging.DEBUG if job.kind in self._failing else logging.WARNING
+        self._failing.add(job.kind)
         log_failure(logger, level, "a %s job failed", job.kind, error=error)
         try:
             self._queue.retry(job, _wait(job.attempts), limit=limit, error=describe_error(error))
