@@ -110,6 +110,14 @@ def test_verdicts_before_and_after_the_end_of_a_run() -> None:
         assert (entry.score, entry.comment, entry.failed) == (0.2, "late", True)
 
 
+def test_that_no_tool_was_called_may_turn_out_wrong() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish([h.user("send a mail to Ann"), h.words("I cannot do that.")], run_id="1")
+        memory.feedback("1", score=0.0, comment="You can.", wait=True)
+        (found,) = memory.recollect(asking("Bob")).failed
+        assert (found.entry.calls, found.entry.comment) == ((), "You can.")
+
+
 def test_entries_can_be_switched_off(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, entries=False) as memory:
         memory.finish(mail("Ann"), run_id="1", success=True, wait=True)

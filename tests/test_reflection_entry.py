@@ -63,9 +63,8 @@ def test_an_entry_has_the_words_the_calls_and_the_verdict() -> None:
     assert entry.tools == ("find", "mail", "phone")
 
 
-def test_what_nothing_can_be_learned_from_has_no_entry() -> None:
-    assert made([user("Hello"), words("Hi.")]) is None
-    assert made([user("Hello"), words("Hi.")], score=1.0) is None
+def test_what_nobody_asked_for_has_no_entry_and_a_run_without_calls_has_one() -> None:
+    assert good([user("Hello"), words("Hi.")]).calls == ()
     assert made(call("find", {"name": "Ann"})) is None
     assert made([user("  "), *call("find")]) is None
     wrong = good([user("Book a table"), words("I cannot.")], score=0.0)

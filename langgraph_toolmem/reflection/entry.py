@@ -174,13 +174,12 @@ def entry_of(
         max_calls: calls kept; of more, those in the middle go.
 
     Returns:
-        None if nothing could be learned from it: the user said nothing, or no tool was called and nobody said
-        that this was wrong.
+        None if the user said nothing. A run without calls has an entry: that none was made may turn out right or
+        wrong.
     """
     query = request_of(run, max_query)
     steps = [step for event in run.events if isinstance(event, Turn) for step in event.steps]
-    failed = score is not None and score < GOOD
-    if not query or not (steps or failed):
+    if not query:
         return None
     left_out = max(0, len(steps) - max_calls)
     if left_out:
