@@ -763,3 +763,25 @@ def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> N
     with opened() as store:
         assert store.count("tools") == 2501
         assert [hit.id for hit in store.query("tools", "send 2044", k=1)] == ["n2044"]
+
+
+def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.chroma.MAX_IN_USE", 5)
+    opened: list[int] = []
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        stores = [store.scoped(("user", str(n))) for n in range(24)]
+        for round_ in range(2):
+            for n, each in enumerate(stores):
+                each.upsert("notes", [VectorItem(f"{round_}", f"note {n}")])
+                opened.append(len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0)
+        assert max(opened) - min(opened) < 60  # four files a collection
+        for n, each in enumerate(stores):
+            assert {hit.text for hit in each.get("notes")} == {f"note {n}"}
+            assert each.count("notes") == 2
+        threads = [threading.Thread(target=lambda s=each: s.query("notes", "note", k=1)) for each in stores * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert len(store._connection._in_use) <= 24

@@ -22,6 +22,9 @@ from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.hnsw_files import blank_all_unused_rows
 
 LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
+MAX_IN_USE = 64
+"""Collections that Chroma is allowed to keep open. It would keep up to a fifth of the process's file limit, with four
+files and some megabytes each: too much for a host with many users."""
 _FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
 
 _numbers = itertools.count(1)
@@ -95,6 +98,7 @@ class ChromaConnection:
         self._closed = False
         self._lock = threading.Lock()
         self._gate = Gate()
+        self._in_use: set[str] = set()
 
     @property
     def where(self) -> str:
@@ -167,20 +171,38 @@ class ChromaConnection:
         """Release files and threads; a client that was given stays open. Twice is harmless."""
         with self._lock:
             client, self._client, self._closed = self._client, None, True
-            if client is None or self.given is not None or self._process != os.getpid():
-                return
-            with _open_lock, self._translated("close"):
-                key = str(self.folder)
-                owner, times = _open.get(key, (os.getpid(), 1))
-                if times > 1:
-                    _open[key] = (owner, times - 1)
-                else:
-                    _open.pop(key, None)
-                close = getattr(client, "close", None)  # missing in the oldest chromadb supported
-                if close is not None:
-                    close()
-                if self.folder is not None and times <= 1:
-                    blank_all_unused_rows(self.folder)
+            if client is not None and self.given is None and self._process == os.getpid():
+                self._let_go(client)
+
+    def _let_go(self, client: Any) -> None:
+        """Closes a client that was opened here. The caller holds the lock."""
+        self._in_use.clear()
+        with _open_lock, self._translated("close"):
+            key = str(self.folder)
+            owner, times = _open.get(key, (os.getpid(), 1))
+            if times > 1:
+                _open[key] = (owner, times - 1)
+            else:
+                _open.pop(key, None)
+            close = getattr(client, "close", None)  # missing in the oldest chromadb supported
+            if close is not None:
+                close()
+            if self.folder is not None and times <= 1:
+                blank_all_unused_rows(self.folder)
+
+    def uses(self, name: str) -> None:
+        """A collection is opened; see `relieve`."""
+        self._in_use.add(name)
+
+    def relieve(self) -> None:
+        """Closes the embedded database if too many collections are open; it is opened again when needed."""
+        if len(self._in_use) <= MAX_IN_USE or self.folder is None or self.given is not None or self._gate.is_inside:
+            return
+        with self._gate.closed(), self._lock:
+            client = self._client
+            if client is not None and len(self._in_use) > MAX_IN_USE and self._process == os.getpid():
+                self._client = None
+                self._let_go(client)
 
     def vacuum(self) -> None:
         """Free room in the embedded database is overwritten; it is closed for that, and opened again when needed.

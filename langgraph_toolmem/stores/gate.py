@@ -16,6 +16,11 @@ class Gate:
         self._is_closed = False
         self._here = threading.local()
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread has passed."""
+        return bool(getattr(self._here, "depth", 0))
+
     @contextmanager
     def passed(self) -> Iterator[None]:
         """Inside, nobody works alone; waits for who does."""

@@ -285,16 +285,16 @@ class VectorStore:
         """The collection and its label; ``None`` if nothing of the kind was ever stored."""
         if self._connection.empty:
             return None
-        client = self._connection.client()  # also where a forked process and a closed store are told
-        if client is not self._client:
-            self._collections.clear()
-            self._client = client
-        known = self._collections.get(kind)
-        if known is not None:
-            return known
-        with self._connection.errors(f"open {kind!r}"):
+        with self._connection.errors(f"open {kind!r}"):  # whole: nobody closes the client in between
+            client = self._connection.client()  # also where a forked process and a closed store are told
+            if client is not self._client:
+                self._collections.clear()
+                self._client = client
+            known = self._collections.get(kind)
+            if known is not None:
+                return known
             collection = collections.find(client, self._name(kind))
-        return None if collection is None else self._remember(kind, collection)
+            return None if collection is None else self._remember(kind, collection)
 
     def _remember(self, kind: str, collection: Any) -> tuple[Any, Label]:
         label = Label.from_metadata(collection.metadata)
@@ -305,6 +305,7 @@ class VectorStore:
             )
         require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
         self._collections[kind] = collection, label
+        self._connection.uses(collection.name)
         return collection, label
 
     def _made(self, kind: str, dimension: int) -> tuple[Any, Label]:
@@ -335,6 +336,7 @@ class VectorStore:
         opened: Callable[[], tuple[Any, Label] | None] | None = None,
     ) -> T:
         """Do something with a collection; once more if it was replaced meanwhile by another handle on it."""
+        self._connection.relieve()
         for last in (False, True):
             try:
                 with self._connection.errors(f"{doing} {kind!r}"):
