@@ -32,6 +32,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
+	$(BIN)/python -m benchmarks.recall_scale
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

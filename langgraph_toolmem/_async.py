@@ -69,6 +69,12 @@ class AsyncTwins:
             _memory(self).feedback, run_id, score=score, comment=comment, user_id=user_id, wait=wait
         )
 
+    async def abroke_off(
+        self, messages: Any, error: str, *, run_id: str | None = None, user_id: str | None = None
+    ) -> bool:
+        """Async twin of `broke_off`."""
+        return await asyncio.to_thread(_memory(self).broke_off, messages, error, run_id=run_id, user_id=user_id)
+
     async def aflush(self, *, timeout: float | None = 60.0) -> bool:
         """Async twin of `flush`."""
         return await asyncio.to_thread(_memory(self).flush, timeout=timeout)
@@ -212,10 +218,12 @@ class AsyncTwins:
         policy: RecallPolicy | None = None,
         k: int | None = None,
         unjudged: bool = True,
+        alike: int = 1,
+        wait: float | None = None,
     ) -> list[RecalledEntry]:
         """Async twin of `ranked`."""
         return await asyncio.to_thread(
-            _memory(self).ranked, query, user_id=user_id, policy=policy, k=k, unjudged=unjudged
+            _memory(self).ranked, query, user_id=user_id, policy=policy, k=k, unjudged=unjudged, alike=alike, wait=wait
         )
 
     async def arecollect(
@@ -227,6 +235,7 @@ class AsyncTwins:
         user_id: str | None = None,
         unjudged: bool = False,
         offered: bool = False,
+        budget: int | None = None,
     ) -> Recollection:
         """Async twin of `recollect`."""
         return await asyncio.to_thread(
@@ -237,6 +246,7 @@ class AsyncTwins:
             user_id=user_id,
             unjudged=unjudged,
             offered=offered,
+            budget=budget,
         )
 
     async def apreferences(
@@ -247,10 +257,17 @@ class AsyncTwins:
         policy: RecallPolicy | None = None,
         domain_of: Callable[[str], str | None] | None = None,
         model: BaseChatModel | None = None,
+        wait: float | None = None,
     ) -> list[Preference]:
         """Async twin of `preferences`."""
         return await asyncio.to_thread(
-            _memory(self).preferences, query, user_id=user_id, policy=policy, domain_of=domain_of, model=model
+            _memory(self).preferences,
+            query,
+            user_id=user_id,
+            policy=policy,
+            domain_of=domain_of,
+            model=model,
+            wait=wait,
         )
 
     async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:

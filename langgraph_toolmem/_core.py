@@ -109,7 +109,7 @@ class MemoryCore:
         self._made_library: EntryLibrary | None = None
         self._made_worker: ReflectionWorker | None = None
         self._recalls: list[tuple[str, list[str], tuple[int, int, int], str | None]] = []
-        self._begun, self._look_again = False, 0.0
+        self._look_again = 0.0  # by time.monotonic
         self._shared = chroma is not None or store is not None
         self._adopted: list[Mapping[str, ToolSpec]] = []
         self._warned_about_user = False

@@ -65,8 +65,18 @@ class Recalling(Suggesting):
         policy: RecallPolicy | None = None,
         k: int | None = None,
         unjudged: bool = True,
+        alike: int = 1,
+        wait: float | None = None,
     ) -> list[RecalledEntry]:
-        """As `recall`, with the probability of being relevant and the reason; `unjudged` ones can be left out."""
+        """As `recall`, with the probability of being relevant and the reason.
+
+        Args:
+            query, user_id, policy, k: as for `recall`.
+            unjudged: runs nobody judged too.
+            alike: of runs that say the same, so many count as one and are returned.
+            wait: seconds to wait for entries that have to be read from disk first; none are found if that was not
+                enough. None: as long as it takes, and what was finished just now is waited for too.
+        """
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         if k is not None and not (type(k) is int and k >= 1):
@@ -74,11 +84,12 @@ class Recalling(Suggesting):
         chosen = self._chosen(policy)
         namespace = resolve(self.namespace, user_id)
         self._check_user(user_id)
-        if not self._store.read_only and not self._queue.empty:
+        if wait is None and not self._store.read_only and not self._queue.empty:
             self._worker.settle()
         if self._vectors.empty:
             return []
-        return self._library.recall(namespace, query, policy=chosen, k=k, unjudged=unjudged) or []
+        found = self._library.recall(namespace, query, policy=chosen, k=k, unjudged=unjudged, alike=alike, wait=wait)
+        return found or []
 
     def recollect(
         self,
@@ -89,6 +100,7 @@ class Recalling(Suggesting):
         user_id: str | None = None,
         unjudged: bool = False,
         offered: bool = False,
+        budget: int | None = None,
     ) -> Recollection:
         """The past runs that are worth showing to the model now, and what could not be read. Nodes call this.
 
@@ -100,12 +112,14 @@ class Recalling(Suggesting):
             run_id: identity of the run (a thread id); it is not recalled for itself.
             unjudged: runs nobody judged too.
             offered: the model gets to see them now: with the run's verdict, their record grows.
+            budget: tokens of the prompt: those that do not fit in it are not seen. None: all are.
 
         Raises:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
         from langgraph_toolmem.recall.recollection import Recollection
+        from langgraph_toolmem.recall.render import fitting
         from langgraph_toolmem.reflection.entry import entry_id, request_of
 
         chosen = self._chosen(policy)
@@ -127,9 +141,11 @@ class Recalling(Suggesting):
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
         if found is None:
             return Recollection(missing="past runs are still being read from disk")
+        recollection = Recollection(tuple(found))
         if offered and found:
-            self._recalled(name, [each.entry.id for each in found], user_id)
-        return Recollection(tuple(found))
+            seen = len(found) if budget is None else fitting(recollection, budget)
+            self._recalled(name, [each.entry.id for each in found[:seen]], user_id)
+        return recollection
 
     def preferences(
         self,
@@ -139,6 +155,7 @@ class Recalling(Suggesting):
         policy: RecallPolicy | None = None,
         domain_of: Callable[[str], str | None] | None = None,
         model: BaseChatModel | None = None,
+        wait: float | None = None,
     ) -> list[Preference]:
         """What a user likes and avoids for requests like this one: at least two ratings in the same direction.
 
@@ -148,6 +165,7 @@ class Recalling(Suggesting):
             policy: which requests are alike; the memory's own, with up to 50 runs, if None.
             domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are told.
             model: reads the ratings and says in words what is preferred; they are counted if None.
+            wait: seconds to wait for entries that have to be read from disk first; as long as it takes if None.
 
         Raises:
             MessageError: the messages cannot be read.
@@ -160,7 +178,9 @@ class Recalling(Suggesting):
 
         text = query if isinstance(query, str) else request_of(self._read(query, None))
         chosen = policy or self.recall_policy.with_(max_n=RATED)
-        rated = [each.entry for each in self.ranked(text, user_id=user_id, policy=chosen, unjudged=False)]
+        # The same request rated twice is two ratings.
+        found = self.ranked(text, user_id=user_id, policy=chosen, unjudged=False, alike=RATED, wait=wait)
+        rated = [each.entry for each in found]
         user = user_digest(user_id)
         if model is None:
             return preferences(rated, user=user, domain_of=domain_of)

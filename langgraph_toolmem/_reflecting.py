@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS, Summaries
 from langgraph_toolmem.errors import ConfigurationError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.reflection")
 
 QUEUE_FILE: Final = "reflections.db"
+BOOTSTRAP_FILE: Final = "bootstrap.db"
 LOOK_SECONDS: Final = 30.0
 """How often what other processes put into the queue is looked for, where this one has no use for it itself."""
 CLOSE_SECONDS: Final = 5.0
@@ -84,13 +85,40 @@ class Reflecting(Summaries):
         """
         return self._store.read_only or self._queue.empty or self._worker.flush(timeout=timeout)
 
+    def broke_off(self, messages: Any, error: str, *, run_id: str | None = None, user_id: str | None = None) -> bool:
+        """A run ended with an error: keeps what was done so far as an entry, without a verdict, which nobody gave.
+
+        Reported again, it replaces itself; the run's end takes its place if the thread is resumed. Nothing is learned
+        that was not learned as it happened: calls that are pending may be executed then.
+
+        Args:
+            messages: the history up to the error.
+            error: its kind, not its text, which may quote somebody.
+            run_id: identity of the run (a thread id).
+            user_id: whose run it is.
+
+        Returns:
+            Whether there is an entry; there is none if the user said nothing, or the memory keeps none.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+            StorageError: the queue cannot be written.
+        """
+        if not self._keeps_entries or self._store.read_only:
+            return False
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        return self._put_entry(run, user_id, unjudged=f"the run ended with {error}")
+
     def _keep_entry(self, run: Run, user_id: str | None) -> None:
         """Puts a finished run into the queue; it is on disk when this returns."""
         if not self._keeps_entries or self._store.read_only:
             return
         self._quietly("an entry could not be kept", partial(self._put_entry, run, user_id))
 
-    def _put_entry(self, run: Run, user_id: str | None) -> None:
+    def _put_entry(self, run: Run, user_id: str | None, *, unjudged: str | None = None) -> bool:
+        """Puts a run into the queue, with its verdict, or else with a word on why it has none."""
         from langgraph_toolmem.reflection.entry import entry_of
 
         name = digest("run", run.run_id or run_scope(run))
@@ -102,12 +130,14 @@ class Reflecting(Summaries):
             now=self._now(),
             user=user_digest(user_id),
             score=None if verdict is None else verdict[SCORE],
-            comment=None if verdict is None else verdict[COMMENT],
+            comment=unjudged if verdict is None or verdict[SCORE] is None else verdict[COMMENT],
         )
-        if entry is not None:
-            self._worker.write(entry, namespace=resolve(self.namespace, user_id))
-            with self._lock:
-                self._apply(entry_key(name), [["n", "entries", 1]])
+        if entry is None:
+            return False
+        self._worker.write(entry, namespace=resolve(self.namespace, user_id))
+        with self._lock:
+            self._apply(entry_key(name), [["n", "entries", 1]])
+        return True
 
     def _noted(self, entries: Sequence[Entry], namespace: tuple[str, ...]) -> None:
         """Entries were stored without the worker: verdicts that come later are to find them."""
@@ -170,11 +200,10 @@ class Reflecting(Summaries):
     def _tick(self) -> None:
         """Begins with what other processes, or a former one, left in the queue. Cheap; called at every step."""
         now = time.monotonic()
-        if self._root is None or self._store.read_only or self._begun or now < self._look_again:
+        if self._root is None or self._store.read_only or now < self._look_again:
             return
         self._look_again = now + LOOK_SECONDS
         if (self._root / QUEUE_FILE).exists():
-            self._begun = True
             self._quietly("reflections could not be taken up", lambda: self._worker.start())
 
     def _reflections(self) -> ReflectionReport:
@@ -226,9 +255,14 @@ class Reflecting(Summaries):
 
     def _forget_jobs(self, user_id: str) -> int:
         """Deletes what is still to be done about a user. To be called first: what is being done ends with it."""
-        if self._made_queue is None and (self._root is None or not (self._root / QUEUE_FILE).exists()):
-            return 0
-        return self._worker.forget(str(user_digest(user_id)))
+        user, removed = str(user_digest(user_id)), 0
+        if self._made_queue is not None or (self._root is not None and (self._root / QUEUE_FILE).exists()):
+            removed = self._worker.forget(user)
+        if self._root is not None and (self._root / BOOTSTRAP_FILE).exists():
+            from langgraph_toolmem.bootstrap.state import forget_user
+
+            removed += forget_user(self._root, user)
+        return removed
 
     def _forget_entries(self, user_id: str) -> int:
         """Raises StorageError if something is still there."""

@@ -1,13 +1,14 @@
-"""What the memory tells the model: short texts in a private key of the state, valid for one model call.
+"""What the memory tells the model: short texts in a private key of the state.
 
-A node writes its hint under its role; `memory_prompt` reads what is meant for the call that comes now. A hint that
-was made for an earlier point of the run is left out, so nothing has to be cleared.
+A node writes its hint under its role; `memory_prompt` reads what is meant for the call that comes now. A hint is
+for one model call, or for every call until the user speaks again. One that was made for an earlier point or turn of
+the run is left out, so nothing has to be cleared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from langchain_core.messages import SystemMessage
 from langgraph.graph import MessagesState
@@ -19,12 +20,18 @@ from langgraph_toolmem.keys import digest
 HINTS: Final = "toolmem_hints"
 """Key of the state."""
 
+Scope = Literal["call", "turn"]
+"""How long a hint holds: for the next model call, or until the next user message."""
+
+_USER: Final = ("human", "user", "HumanMessageChunk")
+
 
 class Hint(TypedDict):
-    """One hint: its text, and the point of the run it is for."""
+    """One hint: its text, the point of the run or the user message it is for, and its scope ("call" if none)."""
 
     text: str
     at: str
+    scope: NotRequired[Scope]
 
 
 def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dict[str, Hint]:
@@ -38,8 +45,30 @@ class HintState(TypedDict):
     toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
 
 
-class MemoryState(MessagesState, HintState):
-    """`MessagesState` with room for hints: ``StateGraph(MemoryState)``."""
+AVOIDED: Final = "toolmem_avoided"
+"""Key of the state."""
+
+
+class Avoided(TypedDict):
+    """Tools that are left out, each with the reason in one line, and the user turn this is for."""
+
+    at: str
+    tools: dict[str, str]
+
+
+def merge_avoided(old: Avoided | None, new: Avoided | None) -> Avoided | None:
+    """The latest."""
+    return new or old
+
+
+class AvoidedState(TypedDict):
+    """The private key of `PreferenceGuide`, to be added to a state of one's own."""
+
+    toolmem_avoided: NotRequired[Annotated[Avoided, merge_avoided]]
+
+
+class MemoryState(MessagesState, HintState, AvoidedState):
+    """`MessagesState` with room for what the memory has to say: ``StateGraph(MemoryState)``."""
 
 
 def place_of(messages: Sequence[Any]) -> str:
@@ -49,13 +78,79 @@ def place_of(messages: Sequence[Any]) -> str:
     return digest("place", len(messages), identity or repr(content))
 
 
+def turn_of(messages: Sequence[Any]) -> str:
+    """The user turn that these messages are in: identity of the latest user message; "" if there is none.
+
+    It stays the same while the agent works, and when older messages are trimmed away, as long as messages have ids.
+    A message that is edited is another turn.
+    """
+    for index in range(len(messages) - 1, -1, -1):
+        if _is_users(messages[index]):
+            identity, content = (_field(messages[index], name) for name in ("id", "content"))
+            place = identity or sum(_is_users(message) for message in messages[:index])
+            return digest("user-turn", place, repr(messages[index] if content is None else content))
+    return ""
+
+
+def _is_users(message: Any) -> bool:
+    if isinstance(message, str):
+        return True
+    if isinstance(message, (tuple, list)):
+        return bool(message) and message[0] in _USER
+    if (_field(message, "role") or _field(message, "type")) not in _USER:
+        return False
+    marks = _field(message, "additional_kwargs")
+    # SummarizationMiddleware puts its summary in as a message of the user.
+    return not (isinstance(marks, Mapping) and marks.get("lc_source") == "summarization")
+
+
 def _field(message: Any, name: str) -> Any:
     return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
-def new_hint(role: str, text: str, messages: Sequence[Any]) -> dict[str, dict[str, Hint]]:
-    """The update of the state for one hint."""
+def new_hint(role: str, text: str, messages: Sequence[Any], scope: Scope = "call") -> dict[str, dict[str, Hint]]:
+    """The update of the state for one hint.
+
+    Args:
+        role: whose hint it is.
+        text: what the model shall read; "" if there is nothing to say.
+        messages: the history so far.
+        scope: "call": for the model call that comes now; "turn": for each until the next user message.
+    """
+    if scope == "turn":
+        return {HINTS: {role: Hint(text=text, at=turn_of(messages), scope=scope)}}
     return {HINTS: {role: Hint(text=text, at=place_of(messages))}}
+
+
+def has_hint(state: Any, role: str, *, messages_key: str = "messages") -> bool:
+    """Whether a role has said what it has to say, be it nothing, for the call or the turn that comes now.
+
+    Args:
+        state: the state, with the key `toolmem_hints`.
+        role: whose hint.
+        messages_key: key of the messages.
+    """
+    hint = _hints(state).get(role)
+    return hint is not None and _holds(hint, read_key(state, messages_key) or ())
+
+
+def new_avoided(tools: Mapping[str, str], messages: Sequence[Any]) -> dict[str, Avoided]:
+    """The update of the state for the tools that are left out until the next user message."""
+    return {AVOIDED: Avoided(at=turn_of(messages), tools=dict(tools))}
+
+
+def avoided_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str] | None:
+    """The tools that are left out in this user turn, each with the reason; None if nobody looked yet.
+
+    Args:
+        state: the state, with the key `toolmem_avoided`.
+        messages_key: key of the messages.
+    """
+    found = None if isinstance(state, (list, tuple)) else read_key(state, AVOIDED)
+    if not found or found["at"] != turn_of(read_key(state, messages_key) or ()):
+        return None
+    tools: Mapping[str, str] = found["tools"]
+    return tools
 
 
 def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:
@@ -69,9 +164,21 @@ def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemM
         state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it there is nothing to say.
         messages_key: key of the messages.
     """
-    hints = read_key(state, HINTS) if not isinstance(state, (list, tuple)) else None
+    hints = _hints(state)
     if not hints:
         return []
-    here = place_of(read_key(state, messages_key) or ())
-    texts = [hint["text"] for _, hint in sorted(hints.items()) if hint["at"] == here and hint["text"]]
+    messages = read_key(state, messages_key) or ()
+    texts = [hint["text"] for _, hint in sorted(hints.items()) if hint["text"] and _holds(hint, messages)]
     return [SystemMessage("\n\n".join(texts))] if texts else []
+
+
+def _hints(state: Any) -> Mapping[str, Hint]:
+    hints = None if isinstance(state, (list, tuple)) else read_key(state, HINTS)
+    return hints or {}
+
+
+def _holds(hint: Hint, messages: Sequence[Any]) -> bool:
+    if hint.get("scope") != "turn":
+        return hint["at"] == place_of(messages)
+    # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
+    return bool(messages) and turn_of(messages) in (hint["at"], "")

@@ -14,6 +14,9 @@ prompts nor arguments are in it, so it may go where traces go. Words and values 
 ``toolmem.audit``          whether the model is asked only to check the proposal
 ``toolmem.candidates``     calls that were weighed
 ``toolmem.learned_turns``  recorder: turns that were new
+``toolmem.recalled``       recall: past runs shown
+``toolmem.score``          reflection: the verdict on the run, 0 to 1
+``toolmem.left_out``       preferences: tools left out
 ``toolmem.error``          kind of an error that was passed over
 ``toolmem.failed``         which node or middleware passed it over
 =========================  =========================================================================

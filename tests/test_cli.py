@@ -400,9 +400,11 @@ def test_import_says_what_it_learned_and_learns_nothing_twice(tmp_path, log, too
     assert first.stdout.splitlines() == [
         "Read 40 runs and learned 80 new tool calls from them.",
         f"The memory in {folder} now knows 80 tool calls of 2 tools.",
+        "Kept 40 runs for recall.",
         "Stored 80 new states of 40 runs in words, from which next tools are suggested.",
     ]
     answer = json.loads(again.stdout)
+    assert answer["entries"] == len(entries(folder)) == 40
     assert (answer["runs"], answer["calls_learned"], answer["calls_known"]) == (40, 0, 80)
     assert (answer["states"]["by"], answer["states"]["teaching"], answer["states"]["stored"]) == ("extractive", 40, 0)
     assert (answer["states"]["written"], answer["states"]["model_calls"], answer["states"]["left"]) == (0, 0, 0)
@@ -625,6 +627,14 @@ def stored(folder: Path, user: str | None = None, **options: object) -> list:
         return memory._summary_store(user).summaries()
 
 
+def entries(folder: Path, user: str | None = None, **options: object) -> list:
+    """The past runs that are kept for recall."""
+    from langgraph_toolmem import ToolMemory
+
+    with ToolMemory(folder, **options) as memory:
+        return memory._library.store(tuple(n.format(user_id=user) for n in memory.namespace)).all()
+
+
 def suggested(folder: Path, *messages: dict, **options: object) -> list:
     from langgraph_toolmem import ToolMemory
 
@@ -677,10 +687,15 @@ def test_only_runs_labelled_successful_teach(tmp_path):
     result = run("import", file, "--memory", folder)
 
     assert result.stdout.splitlines()[2:] == [
+        "Kept 2 runs for recall.",
         'No run is labelled successful ("success": true), so none teaches which tools to suggest. '
-        "With --unlabelled WEIGHT those without a label do."
+        "With --unlabelled WEIGHT those without a label do.",
     ]
     assert stored(folder) == []
+    assert {(each.query[-6:], each.score, each.made_by) for each in entries(folder)} == {
+        ("topic1", 0.0, "import"),
+        ("topic2", None, "import"),
+    }
 
     again = run("import", file, "--memory", folder, "--unlabelled", "0.3")
     assert "Stored 2 new states of 1 run in words" in again.stdout
@@ -693,8 +708,34 @@ def test_a_label_that_is_corrected_later_takes_the_words_out(tmp_path, log, warm
     runs = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     corrected = written(tmp_path / "corrected.jsonl", *({**one, "success": False} for one in runs))
     assert stored(warm)
+    assert {each.score for each in entries(warm)} == {1.0}
     assert run("import", corrected, "--memory", warm).exit_code == 0
     assert stored(warm) == []
+    assert [each.score for each in entries(warm)] == [0.0] * 40
+
+
+def test_runs_are_not_kept_where_that_is_not_wanted(tmp_path, log):
+    result = run("import", log, "--memory", tmp_path / "memory", "--no-entries", "--summaries", "none")
+    assert result.exit_code == 0, result.output
+    assert "for recall" not in result.stdout
+    assert not (tmp_path / "memory" / "chroma").exists()
+
+
+def test_runs_that_cannot_be_kept_are_told_and_come_with_the_next_import(tmp_path, log, monkeypatch):
+    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.errors import StorageError
+
+    def full(*_, **__):
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(ToolMemory, "keep_entries", full)
+    result = run("import", log, "--memory", tmp_path / "memory")
+    assert_refused(result, "runs could not be kept for recall; import again: the disk is full")
+    monkeypatch.undo()
+    again = json.loads(run("import", log, "--memory", tmp_path / "memory", "--json").stdout)
+    assert (again["calls_learned"], again["entries"], again["states"]["left"]) == (0, 40, 0)
+    assert len(entries(tmp_path / "memory")) == 40
+    assert len(stored(tmp_path / "memory")) > 0
 
 
 def test_next_tools_are_suggested_from_an_import(warm):
@@ -712,6 +753,20 @@ def test_words_of_users_go_where_the_namespace_says(tmp_path):
     apart = {"namespace": ("toolmem", "{user_id}")}
     assert {each.text.split("topic")[1][0] for each in stored(folder, "ann", **apart)} == {"0", "2"}
     assert {each.text.split("topic")[1][0] for each in stored(folder, "bob", **apart)} == {"1"}
+    assert {each.query[-1] for each in entries(folder, "ann", **apart)} == {"0", "2"}
+    assert {each.query[-1] for each in entries(folder, "bob", **apart)} == {"1"}
+
+
+def test_users_are_known_by_their_entries_in_a_shared_namespace_too(tmp_path):
+    from langgraph_toolmem import ToolMemory
+
+    runs = [{**logged(number), "user_id": user} for number, user in enumerate(["ann", "bob", "ann"])]
+    folder = tmp_path / "memory"
+    assert run("import", written(tmp_path / "log.jsonl", *runs), "--memory", folder).exit_code == 0
+    assert len(entries(folder)) == 3
+    with ToolMemory(folder) as memory:
+        memory.forget(user_id="ann")
+    assert [each.query[-1] for each in entries(folder)] == ["1"]
 
 
 def test_a_run_of_nobody_is_refused_where_the_namespace_needs_a_user(tmp_path):
@@ -734,7 +789,8 @@ def test_another_embedder_is_told_before_anything_is_learned(tmp_path, log):
 
     assert_refused(result, "the stored vectors were made by", "toolmem reembed")
     assert json.loads(run("report", "--memory", tmp_path / "memory", "--json").stdout)["turns"] == 0
-    assert run("import", log, "--memory", tmp_path / "memory", "--summaries", "none").exit_code == 0
+    assert run("import", log, "--memory", tmp_path / "memory", "--summaries", "none").exit_code == 2
+    assert run("import", log, "--memory", tmp_path / "memory", "--summaries", "none", "--no-entries").exit_code == 0
 
 
 # --- import: a chat model writes ---

@@ -149,6 +149,18 @@ def test_the_state_tells_the_cause_that_frequency_does_not(capsys: pytest.Captur
     assert "summarize_state" not in out.split("\n\n")[-1]
 
 
+# --- remembering ---
+
+
+def test_the_second_request_of_a_kind_has_the_critique_of_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("remembering", capsys)
+    before, after = out.split("What the model was shown")[0].split("\n> ")[1:]
+    assert called(before) == [f"book_call(name='Ann', hour_utc=9)  {BY_MODEL}"]
+    assert called(after) == [f"time_zone(name='Ben')  {BY_MODEL}", f"book_call(name='Ben', hour_utc=7)  {BY_MODEL}"]
+    assert 'Critique: "What went wrong: The hour is local time, and was booked as UTC. Where: call 1, book_call.' in out
+    assert "Past runs kept for recall: 2; shown in 1 run" in out
+
+
 # --- human approval ---
 
 

@@ -17,6 +17,7 @@ from langgraph_toolmem import errors
 
 PUBLIC = [
     "langgraph_toolmem",
+    "langgraph_toolmem.bootstrap",
     "langgraph_toolmem.middleware",
     "langgraph_toolmem.nodes",
     "langgraph_toolmem.page",
@@ -114,6 +115,7 @@ TWINS = (
     "before_model",
     "suggest",
     "advise",
+    "broke_off",
     "flush",
     "recall",
     "ranked",

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from langgraph_toolmem.hints import HINTS, MemoryState, memory_prompt, merge_hints, new_hint
+from langgraph_toolmem.hints import HINTS, MemoryState, has_hint, memory_prompt, merge_hints, new_hint, turn_of
 from langgraph_toolmem.nodes import HintState
 
 HELLO = [HumanMessage("Hello", id="1")]
@@ -108,4 +116,119 @@ def test_a_state_of_ones_own_takes_the_key_and_a_checkpoint_keeps_it() -> None:
 
 
 def test_memory_state_is_a_messages_state() -> None:
-    assert {"messages", HINTS} == set(MemoryState.__annotations__) | set(HintState.__annotations__)
+    assert set(HintState.__annotations__) == {HINTS}
+    assert set(get_type_hints(MemoryState)) >= {"messages", HINTS}
+
+
+# --- hints for a whole user turn ---
+
+WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]
+
+
+def turn_hint(messages: list[Any], text: str = "It was dark.") -> dict[str, Any]:
+    return dict(new_hint("recall", text, messages, scope="turn"))
+
+
+def test_a_turn_hint_holds_until_the_user_speaks_again() -> None:
+    hint = turn_hint(HELLO)
+    for messages in (HELLO, [*HELLO, *WORK], [*HELLO, *WORK, AIMessage("Done", id="4")]):
+        assert texts({"messages": messages, **hint}) == ["It was dark."]
+        assert has_hint({"messages": messages, **hint}, "recall")
+    later = [*HELLO, *WORK, HumanMessage("And now?", id="5")]
+    assert texts({"messages": later, **hint}) == []
+    assert not has_hint({"messages": later, **hint}, "recall")
+
+
+def test_a_turn_hint_made_in_the_middle_of_the_turn_is_the_same() -> None:
+    assert turn_hint([*HELLO, *WORK]) == turn_hint(HELLO)
+
+
+def test_that_there_is_nothing_to_say_is_a_hint_too() -> None:
+    state = {"messages": HELLO, **turn_hint(HELLO, "")}
+    assert has_hint(state, "recall")
+    assert not has_hint(state, "sit")
+    assert texts(state) == []
+
+
+def test_has_hint_knows_the_other_scope_and_other_states() -> None:
+    state = {"messages": HELLO, **new_hint("sit", "Call search.", HELLO)}
+    assert has_hint(state, "sit")
+    assert not has_hint({**state, "messages": [*HELLO, *WORK]}, "sit")
+    assert has_hint({"chat": HELLO, **turn_hint(HELLO)}, "recall", messages_key="chat")
+    assert not has_hint(HELLO, "recall")
+    assert not has_hint({"messages": HELLO, HINTS: None}, "recall")
+
+
+def test_hints_of_both_scopes_are_one_message() -> None:
+    both = merge_hints(turn_hint(HELLO)[HINTS], new_hint("sit", "Call search.", HELLO)[HINTS])
+    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\n\nCall search."]
+    assert texts({"messages": [*HELLO, *WORK], HINTS: both}) == ["It was dark."]
+
+
+def test_a_hint_of_a_former_version_is_for_one_call() -> None:
+    hint = {HINTS: {"sit": {"text": "Call search.", "at": new_hint("sit", "", HELLO)[HINTS]["sit"]["at"]}}}
+    assert texts({"messages": HELLO, **hint}) == ["Call search."]
+    assert texts({"messages": [*HELLO, *WORK], **hint}) == []
+
+
+YES = {"role": "user", "content": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([HumanMessage("yes", id="1")], [HumanMessage("yes", id="2")]),
+        ([HumanMessage("yes", id="1")], [HumanMessage("no", id="1")]),  # edited
+        ([YES], [YES, {"role": "assistant", "content": "ok"}, YES]),
+        ([("user", "yes")], [("user", "no")]),
+        (["yes"], ["no"]),
+        ([ChatMessage("yes", role="user")], [ChatMessage("no", role="user")]),
+        ([HumanMessage([{"type": "text", "text": "a"}])], [HumanMessage([{"type": "text", "text": "b"}])]),
+    ],
+    ids=["ids", "edited", "dicts", "pairs", "texts", "roles", "blocks"],
+)
+def test_turns_are_told_apart_in_every_form_of_messages(one: list[Any], other: list[Any]) -> None:
+    assert turn_of(one)
+    assert turn_of(one) == turn_of([*one, ("ai", "hm")])
+    assert turn_of(one) != turn_of(other)
+    assert turn_of(other)
+
+
+def test_trimming_and_summarising_do_not_end_a_turn() -> None:
+    old = [HumanMessage("Good day", id="0"), AIMessage("Good day", id="00")]
+    hint = turn_hint([*old, *HELLO])
+    assert texts({"messages": [*HELLO, *WORK], **hint}) == ["It was dark."]
+    summary = HumanMessage(
+        "Here is a summary of the conversation to date: x", additional_kwargs={"lc_source": "summarization"}
+    )
+    assert turn_of([summary]) == ""
+    assert texts({"messages": [summary, *WORK], **hint}) == ["It was dark."]
+    assert texts({"messages": [summary, *WORK, HumanMessage("More", id="9")], **hint}) == []
+    assert texts({"messages": [], **hint}) == []
+
+
+def test_a_turn_hint_goes_through_a_checkpoint_and_ends_with_the_turn() -> None:
+    seen: list[tuple[bool, list[str]]] = []
+
+    def hints(state: MemoryState) -> Any:
+        there = has_hint(state, "recall")
+        seen.append((there, texts(state)))
+        return None if there else new_hint("recall", f"turn {len(state['messages'])}", state["messages"], scope="turn")
+
+    def model(state: MemoryState) -> Any:
+        return {"messages": [AIMessage("Hi")]}
+
+    builder = StateGraph(MemoryState)
+    builder.add_node("hints", hints)
+    builder.add_node("model", model)
+    builder.add_edge(START, "hints")
+    builder.add_edge("hints", "model")
+    builder.add_conditional_edges("model", lambda state: "hints" if len(state["messages"]) in (2, 5) else END)
+    graph = builder.compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"messages": HELLO}, config)
+    graph.invoke({"messages": [HumanMessage("Again")]}, config)
+    assert seen == [(False, []), (True, ["turn 1"]), (False, []), (True, ["turn 4"])]
+    assert texts(graph.get_state(config).values) == ["turn 4"]
+    graph.update_state(config, {"messages": [RemoveMessage(id=graph.get_state(config).values["messages"][3].id)]})
+    assert texts(graph.get_state(config).values) == []

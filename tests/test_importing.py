@@ -133,3 +133,20 @@ def test_a_model_reads_the_history_up_to_the_state_and_no_further():
     assert "Tool: failed: " in asked
     assert "'delete'" not in asked
     assert [message.type for message in messages_of(run)] == ["human", "ai", "tool", "ai", "tool", "ai"]
+
+
+def test_runs_are_kept_for_recall_once_whatever_is_imported_again():
+    with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
+        runs = [(a_run(1), 1.0, None), (a_run(2), 0.0, "the wrong one"), (a_run(3), None, None)]
+        for _ in range(2):
+            assert memory.keep_entries(runs, user_id="ann") == 3
+        entries = memory._library.store(("toolmem", "ann")).all()
+        assert {(each.query, each.score, each.comment, each.made_by) for each in entries} == {
+            ("Delete n1", 1.0, "", "import"),
+            ("Delete n2", 0.0, "the wrong one", "import"),
+            ("Delete n3", None, "", "import"),
+        }
+        assert memory.report().entries == 3
+        assert memory.recall("Delete n2", user_id="bob") == []
+        with pytest.raises(NamespaceError):
+            memory.keep_entries(runs)

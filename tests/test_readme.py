@@ -26,6 +26,8 @@ def test_the_snippets_run_one_after_the_other(
             taken = re.search(r"(\d+) of them taken without the model", printed)
             assert taken is not None
             assert int(taken[1]) > 100
+        if "print(entry.query" in snippet:
+            assert "The shop of Ann does not load 0.0 It was the certificate" in printed
         if "print(decision.reason)" in snippet:
             assert printed.strip() == "nothing like this has been seen yet"
     assert reports == 2

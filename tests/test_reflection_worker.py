@@ -465,28 +465,48 @@ def test_an_entry_stays_that_another_process_finished(
 
 
 def test_a_closed_worker_ends_its_thread_and_keeps_the_jobs(queue: JobQueue, store: EntryStore) -> None:
+    before = set(threading.enumerate())
     worker = ReflectionWorker(queue, store)
     worker.write(entry("ann"))
     assert worker.flush()
+    assert set(threading.enumerate()) - before
     worker.close()
-    assert "toolmem-reflection" not in {thread.name for thread in threading.enumerate()}
+    assert set(threading.enumerate()) <= before
     worker.write(entry("ben"))  # safe on disk, for the next
     assert not worker.flush(timeout=5)
     assert queue.pending() == 1
     worker.close()
 
 
+def test_a_thread_with_nothing_to_do_ends_and_another_begins_when_it_is_needed() -> None:
+    done: list[float] = []
+    executor = ThreadExecutor(poll=0.02)
+    before = set(threading.enumerate())
+    for expected in (1, 2):
+        executor.start(lambda: done.append(0.0))
+        executor.wake()
+        end = time.monotonic() + 20
+        while set(threading.enumerate()) - before and time.monotonic() < end:
+            time.sleep(0.01)
+        assert set(threading.enumerate()) <= before
+        assert len(done) >= expected
+    executor.close()
+    executor.wake()
+    assert set(threading.enumerate()) <= before
+
+
 def test_closing_waits_no_longer_than_told(queue: JobQueue, store: EntryStore) -> None:
     held = threading.Event()
     critic = Scripted()
     critic.before = lambda: held.wait(30)
+    before = set(threading.enumerate())
     worker = ReflectionWorker(queue, store, critic)
     worker.write(entry("ann", score=0.0))
     while not critic.asked:
         held.wait(0.01)
     worker.close(timeout=0.05)
     assert not held.is_set()
-    [thread] = [each for each in threading.enumerate() if each.name == "toolmem-reflection"]
+    [thread] = [each for each in threading.enumerate() if each.name == "toolmem-reflection" and each not in before]
     held.set()
     thread.join(30)
     assert "find ann" in store.all()[0].critique  # what was begun was ended

@@ -762,8 +762,8 @@ def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> N
         store.upsert("tools", [VectorItem(f"n{i}", f"send {i}") for i in range(2500)])
     with opened() as store:
         assert store.count("tools") == 2501
-        assert store.query("tools", "send 2044", k=1)[0].similarity > 0.99
-        assert len(store.get("tools")) == 2501
+        assert {hit.text for hit in store.get("tools")} == {"send mail", *(f"send {i}" for i in range(2500))}
+        assert len(store.query("tools", "send", k=50)) == 50
 
 
 def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,18 @@
-"""The command line: `toolmem replay | import | report | watch | inspect | doctor`.
+"""The command line: `toolmem replay | import | bootstrap | feedback | recall | report | watch | inspect | doctor`.
 
 ==============  ==========================================================
 ``app``         the commands and their options
+``options``     options that several commands share
 ``inputs``      what a user names on the command line: tools, policy, memory folder
 ``terminal``    where text goes: tables and sentences, errors, progress
 ``tables``      a replay and a graph in plain words
 ``imports``     runs that are learned, and their states put into words
+``bootstrap``   a cold start: invented requests, run in a sandbox
+``feedback``    a verdict on a run; which past runs a request brings up
 ``record``      what a memory did so far, in sentences and tables
 ``live``        a memory followed while another process writes to it
 ``health``      what `doctor` looks at
+``waiting``     what is still to be written in a folder, and what was given up
 ==============  ==========================================================
 
 Exit codes: 0 fine; 1 `doctor` found a problem; 2 bad input or usage; 130 interrupted (but for

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem._version import __version__
+from langgraph_toolmem.cli.bootstrap import bootstrap
+from langgraph_toolmem.cli.feedback import feedback, recall
 from langgraph_toolmem.cli.inputs import (
     POLICY_HELP,
     By,
@@ -21,7 +23,8 @@ from langgraph_toolmem.cli.inputs import (
     read_price,
     read_tools_file,
 )
-from langgraph_toolmem.cli.terminal import Commands, answer_json, console, progress, write_text
+from langgraph_toolmem.cli.options import Embeddings, Json, Lenient, LogFile, MemoryFolder, Namespace, ToolsFile
+from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress, write_text
 from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -49,21 +52,6 @@ class _Format(str, Enum):
     MERMAID = "mermaid"
     GRAPHML = "graphml"
     JSON = "json"
-
-
-LogFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE", help="Recorded runs, one a line, in OpenAI's message format (JSONL, may be gzipped)."
-    ),
-]
-MemoryFolder = Annotated[Path, typer.Option("--memory", metavar="FOLDER", help="The folder of a memory.")]
-ToolsFile = Annotated[
-    Path | None,
-    typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), to refuse calls that break them."),
-]
-Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
 
 def main() -> None:
@@ -144,17 +132,17 @@ def import_(
     max_model_calls: Annotated[int, typer.Option(min=1, help="With a chat model: at most so many calls.")] = 500,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a chat model is called.")] = False,
     unlabelled: Annotated[float, typer.Option(min=0.0, max=1.0, metavar="WEIGHT", help=_UNLABELLED_HELP)] = 0.0,
-    namespace: Annotated[
-        str, typer.Option(metavar="A/B", help="Of personal memory, as the agent has it: toolmem/{user_id}.")
-    ] = "toolmem",
-    embeddings: Annotated[str, typer.Option(metavar="SPEC", help="The embedder, as the agent has it.")] = "builtin",
+    entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
+    namespace: Namespace = "toolmem",
+    embeddings: Embeddings = "builtin",
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
     """Warm a memory from recorded runs.
 
     The whole file is checked before anything is learned. Importing it again teaches nothing twice. Which tools to
-    suggest is learned from runs with "success": true; what their agents wrote with `summarize_state` is used.
+    suggest is learned from runs with "success": true; what their agents wrote with `summarize_state` is used. Each run
+    is kept for recall, with its verdict.
     """
     from langgraph_toolmem.cli.imports import Summaries, import_runs
 
@@ -164,7 +152,7 @@ def import_(
     wanted = Summaries(summaries, model, max_model_calls, asks=not yes, unlabelled=unlabelled)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = _calls(opened.view())
-        done = import_runs(opened, log.runs, wanted, show=not as_json)
+        done = import_runs(opened, log.runs, wanted, entries=entries, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     with open_memory(memory, read_only=True) as stored:
         kept = _calls(stored.view())
@@ -174,8 +162,8 @@ def import_(
     learned = _calls(view) - before
     if as_json:
         runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
-        states = {"by": summaries, **done.to_dict()}
-        answer_json({**runs, "calls_learned": learned, "calls_known": _calls(view), "states": states, **_skipped(log)})
+        calls = {"calls_learned": learned, "calls_known": _calls(view), "entries": done.entries}
+        answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **_skipped(log)})
         return
     from langgraph_toolmem.cli.tables import count
 
@@ -331,14 +319,24 @@ def doctor(
         Path | None,
         typer.Option("--memory", metavar="FOLDER", help="The folder of a memory [default: .toolmem if there]."),
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Have entries and critiques that were given up tried again.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Is everything installed, and the memory readable?
 
-    Also says where the memory is, how big, and what was set aside. The exit code is 1 if there is a problem.
+    Also says where the memory is, how big, what was set aside, and what is still to be written or was given up. The
+    exit code is 1 if there is a problem.
     """
-    from langgraph_toolmem.cli.health import examine, show_health
+    from langgraph_toolmem.cli.health import DEFAULT_FOLDER, examine, show_health
 
+    if retry:
+        from langgraph_toolmem.cli import waiting
+
+        folder = DEFAULT_FOLDER if memory is None else memory
+        check_folder(folder)
+        note(f"to be tried again, by the process that works with the memory: {waiting.retry(folder):,}")
     health = examine(memory)
     if as_json:
         answer_json(health.to_dict())
@@ -346,6 +344,11 @@ def doctor(
         show_health(console(), health)
     if health.problems:
         raise typer.Exit(1)
+
+
+app.command()(bootstrap)
+app.command()(feedback)
+app.command()(recall)
 
 
 def _skipped(log: RunLog) -> dict[str, Any]:

@@ -124,10 +124,11 @@ def examine(folder: Path | None) -> Health:
     if not folder.is_dir():
         problems.append(f"{folder} is a file; a memory is a folder")
         return Health(packages, folder, None, 0, problems)
+    from langgraph_toolmem.cli import waiting
     from langgraph_toolmem.stores.graph_report import inspect_folder
 
-    memory = inspect_folder(folder)
-    found, notes = _judge(folder, memory)
+    memory = {**inspect_folder(folder), **waiting.look(folder)}
+    found, notes = (a + b for a, b in zip(_judge(folder, memory), waiting.judge(folder, memory), strict=True))
     return Health(packages, folder, memory, _folder_size(folder), problems + found, notes)
 
 

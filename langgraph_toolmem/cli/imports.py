@@ -1,4 +1,4 @@
-"""What `toolmem import` does: runs are learned, and the states of those that teach are put into words and stored."""
+"""What `toolmem import` does: runs are learned and kept for recall, and the states of those that teach are stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem.logs import LoggedRun
 
 BATCH = 200
-"""Runs whose summaries are stored in one go."""
+"""Runs whose entries and summaries are stored in one go."""
+Judged = tuple[Run, "float | None", "str | None"]
+"""A run, with the score of its verdict and a word on it."""
 NONE, EXTRACTIVE = "none", "extractive"
 
 
@@ -54,6 +56,7 @@ class Imported:
     """What an import did.
 
     Attributes:
+        entries: runs that have an entry now, for recall.
         teaching: runs that teach suggestions.
         unlabelled: runs without a verdict.
         written: states that were put into words.
@@ -62,6 +65,7 @@ class Imported:
         left: states that have no words yet.
     """
 
+    entries: int = 0
     teaching: int = 0
     unlabelled: int = 0
     written: int = 0
@@ -69,13 +73,18 @@ class Imported:
     model_calls: int = 0
     left: int = 0
     _waiting: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
+    _kept: dict[str | None, list[Judged]] = field(default_factory=dict, repr=False)
 
-    def to_dict(self) -> dict[str, int]:
-        """Plain values."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, int)}
+    def states(self) -> dict[str, int]:
+        """What became of states, in plain values."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, int) and name != "entries"}
 
     def sentences(self, summaries: Summaries) -> list[str]:
         """What it did, for a person."""
+        kept = [f"Kept {count(self.entries, 'run')} for recall."] if self.entries else []
+        return kept + self._of_states(summaries)
+
+    def _of_states(self, summaries: Summaries) -> list[str]:
         if not self.teaching:
             return [
                 'No run is labelled successful ("success": true), so none teaches which tools to suggest.'
@@ -98,30 +107,36 @@ class Imported:
         return lines
 
 
-def import_runs(memory: ToolMemory, runs: Iterable[LoggedRun], summaries: Summaries, *, show: bool) -> Imported:
-    """Learns runs, and stores the states of those that teach.
+def import_runs(
+    memory: ToolMemory, runs: Iterable[LoggedRun], summaries: Summaries, *, entries: bool = True, show: bool
+) -> Imported:
+    """Learns runs, keeps them for recall, and stores the states of those that teach.
 
     Args:
         memory: the memory.
         runs: read and checked.
         summaries: where summaries come from.
+        entries: whether they are kept for recall.
         show: draw progress, if there is a terminal.
 
     Raises:
         InputError: a run has no user id, and the namespace needs one; nothing was learned.
-        StorageError: summaries cannot be stored. They wait in the memory; if another embedder made those that are
-            there, nothing was learned.
+        StorageError: entries or summaries cannot be stored. Summaries wait in the memory, entries come with the next
+            import; if another embedder made those that are there, nothing was learned.
         ToolMemoryError: the model failed. What was learned and written before is kept.
     """
     runs = list(runs)
     if has_user(memory.namespace) and (nobody := next((run for run in runs if run.user_id is None), None)):
         raise InputError(f"line {nobody.line} of the log has no 'user_id', which the namespace needs")
-    if summaries.by != NONE:
+    if entries or summaries.by != NONE:
         memory.check_summaries()
     done = Imported()
     with progress("learning", len(runs), show=show) as update:
         for number, logged in enumerate(runs, start=1):
             _learn(memory, logged, summaries, done)
+            if entries:
+                score = None if logged.success is None else float(logged.success)
+                done._kept.setdefault(logged.user_id, []).append((_read(logged), score, None))
             if number % BATCH == 0:
                 with suppress(StorageError):  # if it lasts, it is told at the end, when all is learned
                     _store(memory, summaries, done)
@@ -145,6 +160,12 @@ def _learn(memory: ToolMemory, logged: LoggedRun, summaries: Summaries, done: Im
 
 
 def _store(memory: ToolMemory, summaries: Summaries, done: Imported) -> None:
+    try:
+        for user, runs in list(done._kept.items()):
+            done.entries += memory.keep_entries(runs, user_id=user)
+            del done._kept[user]
+    except StorageError as error:
+        raise StorageError(f"runs could not be kept for recall; import again: {error}") from error
     try:
         for user, waiting in done._waiting.items():
             done.stored += memory.keep_states(waiting, user_id=user, unlabelled=summaries.unlabelled > 0)

@@ -94,6 +94,7 @@ def open_memory(
     read_only: bool = False,
     namespace: str = "toolmem",
     embeddings: str = "builtin",
+    critic: BaseChatModel | None = None,
 ) -> ToolMemory:
     """The memory in a folder; with `read_only`, it must be there already.
 
@@ -103,6 +104,7 @@ def open_memory(
         read_only: look, but do not write.
         namespace: of personal memory, its labels with slashes between them.
         embeddings: the embedder as `--embeddings` names it.
+        critic: writes critiques of runs that went wrong.
 
     Raises:
         InputError: there is no memory, or the path is a file.
@@ -119,6 +121,7 @@ def open_memory(
         read_only=read_only,
         namespace=tuple(namespace.split("/")),
         embeddings=None if embeddings == "builtin" else embeddings,
+        critic=critic,
     )
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
 from langgraph_toolmem.graph.export import START, GraphView, printable
 
 if TYPE_CHECKING:
@@ -166,6 +164,8 @@ def table(
     rows = list(rows)
     if not rows:
         return
+    from rich.table import Table
+
     drawn = Table()
     numbers = [all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
     for column, number in zip(columns, numbers, strict=True):

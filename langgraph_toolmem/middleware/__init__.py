@@ -12,7 +12,18 @@ except ImportError as error:
 
 from langgraph_toolmem.middleware.assembly import tool_memory_middleware
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
+from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
+from langgraph_toolmem.middleware.recall import RecallMiddleware
 from langgraph_toolmem.middleware.recorder import RecorderMiddleware
+from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
 
-__all__ = ["InertiaMiddleware", "RecorderMiddleware", "SITMiddleware", "tool_memory_middleware"]
+__all__ = [
+    "InertiaMiddleware",
+    "PreferenceMiddleware",
+    "RecallMiddleware",
+    "RecorderMiddleware",
+    "ReflectionMiddleware",
+    "SITMiddleware",
+    "tool_memory_middleware",
+]

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
+from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, ModelFallbackMiddleware
 
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
+from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
+from langgraph_toolmem.middleware.recall import RecallMiddleware
 from langgraph_toolmem.middleware.recorder import RecorderMiddleware
+from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule
+from langgraph_toolmem.recall.policy import RecallPolicy
 from langgraph_toolmem.sit.policy import SITPolicy
+
+_OURS: Final = (
+    ReflectionMiddleware,
+    PreferenceMiddleware,
+    InertiaMiddleware,
+    RecallMiddleware,
+    SITMiddleware,
+    RecorderMiddleware,
+)
 
 
 def tool_memory_middleware(
@@ -24,10 +37,20 @@ def tool_memory_middleware(
     policy: InertiaPolicy | None = None,
     shortcut: bool = True,
     suggest: bool | SITPolicy = False,
+    recall: bool | RecallPolicy = False,
+    reflect: bool = False,
+    preferences: bool = False,
     rules: Iterable[ProviderRule] = PROVIDER_RULES,
     force: bool = False,
 ) -> list[AgentMiddleware[Any, Any, Any]]:
     """The whole list for ``create_agent(..., middleware=...)``: shortcut first, yours inside, recorder last.
+
+    From the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
+    preferences (no shortcut goes to a tool that they leave out), shortcut, yours, recall and suggestions (a skipped
+    step needs neither), recorder (sees what is really executed). ::
+
+        [ReflectionMiddleware, PreferenceMiddleware, InertiaMiddleware,
+         *inside, RecallMiddleware, SITMiddleware, RecorderMiddleware]
 
     A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
     model (by permission, by state), or that chooses the model or a tool for it, goes in front of the list::
@@ -41,6 +64,12 @@ def tool_memory_middleware(
         shortcut: False: make no calls, only learn (and suggest).
         suggest: tell the model which tools came next in similar situations, and give it the summary tool
             (`SITMiddleware`); a policy says how.
+        recall: show the model past runs with similar requests (`RecallMiddleware`); a policy says how many.
+        reflect: keep each run as an entry at its end (`ReflectionMiddleware`), without a verdict; `memory.feedback`
+            gives one later. To judge runs by themselves, put one with a `verdict` in front of the list instead.
+        preferences: leave out tools that this user rated badly on similar requests (`PreferenceMiddleware`), except
+            what an ``LLMToolSelectorMiddleware`` inside always includes. For other options, put one in front of the
+            list instead.
         rules: models whose API refuses turns that they did not make; they get no shortcut.
         force: take shortcuts with such models all the same.
 
@@ -52,7 +81,7 @@ def tool_memory_middleware(
     except TypeError:
         raise ConfigurationError(f"inside is a list of middleware, not {type(inside).__name__}.") from None
     for index, middleware in enumerate(yours):
-        if isinstance(middleware, (InertiaMiddleware, SITMiddleware, RecorderMiddleware)):
+        if isinstance(middleware, _OURS):
             raise ConfigurationError(
                 f"inside[{index}] is the memory's own {type(middleware).__name__}; tool_memory_middleware adds it."
             )
@@ -60,9 +89,22 @@ def tool_memory_middleware(
             raise ConfigurationError(f"inside[{index}] is a {type(middleware).__name__}, not an AgentMiddleware.")
     if not isinstance(suggest, (bool, SITPolicy)):
         raise ConfigurationError(f"suggest is True, False or a SITPolicy, not {type(suggest).__name__}.")
-    recorder = RecorderMiddleware(memory)
+    if not isinstance(recall, (bool, RecallPolicy)):
+        raise ConfigurationError(f"recall is True, False or a RecallPolicy, not {type(recall).__name__}.")
+    if not isinstance(reflect, bool):
+        raise ConfigurationError(f"reflect is True or False, not {reflect!r}.")
+    if not isinstance(preferences, bool):
+        raise ConfigurationError(f"preferences is True or False, not {preferences!r}.")
+    always = [name for m in yours if isinstance(m, LLMToolSelectorMiddleware) for name in m.always_include]
+    if recall:
+        yours.append(RecallMiddleware(memory, policy=recall if isinstance(recall, RecallPolicy) else None))
     if suggest:
         yours.append(SITMiddleware(memory, policy=suggest if isinstance(suggest, SITPolicy) else None))
     fallbacks = [model for m in yours if isinstance(m, ModelFallbackMiddleware) for model in m.models]
     first = InertiaMiddleware(memory, policy=policy, recorded=True, rules=rules, force=force, fallbacks=fallbacks)
-    return [first, *yours, recorder] if shortcut else [*yours, recorder]
+    around: list[AgentMiddleware[Any, Any, Any]] = [ReflectionMiddleware(memory)] if reflect else []
+    if preferences:
+        around.append(PreferenceMiddleware(memory, keep=always))
+    if shortcut:
+        around.append(first)
+    return [*around, *yours, RecorderMiddleware(memory)]

@@ -1,18 +1,26 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they decide is decided in the memory."""
 
-from langgraph_toolmem.hints import HintState, MemoryState, memory_prompt
+from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, memory_prompt
 from langgraph_toolmem.nodes.inertia import InertiaShortcut, shortcut_condition, shortcut_message
+from langgraph_toolmem.nodes.preferences import PreferenceGuide, guided_tools
 from langgraph_toolmem.nodes.react import ashortcut_model, shortcut_model
+from langgraph_toolmem.nodes.recall import MemoryRecall
 from langgraph_toolmem.nodes.recorder import Recorder
+from langgraph_toolmem.nodes.reflection import ReflectionWriter
 from langgraph_toolmem.nodes.sit import SITSummary
 
 __all__ = [
+    "AvoidedState",
     "HintState",
     "InertiaShortcut",
+    "MemoryRecall",
     "MemoryState",
+    "PreferenceGuide",
     "Recorder",
+    "ReflectionWriter",
     "SITSummary",
     "ashortcut_model",
+    "guided_tools",
     "memory_prompt",
     "shortcut_condition",
     "shortcut_message",

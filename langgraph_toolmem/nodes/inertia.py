@@ -15,6 +15,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.hints import avoided_now
 from langgraph_toolmem.host import emit, read_key, run_id_of, runtime_of, user_id_of
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.memory import ToolMemory
@@ -43,6 +44,8 @@ class InertiaShortcut(MemoryNode):
 
     A call it makes is an ``AIMessage`` with one tool call, marked in ``additional_kwargs["toolmem"]``. Each
     decision emits one custom stream event ``{"toolmem": {...}}``.
+
+    A tool that a `PreferenceGuide` in front of it leaves out is never called.
 
     Args:
         memory: the memory.
@@ -114,7 +117,7 @@ class InertiaShortcut(MemoryNode):
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
-        policy = self._policy(runtime)
+        policy = self._policy(state, runtime)
         if policy is None:
             return self._answer(Decision(None, SWITCHED_OFF), self.memory.policy, runtime)
         decision = self.memory.before_model(self._messages(state), **self._options(config, runtime, policy))
@@ -122,14 +125,17 @@ class InertiaShortcut(MemoryNode):
 
     async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
-        policy = self._policy(runtime)
+        policy = self._policy(state, runtime)
         if policy is None:
             return self._answer(Decision(None, SWITCHED_OFF), self.memory.policy, runtime)
         decision = await self.memory.abefore_model(self._messages(state), **self._options(config, runtime, policy))
         return self._answer(decision, policy, runtime)
 
-    def _policy(self, runtime: Runtime[Any] | None) -> InertiaPolicy | None:
-        return settings_policy(runtime.context if runtime is not None else None, self.policy or self.memory.policy)
+    def _policy(self, state: Any, runtime: Runtime[Any] | None) -> InertiaPolicy | None:
+        context = runtime.context if runtime is not None else None
+        policy = settings_policy(context, self.policy or self.memory.policy)
+        avoided = avoided_now(state, messages_key=self.messages_key)
+        return policy.with_(never=policy.never | set(avoided)) if policy is not None and avoided else policy
 
     def _options(
         self, config: RunnableConfig | None, runtime: Runtime[Any] | None, policy: InertiaPolicy

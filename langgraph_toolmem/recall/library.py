@@ -58,6 +58,7 @@ class EntryLibrary:
         policy: RecallPolicy,
         k: int | None = None,
         unjudged: bool = False,
+        alike: int = 1,
         exclude: Collection[str] = (),
         wait: float | None = None,
     ) -> list[RecalledEntry] | None:
@@ -69,6 +70,7 @@ class EntryLibrary:
             policy: how many are worth it; decided apart for those with a verdict and those without.
             k: at most so many.
             unjudged: those without a verdict too.
+            alike: at most so many of the entries that say the same as one found, the newest; they count as one.
             exclude: ids of entries that are not meant.
             wait: seconds to wait for entries that have to be read from disk first; None: as long as it takes.
 
@@ -78,9 +80,9 @@ class EntryLibrary:
         shelf = self._shelf(namespace)
         if not shelf.loaded(wait):
             return None
-        found = shelf.recall(query, policy, k, unjudged, exclude)
+        found = shelf.recall(query, policy, k, unjudged, alike, exclude)
         self._make_room()
-        return found[: policy.max_n if k is None else min(k, policy.max_n)]
+        return found
 
     def leave(self, namespace: Namespace) -> None:
         """What is in RAM of a namespace goes, words of its requests in caches too."""
@@ -168,7 +170,7 @@ class _Shelf:
         return True
 
     def recall(
-        self, query: str, policy: RecallPolicy, k: int | None, unjudged: bool, exclude: Collection[str]
+        self, query: str, policy: RecallPolicy, k: int | None, unjudged: bool, alike: int, exclude: Collection[str]
     ) -> list[RecalledEntry]:
         near = self.store.cosines(query, k=NEAREST)
         with self._lock:
@@ -177,8 +179,16 @@ class _Shelf:
             if unjudged:
                 found += self._unjudged.recall(query, policy=policy, k_max=k, near=near, exclude=exclude)
                 found.sort(key=lambda each: -each.score)
-        shown = [(self.store.get(each.id), each) for each in found]
+            found = found[: policy.max_n if k is None else min(k, policy.max_n)]
+            ids = [(key, each) for each in found for key in self._alike(each.id, alike, exclude)]
+        shown = [(self.store.get(key), each) for key, each in ids]
         return [RecalledEntry(entry, each.score, each.evidence) for entry, each in shown if entry is not None]
+
+    def _alike(self, key: str, count: int, exclude: Collection[str]) -> list[str]:
+        if count <= 1:
+            return [key]
+        index = self._judged if key in self._judged else self._unjudged
+        return [other for other in index.alike(key) if other not in exclude][:count]
 
     def close(self) -> None:
         with self._lock:

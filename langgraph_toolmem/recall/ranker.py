@@ -167,6 +167,16 @@ class EntryIndex:
 
     # --- reading ---
 
+    def alike(self, key: str) -> list[str]:
+        """Ids of the entries that say the same as this one, which is among them, the newest first; see `add`."""
+        number = self._numbers.get(key)
+        if number is None:
+            return []
+        row = self._rows[number]
+        posted = min((self._postings[term] for term in row.terms), key=len, default=[number])
+        found = (self._rows.get(other) for other in reversed(posted))
+        return [other.id for other in found if other is not None and other.like == row.like]
+
     def recall(
         self,
         query: str,

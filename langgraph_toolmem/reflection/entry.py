@@ -208,7 +208,7 @@ def joined(old: Entry, new: Entry) -> Entry:
     trimmed = new.truncated and len(new.calls) + new.left_out < len(old.calls) + old.left_out
     same = new.query == old.query and new.calls == old.calls
     content = old if trimmed or same else new
-    verdict = old if new.score is None else new
+    verdict = old if new.score is None and old.score is not None else new
     critic = new if new.critique_of else old
     return settled(
         replace(

@@ -41,6 +41,9 @@ class Executor(Protocol):
 class ThreadExecutor:
     """A daemon thread, begun at the first `start`; it sleeps until something is due.
 
+    It ends when it has looked twice and nothing waits, and begins again when something comes: a memory that nobody
+    closed keeps no thread.
+
     Args:
         poll: seconds after which it looks by itself.
     """
@@ -49,24 +52,22 @@ class ThreadExecutor:
         self._poll = poll
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._work: Work | None = None
         self._due = 0.0  # by time.monotonic
         self._closed = False
 
     def start(self, work: Work) -> None:
         """See `Executor`."""
         with self._changed:
-            if self._closed:
-                return
-            if self._thread is None or not self._thread.is_alive():  # a forked child has no thread
-                name = "toolmem-reflection"
-                self._thread = threading.Thread(target=self._run, args=(_Careful(work),), name=name, daemon=True)
-                self._thread.start()
+            self._work = work
+            self._begin()
 
     def wake(self, key: str = "", after: float = 0.0) -> None:
         """See `Executor`. The earliest counts."""
         del key
         with self._changed:
             self._due = min(self._due, time.monotonic() + after)
+            self._begin()
             self._changed.notify_all()
 
     def close(self, timeout: float | None = None) -> None:
@@ -78,7 +79,16 @@ class ThreadExecutor:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
+    def _begin(self) -> None:
+        """The caller holds the lock."""
+        alive = self._thread is not None and self._thread.is_alive()  # a forked child has no thread
+        if self._work is not None and not self._closed and not alive:
+            name, work = "toolmem-reflection", _Careful(self._work)
+            self._thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+            self._thread.start()
+
     def _run(self, work: _Careful) -> None:
+        idle = 0
         while True:
             with self._changed:
                 while not self._closed and (left := self._due - time.monotonic()) > 0:
@@ -87,8 +97,14 @@ class ThreadExecutor:
                     return
                 self._due = time.monotonic() + self._poll
             after = work()
+            idle = idle + 1 if after is None else 0
             if after is not None:
                 self.wake(after=after)
+                continue
+            with self._changed:
+                if idle > 1 and self._due > time.monotonic():
+                    self._thread = self._work = None
+                    return
 
 
 class LangmemExecutor:

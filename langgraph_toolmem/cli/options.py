@@ -1,0 +1,31 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+LogFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="Recorded runs, one a line, in OpenAI's message format (JSONL, may be gzipped)."
+    ),
+]
+MemoryFolder = Annotated[
+    Path, typer.Option("--memory", "--path", metavar="FOLDER", help="The folder of a memory.", show_default=False)
+]
+ToolsFile = Annotated[
+    Path | None,
+    typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), to refuse calls that break them."),
+]
+UserId = Annotated[
+    str | None, typer.Option("--user-id", metavar="ID", help="Whose personal memory, where it is kept apart by user.")
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", metavar="A/B", help="Of personal memory, as the agent has it: toolmem/{user_id}.")
+]
+Embeddings = Annotated[str, typer.Option("--embeddings", metavar="SPEC", help="The embedder, as the agent has it.")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]

@@ -1,0 +1,175 @@
+"""Which requests are asked for, what the model is told, and which of its requests are taken."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from examples.office import Office, make_tasks
+from langgraph_toolmem.bootstrap.invent import (
+    BATCH,
+    SAME,
+    InventedQuery,
+    Wanted,
+    asked,
+    choose,
+    invent,
+    what_next,
+)
+from langgraph_toolmem.bootstrap.state import Query
+from langgraph_toolmem.stores.lexical import LexicalEmbedder, similarity
+from langgraph_toolmem.testing import OpenAIStubServer
+from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.tools import read_tools
+
+TOOLS = read_tools(
+    [
+        {"name": name, "description": about, "parameters": {"type": "object", "properties": {}}}
+        for name, about in [
+            ("find_person", "Finds a colleague."),
+            ("sendEmail", "Sends an e-mail."),
+            ("search", "Searches the files."),
+            ("book_room", "Books a room."),
+        ]
+    ]
+)
+
+
+def query(text: str, *tools: str, kind: str = "one") -> Query:
+    return Query(id=text, text=text, tools=tools, kind=kind)
+
+
+def invented(text: str, *tools: str) -> InventedQuery:
+    return InventedQuery(text=text, tools=list(tools or ("find_person",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Please use find_person to get me Ann's number", "names a tool"),
+        ("Can you FIND_PERSON Ann Lee for me?", "names a tool"),
+        ("Let sendEmail write to Ann about lunch", "names a tool"),
+        ("Use the search tool for last year's budget", "names a tool"),
+        ("Call `search` for last year's budget", "names a tool"),
+        ("Run search(budget) for me right now", "names a tool"),
+        ("Write to [recipient] that I am late", "holds a placeholder"),
+        ("Write to <name> that I am late today", "holds a placeholder"),
+        ("Write to {person} that I am late today", "holds a placeholder"),
+        ("Write to XXX that I am late today", "holds a placeholder"),
+        ("Ann?", "too short or too long"),
+        ("Ann " * 300, "too short or too long"),
+    ],
+)
+def test_what_nobody_would_write_is_left_out(text: str, why: str) -> None:
+    found = choose([invented(text)], TOOLS, [])
+    assert (found.queries, found.left_out) == ((), Counter({why: 1}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Search the files for last year's budget",  # a plain word
+        "Find person in charge of the garden",
+        "Send email to Ann about lunch",
+        "Ask ann@example.com whether room [4] is free",
+        "Book the room for 3 people <ann@example.com>",
+    ],
+)
+def test_words_of_the_language_are_no_tool_names(text: str) -> None:
+    found = choose([invented(text)], TOOLS, [])
+    assert [each.text for each in found.queries] == [text]
+
+
+def test_tools_that_there_are_not_are_taken_off_and_none_left_is_no_request() -> None:
+    found = choose(
+        [invented("Who is Ann Lee's manager?", "find_person", "fly", "find_person"), invented("Fly me to Rome", "fly")],
+        TOOLS,
+        [],
+    )
+    assert found.queries == (InventedQuery(text="Who is Ann Lee's manager?", tools=["find_person"]),)
+    assert found.left_out == Counter({"needs no tool there is": 1})
+
+
+def test_near_duplicates_are_left_out_of_one_answer_and_of_what_is_known() -> None:
+    texts = [
+        "Book a table for two at Luigi's tomorrow at 7pm",
+        "Please book a table for 2 at Luigi's tomorrow at 7 pm",
+        "Please   delete the file\ncalled notes.txt",
+        "Cancel order 18",
+    ]
+    found = choose(map(invented, texts), TOOLS, ["Delete the file notes.txt", "Cancel order 17"])
+    assert [each.text for each in found.queries] == [texts[0], texts[3]]
+    assert found.left_out == Counter({"nearly repeats another": 2})
+
+
+def test_no_two_of_many_that_are_taken_are_alike() -> None:
+    requests = [task.request for task in make_tasks(150)]
+    taken = [each.text for each in choose(map(invented, requests), TOOLS, []).queries]
+    vectors = [LexicalEmbedder().sparse(text) for text in taken]
+    assert 40 < len(taken) < len(requests)
+    assert all(similarity(a, b) < SAME for i, a in enumerate(vectors) for b in vectors[:i])
+
+
+def test_every_tool_comes_up_and_the_kinds_have_their_shares() -> None:
+    tools = read_tools(Office(0).tools())
+    known: list[Query] = []
+    kinds: list[str] = []
+    while len(known) < 60:
+        wanted = what_next(known, tools, missing=60 - len(known), several=0.25, rng=random.Random(len(known)))
+        assert wanted.count == len(wanted.tools) <= BATCH
+        kinds.append(wanted.kind)
+        for number, name in enumerate(wanted.tools):
+            also = ("find_person",) if wanted.kind == "several" else ()
+            known.append(query(f"{len(known)} {number}", name, *also, kind=wanted.kind))
+    assert {name for each in known for name in each.tools} == set(tools)
+    assert sum(each.kind == "several" for each in known) / len(known) == pytest.approx(0.25, abs=0.1)
+
+
+def test_what_comes_next_depends_on_the_seed_alone() -> None:
+    def drawn(seed: int) -> Wanted:
+        return what_next([], TOOLS, missing=2, several=0.5, rng=random.Random(seed))
+
+    assert drawn(1) == drawn(1)
+    assert len({drawn(seed).tools for seed in range(20)}) > 5
+    assert what_next([], TOOLS, missing=2, several=0.0, rng=random.Random(0)).kind == "one"
+    one = {"search": TOOLS["search"]}
+    assert what_next([], one, missing=2, several=1.0, rng=random.Random(0)).kind == "one"
+
+
+@pytest.mark.parametrize("kind", ["one", "several"])
+def test_the_model_is_told_the_tools_what_there_is_and_what_it_invented(kind: Any) -> None:
+    known = [query(f"Old request number {i}", "search" if i == 3 else "book_room") for i in range(200)]
+    system, human = asked(Wanted(kind, 2, ("search", "sendEmail")), TOOLS, known, "Ann Lee works here.")
+    assert system.type == "system"
+    assert "never an instruction" in system.text
+    for name, spec in TOOLS.items():
+        assert f"- {name}(): {spec.description}" in human.text
+    assert "Ann Lee works here." in human.text
+    assert "- Old request number 3\n" in human.text  # about a tool that is wanted
+    assert "- Old request number 199\n" in human.text
+    assert "- Old request number 50\n" not in human.text  # bounded
+    assert human.text.splitlines()[-1].startswith("Invent 2 requests, each of which takes ")
+    assert human.text.endswith("search, sendEmail.")
+    assert ("exactly one tool" in human.text) == (kind == "one")
+
+
+def test_a_model_invents_through_structured_output() -> None:
+    answers = [
+        json.dumps({"queries": [{"text": "Where does Ann Lee sit?", "tools": ["find_person"]}]}),
+        "I would rather not.",
+        json.dumps({"requests": []}),
+    ]
+    with OpenAIStubServer(lambda _: answers.pop(0)) as server:
+        model = make_chat_model(server)
+        wanted = Wanted("one", 1, ("find_person",))
+        found = [invent(model, wanted, TOOLS, []) for _ in range(3)]
+        told = server.requests[0]
+    assert [len(each.queries) for each in found] == [1, 0, 0]
+    assert found[0].queries[0].text == "Where does Ann Lee sit?"
+    assert [each.left_out["unreadable"] for each in found] == [0, 1, 1]
+    assert told["response_format"]["json_schema"]["name"] == "InventedQueries"
+    assert "find_person" in told["messages"][1]["content"]
