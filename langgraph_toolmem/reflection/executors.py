@@ -41,8 +41,8 @@ class Executor(Protocol):
 class ThreadExecutor:
     """A daemon thread, begun at the first `start`; it sleeps until something is due.
 
-    It ends when it has looked twice and nothing waits, and begins again when something comes: a memory that nobody
-    closed keeps no thread.
+    It ends when nothing waited for so long, and begins again when something comes: a memory that nobody closed keeps
+    no thread.
 
     Args:
         poll: seconds after which it looks by itself.
@@ -88,23 +88,23 @@ class ThreadExecutor:
             self._thread.start()
 
     def _run(self, work: _Careful) -> None:
-        idle = 0
         while True:
+            begun = time.monotonic()
             with self._changed:
                 while not self._closed and (left := self._due - time.monotonic()) > 0:
                     self._changed.wait(left)
                 if self._closed:
                     return
                 self._due = time.monotonic() + self._poll
+            slept = time.monotonic() - begun >= self._poll
             after = work()
-            idle = idle + 1 if after is None else 0
             if after is not None:
                 self.wake(after=after)
-                continue
-            with self._changed:
-                if idle > 1 and self._due > time.monotonic():
-                    self._thread = self._work = None
-                    return
+            elif slept:
+                with self._changed:
+                    if self._due > time.monotonic():  # nobody woke it meanwhile
+                        self._thread = self._work = None
+                        return
 
 
 class LangmemExecutor:
