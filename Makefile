@@ -33,6 +33,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
 	$(BIN)/python -m benchmarks.recall_scale
+	$(BIN)/python -m benchmarks.navigator
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem._suggesting import Advice
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.navigator.plan import Chain, Plan
+    from langgraph_toolmem.navigator.planner import Strategy
+    from langgraph_toolmem.navigator.reroute import Recombination
     from langgraph_toolmem.policy import InertiaPolicy
     from langgraph_toolmem.recall.policy import RecallPolicy
     from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
@@ -268,6 +271,60 @@ class AsyncTwins:
             domain_of=domain_of,
             model=model,
             wait=wait,
+        )
+
+    async def aplan(
+        self,
+        query: str | None = None,
+        *,
+        target: str | Sequence[str] | None = None,
+        known: Mapping[str, Any] | Iterable[str] = (),
+        k: int = 3,
+        available: Collection[str] | None = None,
+        avoid: Collection[str] = (),
+        done: Collection[str] = (),
+        strategy: Strategy = "alpha_beta",
+        seed: int = 0,
+        budget: float = 0.2,
+    ) -> Plan:
+        """Async twin of `plan`."""
+        return await asyncio.to_thread(
+            _memory(self).plan,
+            query,
+            target=target,
+            known=known,
+            k=k,
+            available=available,
+            avoid=avoid,
+            done=done,
+            strategy=strategy,
+            seed=seed,
+            budget=budget,
+        )
+
+    async def areroute(
+        self,
+        chain: Chain,
+        failed: Collection[str],
+        *,
+        known: Mapping[str, Any] | Iterable[str] = (),
+        available: Collection[str] | None = None,
+        done: Collection[str] = (),
+        strategy: Strategy = "alpha_beta",
+        seed: int = 0,
+        budget: float = 0.2,
+    ) -> Recombination:
+        """Async twin of `reroute`."""
+        return await asyncio.to_thread(
+            _memory(self).reroute,
+            chain,
+            failed,
+            known=known,
+            available=available,
+            done=done,
+            strategy=strategy,
+            seed=seed,
+            budget=budget,
         )
 
     async def asearch_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:

@@ -38,6 +38,8 @@ from langgraph_toolmem.trajectory import Run, Turn, parse_run
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.recall.library import EntryLibrary
     from langgraph_toolmem.reflection.critique import Critic
     from langgraph_toolmem.reflection.executors import Executor
@@ -109,6 +111,9 @@ class MemoryCore:
         self._made_library: EntryLibrary | None = None
         self._made_worker: ReflectionWorker | None = None
         self._recalls: list[tuple[str, list[str], tuple[int, int, int], str | None]] = []
+        self._navigating = threading.Lock()
+        self._dependencies: ToolDependencyGraph | None = None
+        self._counted: tuple[float, History] | None = None
         self._look_again = 0.0  # by time.monotonic
         self._shared = chroma is not None or store is not None
         self._adopted: list[Mapping[str, ToolSpec]] = []

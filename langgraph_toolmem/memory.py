@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
 from langgraph_toolmem._importing import Importing
-from langgraph_toolmem._recalling import KeepingEntries, Recalling
+from langgraph_toolmem._navigating import Navigating
+from langgraph_toolmem._recalling import KeepingEntries
 from langgraph_toolmem.errors import NamespaceError, StorageError
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
@@ -19,14 +20,13 @@ from langgraph_toolmem.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.report import Report, make_report
 from langgraph_toolmem.savings import TokenPrice
-from langgraph_toolmem.stores.vectors import ToolHit
 from langgraph_toolmem.tools import ToolLike, ToolSpec
 from langgraph_toolmem.trajectory import Run
 
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(Recalling, KeepingEntries, Importing, AsyncTwins):
+class ToolMemory(Navigating, KeepingEntries, Importing, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -159,20 +159,6 @@ class ToolMemory(Recalling, KeepingEntries, Importing, AsyncTwins):
 
     # --- looking ---
 
-    def search_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
-        """The tools whose descriptions fit a query, best first.
-
-        The first search writes the descriptions to Chroma, so that the next process has them too.
-
-        Raises:
-            StorageError: Chroma failed.
-            EmbedderChangedError: stored vectors were made by another embedder.
-        """
-        if self._tools_to_sync:
-            self._tool_index.sync()
-            self._tools_to_sync = False
-        return self._tool_index.search(query, k)
-
     def report(self, *, price: TokenPrice | None = None) -> Report:
         """What was skipped, how often proposals were right, per tool, per rule and over time.
 
@@ -205,22 +191,31 @@ class ToolMemory(Recalling, KeepingEntries, Importing, AsyncTwins):
         """
         if not user_id:
             raise NamespaceError("forget needs the user id whose data is to go.")
-        removed = 0 if self._store.read_only else self._forget_jobs(user_id)
-        with self._lock:
-            self._forgettings += 1
-            self._written.clear()
-            removed += self._store.forget_user(str(user_digest(user_id)))
+        removed = 0
         failures: list[StorageError] = []
-        for kept in (self._forget_entries, self._forget_summaries):
+        everywhere = (
+            self._forget_jobs,  # first: what is being done ends with it
+            self._forget_cold_start,
+            self._forget_learned,
+            self._forget_entries,
+            self._forget_summaries,
+        )
+        for kept in (self._forget_learned,) if self._store.read_only else everywhere:
             try:
                 removed += kept(user_id)
-            except StorageError as error:  # the other one goes all the same
+            except StorageError as error:  # the others go all the same
                 failures.append(error)
         if failures:
             raise failures[0]
         if has_user(self.namespace):
             self._vectors.scoped(resolve(self.namespace, user_id)).drop()
         return removed
+
+    def _forget_learned(self, user_id: str) -> int:
+        with self._lock:
+            self._forgettings += 1
+            self._written.clear()
+            return self._store.forget_user(str(user_digest(user_id)))
 
     # --- closing ---
 

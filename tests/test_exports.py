@@ -121,6 +121,8 @@ TWINS = (
     "ranked",
     "recollect",
     "preferences",
+    "plan",
+    "reroute",
     "search_tools",
     "report",
     "forget",

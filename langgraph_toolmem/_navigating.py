@@ -1,0 +1,186 @@
+"""The part of `ToolMemory` that plans: chains of tools from what is known to what is wanted, and other ways."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem._recalling import Recalling
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.graph.view import view_of
+from langgraph_toolmem.stores.vectors import ToolHit
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.history import History
+    from langgraph_toolmem.navigator.plan import Chain, Plan
+    from langgraph_toolmem.navigator.planner import Strategy
+    from langgraph_toolmem.navigator.reroute import Recombination
+
+TARGETS: Final = 3
+"""Tools that a request is taken to be about (NaviAgent, arXiv 2506.19500)."""
+FRESH_SECONDS: Final = 1.0
+"""Counts of the evidence graph are read anew at most this often."""
+
+
+class Navigating(Recalling):
+    """Finds complete chains of tools (NaviAgent, arXiv 2506.19500, sections 2, 4 and 6)."""
+
+    def search_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
+        """The tools whose descriptions fit a query, best first.
+
+        The first search writes the descriptions to Chroma, so that the next process has them too.
+
+        Raises:
+            StorageError: Chroma failed.
+            EmbedderChangedError: stored vectors were made by another embedder.
+        """
+        if self._tools_to_sync:
+            self._tool_index.sync()
+            self._tools_to_sync = False
+        return self._tool_index.search(query, k)
+
+    def plan(
+        self,
+        query: str | None = None,
+        *,
+        target: str | Sequence[str] | None = None,
+        known: Mapping[str, Any] | Iterable[str] = (),
+        k: int = 3,
+        available: Collection[str] | None = None,
+        avoid: Collection[str] = (),
+        done: Collection[str] = (),
+        strategy: Strategy = "alpha_beta",
+        seed: int = 0,
+        budget: float = 0.2,
+    ) -> Plan:
+        """Chains of tools from what is known to what is wanted, best first, and the part of the graph they lie in.
+
+        Args:
+            query: what is to be done; the three tools that fit best are the targets.
+            target: the tool to end with, or several, best first; in place of a query.
+            known: names of values that are there, or name -> value.
+            k: chains for each target, at most.
+            available: names of the tools that may be used; all known ones if None.
+            avoid: tools that must not be used, such as those that failed.
+            done: tools that were called with success in this run: their outputs are there.
+            strategy: "alpha_beta": the most reliable chain; "annealing": the fittest by the paper's measure.
+            seed: of the annealing.
+            budget: seconds for the search.
+
+        Returns:
+            A plan; without chains if no tool fits the query.
+
+        Raises:
+            ConfigurationError: an argument cannot work, or a target is no known tool.
+            StorageError: tools are searched by meaning, and Chroma failed.
+        """
+        from langgraph_toolmem.navigator.plan import Plan, Subgraph
+        from langgraph_toolmem.navigator.planner import plan
+
+        if (query is None) == (target is None):
+            raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
+        out = self._out(avoid, available)
+        if query is not None:
+            if not isinstance(query, str):
+                raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
+            hits = [hit.name for hit in self.search_tools(query, k=TARGETS + len(out)) if hit.name not in out]
+            if not hits:
+                return Plan((), Subgraph(), strategy)
+            target = hits[:TARGETS]
+        elif target is not None:
+            named = [target] if isinstance(target, str) else list(target)
+            if any(name in out for name in named):
+                raise ConfigurationError("A target is among the tools that must not be used.")
+        history = self._history()
+        with self._navigating:
+            return plan(
+                self._navigator(),
+                target or "",
+                known,
+                k=k,
+                strategy=strategy,
+                history=history,
+                avoid=out,
+                done=done,
+                seed=seed,
+                clock=time.monotonic,
+                budget=budget,
+            )
+
+    def reroute(
+        self,
+        chain: Chain,
+        failed: Collection[str],
+        *,
+        known: Mapping[str, Any] | Iterable[str] = (),
+        available: Collection[str] | None = None,
+        done: Collection[str] = (),
+        strategy: Strategy = "alpha_beta",
+        seed: int = 0,
+        budget: float = 0.2,
+    ) -> Recombination:
+        """Another chain to the same end without the tools that failed: an equivalent one, else from upstream.
+
+        Args:
+            chain: the one whose step failed.
+            failed: all tools known as failed in this run.
+            known, available, done, strategy, seed, budget: as for `plan`.
+
+        Returns:
+            The way to go on; "none" if there is none in this part of the graph: then a fresh `plan` may find other
+            targets.
+        """
+        from langgraph_toolmem.navigator.reroute import recombine
+
+        history = self._history()
+        with self._navigating:
+            return recombine(
+                self._navigator(),
+                chain,
+                self._out(failed, available),
+                known,
+                done=done,
+                history=history,
+                strategy=strategy,
+                seed=seed,
+                clock=time.monotonic,
+                budget=budget,
+            )
+
+    def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
+        if isinstance(avoid, str) or isinstance(available, str):
+            raise ConfigurationError("Names of tools come as a collection, not as one text.")
+        with self._lock:
+            specs = self._engine.specs
+        return {*avoid, *(() if available is None else (name for name in specs if name not in available))}
+
+    def _navigator(self) -> ToolDependencyGraph:
+        """The dependency graph of the tools known now. The caller holds its lock."""
+        from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+
+        with self._lock:
+            specs = dict(self._engine.specs)
+        if self._dependencies is None:
+            self._dependencies = ToolDependencyGraph(specs.values())
+            return self._dependencies
+        graph = self._dependencies
+        for name in [name for name in graph.apis if name not in specs]:
+            graph.remove(name)
+        new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
+        if new:
+            graph.update(new)
+        return graph
+
+    def _history(self) -> History:
+        """The counts of the evidence graph, as they were at most `FRESH_SECONDS` ago."""
+        from langgraph_toolmem.navigator.history import History
+
+        now = time.monotonic()
+        if self._counted is None or now - self._counted[0] > FRESH_SECONDS:
+            with self._lock:
+                self._store.refresh()
+                view = view_of(self._graph)
+            self._counted = now, History.of_view(view)
+        return self._counted[1]

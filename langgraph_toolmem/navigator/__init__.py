@@ -1,0 +1,1 @@
+"""The navigator: which tools can produce what another one needs (NaviAgent, arXiv 2506.19500)."""

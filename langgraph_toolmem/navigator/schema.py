@@ -1,0 +1,234 @@
+"""JSON schemas of tools as flat lists of values: what a tool takes, and what it gives back.
+
+A *leaf* is one value inside a schema with its path: ``city``, ``address.zip``, ``items[].id``. The root itself has
+the path "". Schemas come from strangers: local ``$ref`` s are followed and may be circular, ``allOf``, ``anyOf`` and
+``oneOf`` are merged, types may be missing, descriptions may be long. Nothing here raises on a schema and nothing
+remote is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_LEAVES: Final = 96
+"""Leaves kept of one schema; the shallow ones come first, so what is lost lies deep."""
+MAX_DEPTH: Final = 6
+MAX_DESCRIPTION: Final = 400
+"""Characters kept of a description: what a value is stands at its beginning."""
+MAX_CHOICES: Final = 32
+
+_SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
+_MERGED: Final = ("allOf", "anyOf", "oneOf")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One value in a schema.
+
+    Attributes:
+        path: where it is; "" for the root.
+        types: JSON types it may have, without "null"; empty if nothing is said.
+        description: what is said of it, cut at `MAX_DESCRIPTION` characters.
+        format: ``format`` of the schema, "" if none.
+        choices: the values of an enumeration as texts, at most `MAX_CHOICES`.
+        required: every level on the way to it is required.
+        has_default: a default is declared.
+    """
+
+    path: str
+    types: frozenset[str] = frozenset()
+    description: str = ""
+    format: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    has_default: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether there may be several of it: it lies in a list."""
+        return "[]" in self.path
+
+
+def leaves_of(schema: Mapping[str, Any] | None, *, limit: int = MAX_LEAVES, depth: int = MAX_DEPTH) -> list[Leaf]:
+    """The values of a JSON schema, level by level, in the order of the schema.
+
+    An object without properties is a leaf itself, and so is what lies deeper than `depth`.
+    """
+    if not isinstance(schema, Mapping):
+        return []
+    found: list[Leaf] = []
+    level: list[_Place] = [_Place("", schema, True, 0)]
+    while level and len(found) < limit:
+        below: list[_Place] = []
+        for place in level:
+            inner = list(_inside(place, schema, depth))
+            if inner:
+                below += inner
+            elif len(found) < limit:
+                found.append(_leaf(place, schema))
+        level = below
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: str
+    schema: Any
+    required: bool
+    depth: int
+    described: Any = None
+
+
+def _inside(place: _Place, root: Mapping[str, Any], most: int) -> Iterator[_Place]:
+    """What lies one level below, nothing if this is a leaf."""
+    schema = resolved(place.schema, root)
+    if place.depth >= most:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and properties:
+        needed = schema.get("required")
+        required = frozenset(filter(_is_text, needed)) if isinstance(needed, Sequence) else frozenset()
+        for name, inner in properties.items():
+            path = f"{place.path}.{name}" if place.path else str(name)
+            yield _Place(path, inner, place.required and name in required, place.depth + 1)
+        return
+    items = schema.get("items")
+    if isinstance(items, Sequence) and not isinstance(items, str):
+        items = items[0] if items else None
+    if isinstance(items, Mapping):
+        # What is said of a list holds for its elements.
+        said = schema.get("description") or place.described
+        yield _Place(f"{place.path}[]", items, place.required, place.depth + 1, said)
+
+
+def _leaf(place: _Place, root: Mapping[str, Any]) -> Leaf:
+    schema = resolved(place.schema, root)
+    description = schema.get("description") or place.described or schema.get("title")
+    values = schema.get("enum")
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        values = [schema["const"]] if "const" in schema else ()
+    kind = schema.get("format")
+    return Leaf(
+        path=place.path,
+        types=types_of(schema),
+        description=" ".join(str(description).split())[:MAX_DESCRIPTION] if _is_text(description) else "",
+        format=kind if isinstance(kind, str) else "",
+        choices=tuple(str(value) for value in list(values)[:MAX_CHOICES]),
+        required=place.required,
+        has_default=schema.get("default") is not None,
+    )
+
+
+def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The JSON types a schema allows, without "null"; judged by other keywords where ``type`` is missing."""
+    said = schema.get("type")
+    if isinstance(said, str):
+        said = [said]
+    if isinstance(said, Sequence):
+        return frozenset(kind for kind in said if isinstance(kind, str) and kind != "null")
+    if isinstance(schema.get("properties"), Mapping):
+        return frozenset({"object"})
+    if "items" in schema:
+        return frozenset({"array"})
+    values = schema.get("enum")
+    known = values if isinstance(values, Sequence) and not isinstance(values, str) else [schema.get("default")]
+    return frozenset(kind for value in known if (kind := type_of(value)) != "null")
+
+
+def type_of(value: Any) -> str:
+    """The JSON type of a value; "null" for None and for anything that JSON does not have."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, Mapping):
+        return "object"
+    return "array" if isinstance(value, (list, tuple)) else "null"
+
+
+def resolved(schema: Any, root: Mapping[str, Any], *, steps: int = 8) -> Mapping[str, Any]:
+    """A schema with its outermost local ``$ref`` followed and its ``allOf``, ``anyOf``, ``oneOf`` merged.
+
+    Of several parts the properties and types are joined; a property is required only where all alternatives
+    require it. What cannot be followed (remote, circular, missing) is left out.
+    """
+    if not isinstance(schema, Mapping):
+        return {}
+    found: Mapping[str, Any] = schema
+    for _ in range(steps):
+        reference = found.get("$ref")
+        if not isinstance(reference, str):
+            break
+        target = lookup(root, reference)
+        beside = {key: value for key, value in found.items() if key != "$ref"}
+        found = {**target, **beside} if isinstance(target, Mapping) else beside
+    if steps <= 0 or not any(isinstance(found.get(key), Sequence) for key in _MERGED):
+        return found
+    return _merged(found, root, steps)
+
+
+def lookup(root: Mapping[str, Any], reference: str) -> Any:
+    """What a local reference (``#/a/b``) names; None if it is remote or names nothing."""
+    if not reference.startswith("#"):
+        return None
+    target: Any = root
+    for part in filter(None, reference[1:].split("/")):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(target, Mapping):
+            target = target.get(name)
+        elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+            target = target[int(name)]
+        else:
+            return None
+    return target
+
+
+def _merged(schema: Mapping[str, Any], root: Mapping[str, Any], steps: int) -> Mapping[str, Any]:
+    whole: dict[str, Any] = {key: value for key, value in schema.items() if key not in _MERGED}
+    properties: dict[str, Any] = dict(_mapping(schema.get("properties")))
+    required = set(_texts(schema.get("required")))
+    types = set(types_of(whole)) if "type" in whole else set()
+    for key in _MERGED:
+        parts = schema.get(key)
+        if not isinstance(parts, Sequence) or isinstance(parts, str):
+            continue
+        inner = [resolved(part, root, steps=steps - 1) for part in parts]
+        needed = [set(_texts(part.get("required"))) for part in inner if types_of(part)]
+        if needed:
+            required |= set.union(*needed) if key == "allOf" else set.intersection(*needed)
+        for part in inner:
+            types |= types_of(part)
+            for name, value in _mapping(part.get("properties")).items():
+                properties.setdefault(name, value)
+            for word in ("items", "format", "enum", "description", "title", "default"):
+                if word in part:
+                    whole.setdefault(word, part[word])
+    if types:
+        whole["type"] = sorted(types)
+    if properties:
+        whole["properties"] = properties
+        whole["required"] = sorted(required)
+    return whole
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts(value: Any) -> list[str]:
+    return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def scalar(leaf: Leaf) -> bool:
+    """Whether a leaf is one text, number or truth value, or nothing speaks against it."""
+    return not leaf.types or bool(leaf.types & _SCALARS)

@@ -1,0 +1,131 @@
+"""What parameters mean, by their names, places, descriptions and tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.navigator.meaning import canonical, entity_of, meaning_of, singular
+from langgraph_toolmem.navigator.nature import nature_of
+from langgraph_toolmem.navigator.ports import Port
+from langgraph_toolmem.navigator.schema import Leaf
+
+
+def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:
+    return Leaf(path, frozenset(types), description, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("path", "tool", "description", "words"),
+    [
+        ("city", "get_weather", "", "city"),
+        ("city_name", "get_weather", "", "city"),
+        ("name", "get_weather", "Name of a city", "city"),
+        ("name", "get_weather", "The city's name", "city"),
+        ("id", "create_ticket", "", "ticket id"),
+        ("data.results[].id", "search_tickets", "", "ticket id"),
+        ("author.id", "get_book", "", "author id"),
+        ("id", "answer", "8-digit ID of the newly created event.", "event id"),
+        ("customerIDs", "x", "", "customer id"),
+        ("zip_code", "x", "", "zipcode"),
+        ("lng", "x", "", "longitude"),
+        ("is_city", "get_rate", "", "city"),
+        ("username_or_url", "x", "", "username"),
+        ("title", "Media.FindMovies", "", "movie"),
+        ("", "calendar.create_event", "event_id: ID of the new event", "event id"),
+    ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else None,
+)
+def test_words(path: str, tool: str, description: str, words: str):
+    assert meaning_of(leaf(path, description), tool).label == words
+
+
+@pytest.mark.parametrize(
+    ("path", "role", "words"),
+    [
+        ("origin_city", "from", "city"),
+        ("destinationCity", "to", "city"),
+        ("from_currency", "from", "currency"),
+        ("date_to", "to", "flight date"),
+        ("data_source", "", "source data"),
+        ("destination", "", "destination"),
+    ],
+    ids=str,
+)
+def test_roles_are_no_part_of_the_meaning(path: str, role: str, words: str):
+    found = meaning_of(leaf(path), "search_flights")
+    assert (found.role, found.label) == (role, words)
+
+
+def test_a_bare_id_of_nothing_is_vague():
+    assert meaning_of(leaf("id"), "").vague
+    assert not meaning_of(leaf("id"), "get_user").vague
+
+
+@pytest.mark.parametrize(
+    ("tool", "entity"),
+    [
+        ("get_order_details", "order"),
+        ("contacts.search", "contact"),
+        ("Goodreads_Search_Book_By_Keyword", "book"),
+        ("cancel_pending_order", "order"),
+        ("exchange_delivered_order_items", "item"),
+        ("Hotels.BookHouse", "house"),
+        ("SkyScrapperFlightSearch", "flight"),
+        ("find_user_id_by_email", "user"),
+        ("sort", ""),
+        ("", ""),
+    ],
+    ids=str,
+)
+def test_the_noun_of_a_tool(tool: str, entity: str):
+    assert entity_of(tool) == entity
+
+
+def test_spellings():
+    assert canonical("phoneNumber") == ("phone",)
+    assert [singular(word) for word in ("cities", "movies", "addresses", "status", "news", "bus")] == [
+        "city",
+        "movie",
+        "address",
+        "status",
+        "news",
+        "bus",
+    ]
+
+
+def port(name: str, tool: str = "use", **said: object) -> Port:
+    value = leaf(name, "", **said)  # type: ignore[arg-type]
+    return Port(tool, name, "in", value, meaning_of(value, tool))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "source"),
+    [
+        (port("order_id"), "produced"),
+        (port("page_token"), "produced"),
+        (port("ref", format="uuid"), "produced"),
+        (port("api_key"), "user"),
+        (port("query"), "user"),
+        (port("first_name"), "user"),
+        (port("start_date"), "user"),
+        (port("colour", choices=("red", "blue")), "user"),
+        (port("city"), "either"),
+        (port("region", has_default=True), "user"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.path,
+)
+def test_who_gives_a_value(wanted: Port, source: str):
+    found = nature_of(wanted)
+    assert found.source == source
+    assert found.reason
+
+
+def test_the_record_is_believed_more_than_the_name():
+    fed = History(uses={"use": 4}, flows={Flow("get", "text", "use", "query"): 3})
+    given = History(given={("use", "order_id"): 5})
+    thin = History(uses={"use": 2}, flows={Flow("get", "text", "use", "query"): 2})
+
+    assert nature_of(port("query"), fed).source == "produced"
+    assert nature_of(port("order_id"), given).source == "user"
+    assert nature_of(port("query"), thin).source == "user"

@@ -1,0 +1,120 @@
+"""Plans through the memory: what runs have shown, which tools there are, and what is not allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import histories as h
+import pytest
+
+from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem.navigator.plan import Plan
+
+SCHEMAS = [
+    h.schema("find_customer", "name"),
+    h.schema("search_customers", "name"),
+    h.schema("list_orders", "customer_id"),
+    h.schema("refund_order", "order_id"),
+]
+
+
+def taught(**options: Any) -> ToolMemory:
+    memory = ToolMemory.ephemeral(**{"tools": SCHEMAS, "entries": False, **options})
+    for i in range(4):
+        found = {"customer_id": f"c{i}77"}
+        finder = "search_customers" if i == 3 else "find_customer"
+        memory.finish(
+            h.history(
+                h.user(f"refund the order of N{i}"),
+                h.call(finder, {"name": f"N{i}"}, found),
+                h.call("list_orders", found, [{"order_id": f"o{i}88"}]),
+                h.call("refund_order", {"order_id": f"o{i}88"}),
+                h.words(),
+            ),
+            run_id=str(i),
+            success=True,
+        )
+    return memory
+
+
+def best(plan: Plan) -> tuple[str, ...]:
+    assert plan.chain is not None
+    return plan.chain.tools
+
+
+def test_a_request_gives_a_complete_chain() -> None:
+    with taught() as memory:
+        plan = memory.plan("refund an order", known={"customer_name": "Ann"})
+        assert best(plan) == ("find_customer", "list_orders", "refund_order")
+        assert plan.chain is not None
+        assert plan.chain.complete
+        assert {"find_customer", "list_orders", "refund_order"} <= set(plan.tools)
+        assert memory.plan("quantum chromodynamics").chains == ()
+
+
+def test_what_runs_have_shown_makes_the_chain() -> None:
+    with ToolMemory.ephemeral(tools=SCHEMAS) as memory:  # no tool says what it gives: by names alone
+        cold = memory.plan(target="refund_order").chain
+    with taught() as memory:
+        warm = memory.plan(target="refund_order").chain
+        assert cold is not None
+        assert warm is not None
+        assert cold.tools == warm.tools
+        assert warm.score > cold.score
+        assert best(memory.plan(target="refund_order", known=["customer_id"])) == ("list_orders", "refund_order")
+        assert best(memory.plan(target="refund_order", known={"order_id": "o1"})) == ("refund_order",)
+
+
+def test_tools_that_may_not_be_used_are_in_no_chain() -> None:
+    with taught() as memory:
+        for options in ({"avoid": ["find_customer"]}, {"available": {s["name"] for s in SCHEMAS} - {"find_customer"}}):
+            plan = memory.plan("refund an order", **options)
+            assert "find_customer" not in plan.tools
+            assert best(plan) == ("search_customers", "list_orders", "refund_order")
+
+
+def test_another_way_after_a_failure() -> None:
+    with taught() as memory:
+        chain = memory.plan(target="refund_order", known=["customer_name"]).chain
+        assert chain is not None
+        again = memory.reroute(chain, ["find_customer"], known=["customer_name"])
+        assert again.way == "equivalent"
+        assert again.stands_in == "search_customers"
+        assert again.chain is not None
+        assert again.chain.tools == ("search_customers", "list_orders", "refund_order")
+        assert memory.reroute(chain, ["refund_order"]).way == "none"
+
+
+def test_tools_that_come_later_are_found() -> None:
+    with taught() as memory:
+        memory.plan("refund an order")
+        memory.before_model([h.user("x")], tools=h.read_tools([*SCHEMAS, h.schema("cancel_parcel", "parcel_id")]))
+        assert best(memory.plan("cancel the parcel"))[-1] == "cancel_parcel"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"query": "x", "target": "y"},
+        {"query": 3},
+        {"target": "nobody"},
+        {"target": "refund_order", "avoid": ["refund_order"]},
+        {"target": "refund_order", "avoid": "refund_order"},
+        {"target": "refund_order", "k": 0},
+        {"target": "refund_order", "strategy": "guess"},
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_told(wrong: dict[str, Any]) -> None:
+    with taught() as memory, pytest.raises(ConfigurationError):
+        memory.plan(**wrong)
+
+
+async def test_the_async_twins_answer_the_same() -> None:
+    async with taught() as memory:
+        plan = await memory.aplan("refund an order")
+        assert plan == memory.plan("refund an order")
+        assert plan.chain is not None
+        failed = ["find_customer"]
+        assert await memory.areroute(plan.chain, failed) == memory.reroute(plan.chain, failed)

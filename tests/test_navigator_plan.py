@@ -1,0 +1,628 @@
+"""Chains from what is known to a target, by hand and against exhaustive search."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.navigator.alphabeta import alpha_beta
+from langgraph_toolmem.navigator.annealing import anneal
+from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.navigator.plan import Chain, tree
+from langgraph_toolmem.navigator.planner import Strategy, plan
+from langgraph_toolmem.navigator.problem import Choice, Draft, Problem, fitness, lacking, reliability
+from langgraph_toolmem.navigator.reroute import recombine
+from langgraph_toolmem.navigator.scoring import Link, RecordScorer
+from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.upstream import upstream
+from langgraph_toolmem.tools import ToolSpec
+
+TEXT = {"type": "string"}
+both = pytest.mark.parametrize("strategy", ["alpha_beta", "annealing"])
+
+
+def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
+    """All inputs without a question mark are required; values are texts."""
+    properties = {key.rstrip("?"): TEXT for key in takes}
+    parameters = {"type": "object", "properties": properties, "required": [k for k in takes if not k.endswith("?")]}
+    return ToolSpec(name, "", parameters, {"type": "object", "properties": dict.fromkeys(gives, TEXT)}, **more)
+
+
+SHOP = [
+    tool("find_user", ["email"], ["user_id"]),
+    tool("list_orders", ["user_id"], ["order_id"]),
+    tool("get_session", [], ["session_token"]),
+    tool("cancel_order", ["order_id", "session_token", "reason", "note?"]),
+]
+
+
+@both
+def test_a_chain_goes_from_what_is_known_to_the_target(strategy: Strategy):
+    answer = plan(ToolDependencyGraph(SHOP), "cancel_order", ["email"], strategy=strategy)
+    chain = answer.chains[0]
+
+    assert set(chain.tools) == {"find_user", "list_orders", "get_session", "cancel_order"}
+    assert chain.tools.index("find_user") < chain.tools.index("list_orders") < chain.tools.index("cancel_order")
+    assert chain.complete
+    assert [(ask.tool, ask.input, ask.findable) for ask in chain.asks] == [("cancel_order", "reason", False)]
+    find_user = chain.steps[chain.tools.index("find_user")]
+    assert [(feed.input, feed.source, feed.origin) for feed in find_user.feeds] == [("email", "known", "email")]
+    assert [(gift.output, gift.tool, gift.input) for gift in find_user.gives] == [("user_id", "list_orders", "user_id")]
+    assert not answer.cut_short
+
+
+@both
+def test_nothing_is_called_for_what_is_known(strategy: Strategy):
+    answer = plan(ToolDependencyGraph(SHOP), "cancel_order", {"order_id": "7", "session_token": "s"}, strategy=strategy)
+    assert answer.chains[0].tools == ("cancel_order",)
+
+
+@both
+def test_what_nothing_produces_is_asked_and_named(strategy: Strategy):
+    graph = ToolDependencyGraph([tool("pay", ["invoice_id"])])
+    (chain,) = plan(graph, "pay", strategy=strategy).chains
+    (ask,) = chain.asks
+
+    assert not chain.complete
+    assert ask.findable
+    assert ask.reason == "an identifier that only a system knows, and nothing produces it"
+
+
+@both
+def test_a_tool_that_needs_nothing_is_a_chain(strategy: Strategy):
+    (chain,) = plan(ToolDependencyGraph(SHOP), "get_session", strategy=strategy).chains
+    assert (chain.tools, chain.asks, chain.complete) == (("get_session",), (), True)
+
+
+@both
+def test_circles_end(strategy: Strategy):
+    circle = [
+        tool("a_of", ["beta_id"], ["alpha_id"]),
+        tool("b_of", ["alpha_id"], ["beta_id"]),
+        tool("use", ["alpha_id"]),
+    ]
+    (chain, *_) = plan(ToolDependencyGraph(circle), "use", strategy=strategy).chains
+    assert not chain.complete
+    graph = ToolDependencyGraph([*circle, tool("start", [], ["beta_id"])])
+    assert plan(graph, "use", strategy=strategy).chains[0].tools == ("start", "a_of", "use")
+
+
+@both
+def test_other_routes_do_without_a_step_of_the_best_one(strategy: Strategy):
+    graph = ToolDependencyGraph(
+        [
+            tool("find_by_email", ["email"], ["user_id"]),
+            tool("find_by_phone", ["phone"], ["user_id"]),
+            tool("find_by_badge", ["badge"], ["user_id"]),
+            tool("get_profile", ["user_id"]),
+        ]
+    )
+    answer = plan(graph, "get_profile", ["email"], strategy=strategy, k=2)
+    first, second = answer.chains
+
+    assert first.tools == ("find_by_email", "get_profile")
+    assert second.complete
+    assert "find_by_email" not in second.tools
+    assert len(plan(graph, "get_profile", ["email"], strategy=strategy, k=1).chains) == 1
+    avoided = plan(graph, "get_profile", strategy=strategy, avoid=["find_by_email", "find_by_phone"])
+    assert avoided.chains[0].tools == ("find_by_badge", "get_profile")
+
+
+@both
+def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
+    graph = ToolDependencyGraph(SHOP)
+    chain = plan(graph, "cancel_order", done=["list_orders", "get_session"], strategy=strategy).chains[0]
+    assert chain.tools == ("cancel_order",)
+    assert [(f.origin, f.source) for f in chain.steps[0].feeds][:2] == [
+        ("list_orders", "done"),
+        ("get_session", "done"),
+    ]
+
+
+@both
+def test_one_output_in_two_roles_means_two_calls(strategy: Strategy):
+    graph = ToolDependencyGraph(
+        [tool("search_airport", ["query"], ["sky_id"]), tool("find_flight", ["origin_sky_id", "destination_sky_id"])]
+    )
+    chain = plan(graph, "find_flight", strategy=strategy).chains[0]
+    assert [(step.tool, step.calls) for step in chain.steps] == [("search_airport", 2), ("find_flight", 1)]
+
+
+@both
+def test_one_question_serves_all_that_take_the_same(strategy: Strategy):
+    graph = ToolDependencyGraph(
+        [tool("find_hotel", ["city"], ["hotel_id"]), tool("book_hotel", ["city_name", "hotel_id"])]
+    )
+    chain = plan(graph, "book_hotel", strategy=strategy).chains[0]
+    (ask,) = chain.asks
+    assert (ask.tool, ask.input, ask.also) == ("find_hotel", "city", (("book_hotel", "city_name"),))
+
+
+def test_optional_inputs_are_filled_but_never_searched_for():
+    graph = ToolDependencyGraph(
+        [
+            tool("find_user", ["email"], ["user_id", "team"]),
+            tool("find_room", ["floor"], ["room_id"]),
+            tool("invite", ["user_id", "team?", "room_id?", "floor?"]),
+        ]
+    )
+    chain = plan(graph, "invite", ["email", "floor"]).chains[0]
+    assert chain.tools == ("find_user", "invite")
+    feeds = {feed.input: (feed.source, feed.origin, feed.required) for feed in chain.steps[-1].feeds}
+    assert feeds == {
+        "user_id": ("step", "find_user", True),
+        "team": ("step", "find_user", False),
+        "floor": ("known", "floor", False),
+    }
+
+
+def test_a_step_that_could_answer_a_question_is_named():
+    graph = ToolDependencyGraph(
+        [tool("find_bus", ["city"], ["bus_id", "comment"]), tool("book_bus", ["bus_id", "comment"])]
+    )
+    chain = plan(graph, "book_bus", ["city"]).chains[0]
+    (ask,) = chain.asks
+    assert (ask.input, ask.reason, ask.instead) == ("comment", "free text", ("find_bus", "comment"))
+
+
+def test_a_time_is_the_users_wish_unless_a_kin_tool_tells_it():
+    book = tool("book_bus", ["departure_time"])
+    kin = ToolDependencyGraph([tool("find_bus", ["city"], ["departure_time"]), book])
+    strange = ToolDependencyGraph([tool("get_weather", ["city"], ["departure_time"]), book])
+    assert plan(kin, "book_bus").chains[0].tools == ("find_bus", "book_bus")
+    assert plan(strange, "book_bus").chains[0].tools == ("book_bus",)
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "given"),
+    [
+        (["city"], "city_name", True),
+        (["departure_city"], "origin_city", True),
+        (["destination_city"], "origin_city", False),
+        (["id"], "user_id", False),
+        ({"user_id": True}, "user_id", True),
+        (["userId"], "user_id", True),
+    ],
+    ids=["same_meaning", "same_role", "other_role", "bare", "own_name", "spelling"],
+)
+def test_known_values_fit_by_meaning(known: Any, wanted: str, given: bool):
+    graph = ToolDependencyGraph([tool("act", [wanted])])
+    (feed,) = plan(graph, "act", known).chains[0].steps[0].feeds
+    assert (feed.source == "known") is given
+
+
+def test_the_record_decides_between_producers():
+    specs = [tool("get_a", [], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
+    graph = ToolDependencyGraph(specs)
+    for best, other in (("get_a", "get_b"), ("get_b", "get_a")):
+        history = History(uses={"use": 10}, transitions={(best, "use"): 9, (other, "use"): 1})
+        assert [chain.tools[0] for chain in plan(graph, "use", history=history).chains] == [best, other]
+
+
+def test_a_flow_seen_in_runs_links_what_looks_different():
+    graph = ToolDependencyGraph([tool("weather", [], ["place"]), tool("forecast", ["q"])])
+    history = History(uses={"forecast": 5}, flows={Flow("weather", "place", "forecast", "q"): 5})
+    assert plan(graph, "forecast").chains[0].tools == ("forecast",)
+    chain = plan(graph, "forecast", history=history).chains[0]
+    assert chain.tools == ("weather", "forecast")
+    assert chain.steps[1].feeds[0].output == "place"
+
+
+def test_a_scorer_takes_the_place_of_the_weights():
+    class Learned:
+        def weight(self, link: Link) -> float:
+            return 0.9 if link.producer == "get_b" else 0.1
+
+    graph = ToolDependencyGraph(
+        [tool("get_a", [], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
+    )
+    assert plan(graph, "use", scorer=Learned()).chains[0].tools == ("get_b", "use")
+
+
+class Fixed:
+    """Weights by producer."""
+
+    def __init__(self, **weights: float) -> None:
+        self.weights = weights
+
+    def weight(self, link: Link) -> float:
+        return self.weights.get(link.producer, 0.5)
+
+
+def test_the_best_producer_is_tried_however_weak():
+    graph = ToolDependencyGraph([tool("get_b", [], ["user_id"]), tool("use", ["user_id"])])
+    problem = Problem(graph, "use", (), scorer=Fixed(get_b=0.01), history=History(), settings=SearchSettings())
+    assert not lacking(alpha_beta(problem).draft)
+
+
+def test_what_a_cut_lost_is_searched_for_again():
+    graph = ToolDependencyGraph(
+        [tool("get_a", ["badge_id"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
+    )
+    weights = Fixed(get_a=0.9, get_b=0.02)
+    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=SearchSettings())
+    assert lacking(alpha_beta(problem).draft), "the second producer is under α"
+    assert plan(graph, "use", scorer=weights, k=1).chains[0].tools == ("get_b", "use")
+
+
+def test_a_question_that_serves_twice_costs_once():
+    graph = ToolDependencyGraph(
+        [
+            tool("get_x", [], ["user_id"]),
+            tool("get_y", ["town"], ["user_id"]),
+            tool("get_town", ["badge_id"], ["town"]),
+            tool("use", ["user_id", "town"]),
+        ]
+    )
+    weights = Fixed(get_x=0.85, get_y=1.0, get_town=0.21)
+    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=SearchSettings())
+    found = alpha_beta(problem, exact=True)
+    assert found.draft["use", "in", "user_id"].origin == "get_y", "the town is asked for anyway"
+    assert found.score == pytest.approx(1.0 * 0.2 * 0.85)
+
+
+def test_a_good_enough_producer_ends_the_search_for_its_input():
+    graph = ToolDependencyGraph(
+        [tool("get_a", ["city"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
+    )
+    problem = Problem(
+        graph, "use", (), scorer=Fixed(get_a=0.9, get_b=0.6), history=History(), settings=SearchSettings()
+    )
+    fast, exact = alpha_beta(problem), alpha_beta(problem, exact=True)
+    assert fast.draft["use", "in", "user_id"].origin == "get_b", "it is looked at first, and its S is above β"
+    assert exact.draft["use", "in", "user_id"].origin == "get_a"
+    assert fast.score < exact.score
+
+
+def test_a_bare_name_that_is_known_is_not_taken_for_that_of_anything():
+    graph = ToolDependencyGraph([tool("find_user", ["name"], ["user_id"]), tool("ban", ["user_id"])])
+    assert [ask.input for ask in plan(graph, "ban", ["name"]).chains[0].asks] == ["name"]
+    assert plan(graph, "find_user", ["name"]).chains[0].asks == ()
+
+
+def test_several_targets_each_have_their_chain():
+    answer = plan(ToolDependencyGraph(SHOP), ["list_orders", "cancel_order", "list_orders"], ["email"])
+    assert [chain.target for chain in answer.chains[:2]] == ["list_orders", "cancel_order"]
+    assert answer.tools[:2] == ("find_user", "list_orders")
+    assert plan(ToolDependencyGraph(SHOP), ["list_orders", "get_session"], avoid=["list_orders"]).tools == (
+        "get_session",
+    )
+    assert plan(ToolDependencyGraph(SHOP), "get_session", avoid=["get_session"]).chain is None
+
+
+def test_the_subgraph_holds_the_chain_and_is_plain():
+    answer = plan(ToolDependencyGraph(SHOP), "cancel_order", ["email"], k=1)
+    states = {node.label: node.state for node in answer.subgraph.nodes if node.kind == "api" or "id" in node.label}
+    assert states == {
+        "cancel_order": "target",
+        "list_orders": "step",
+        "find_user": "step",
+        "get_session": "step",
+        "user id": "produced",
+        "order id": "produced",
+    }
+    assert sorted(node.state for node in answer.subgraph.nodes)[:2] == ["asked", "known"]
+    ids = {node.id for node in answer.subgraph.nodes}
+    assert all({edge.source, edge.target} <= ids for edge in answer.subgraph.edges)
+    assert json.loads(json.dumps(answer.to_dict())) == answer.to_dict()
+
+
+def test_the_tree_starts_at_the_target():
+    chain = plan(ToolDependencyGraph(SHOP), "cancel_order", ["email"]).chains[0]
+    assert tree(chain).splitlines() == [
+        "cancel_order",
+        "  order_id <- order_id of list_orders",
+        "    user_id <- user_id of find_user",
+        "      email <- email",
+        "  session_token <- session_token of get_session",
+        "  reason <- ask the user",
+    ]
+
+
+def test_a_chain_is_no_longer_than_allowed():
+    specs = [
+        tool(f"step{chr(97 + i)}", [f"{chr(97 + i)}{chr(97 + i)}_id"], [f"{chr(98 + i)}{chr(98 + i)}_id"])
+        for i in range(6)
+    ]
+    graph = ToolDependencyGraph([tool("begin", [], ["aa_id"]), *specs, tool("use", ["gg_id"])])
+
+    assert not plan(graph, "use", settings=SearchSettings(depth=6)).chains[0].complete
+    deep = plan(graph, "use", settings=SearchSettings(depth=7)).chains[0]
+    assert deep.complete
+    assert len(deep.steps) == 8
+    assert plan(graph, "use", settings=SearchSettings(depth=0)).chains[0].tools == ("use",)
+
+
+def wide(options: int) -> ToolDependencyGraph:
+    letters = "abcdefgh"
+    needs = [f"{letter}{letter}_id" for letter in letters[:6]]
+    makers = [tool(f"make_{need[:2]}_{i}", ["city"], [need]) for need in needs for i in range(options)]
+    return ToolDependencyGraph([*makers, tool("use", needs)])
+
+
+@both
+def test_time_that_is_up_ends_the_search_with_a_chain(strategy: Strategy):
+    ticks = itertools.count()
+    settings = SearchSettings(alpha=0, beta=6, max_nodes=1_000_000, small=0)
+    answer = plan(wide(8), "use", strategy=strategy, settings=settings, clock=lambda: float(next(ticks)), budget=40.0)
+
+    assert answer.cut_short
+    assert answer.chains[0].tools[-1] == "use"
+
+
+def test_nodes_that_are_used_up_end_the_search_with_a_chain():
+    answer = plan(wide(8), "use", settings=SearchSettings(alpha=0, beta=6, max_nodes=50))
+    assert answer.cut_short
+    assert answer.chains[0].complete
+
+
+def test_the_same_seed_gives_the_same_answer():
+    class Weak:
+        def weight(self, link: Link) -> float:
+            return 0.1 if link.producer == "create_all" else 0.5
+
+    graph = wide(6)
+    graph.add(tool("create_all", ["city"], [port.path for port in graph.apis["use"].needs]))
+    chosen = SearchSettings(small=0, max_nodes=24, confidence=0, simplicity=1)  # one step is best, and comes last
+    answers = [
+        plan(graph, "use", strategy="annealing", settings=chosen, scorer=Weak(), seed=seed) for seed in (1, 1, 2, 3, 4)
+    ]
+    assert answers[0] == answers[1]
+    assert len({answer.chains[0].tools for answer in answers}) > 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g: plan(g, "nobody"), "no tool 'nobody'"),
+        (lambda g: plan(g, []), "needs a target"),
+        (lambda g: plan(g, "get_session", k=0), "k is a whole number from 1, not 0"),
+        (lambda g: plan(g, "get_session", strategy="magic"), "not 'magic'"),
+        (lambda g: SearchSettings(delta=1.0), "SearchSettings.delta is a number above 0 and below 1, not 1.0"),
+        (lambda g: SearchSettings(depth=-1), "depth is a whole number from 0"),
+    ],
+    ids=["target", "none", "k", "strategy", "delta", "depth"],
+)
+def test_wrong_arguments_are_named(call: Callable[[ToolDependencyGraph], Any], message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        call(ToolDependencyGraph(SHOP))
+
+
+# --- against exhaustive search ------------------------------------------------------------------------------
+
+VALUES = ["aa_id", "town", "city", "dd_id"]
+
+
+def small(random: Random) -> ToolDependencyGraph:
+    """Up to six tools over four values; the target is "use"."""
+
+    def sample(count: int) -> list[str]:
+        return random.sample(VALUES, count)
+
+    specs = [
+        tool(
+            f"get_{letter}{letter}",
+            random.sample(VALUES, random.randrange(3)),
+            random.sample(VALUES, 1 + random.randrange(2)),
+        )
+        for letter in "kmpqr"[: 2 + random.randrange(4)]
+    ]
+    return ToolDependencyGraph([*specs, tool("use", sample(1 + random.randrange(2)))])
+
+
+def problem_of(graph: ToolDependencyGraph, settings: SearchSettings, history: History | None = None) -> Problem:
+    history = history or History()
+    return Problem(graph, "use", (), scorer=RecordScorer(history), history=history, settings=settings)
+
+
+def all_drafts(problem: Problem) -> Iterator[Draft]:
+    """Every valid draft, found without the search: one choice for each input of every tool, cut down to the target."""
+    ports = [port for name in problem.graph.apis for port in problem.needs(name)]
+    seen = set()
+    for choices in itertools.product(*(problem.options(port) for port in ports)):
+        whole = dict(zip((port.key for port in ports), choices, strict=True))
+        reached = reach(whole, problem.target)
+        draft = {key: choice for key, choice in whole.items() if key[0] in reached}
+        mark = frozenset(draft.items())
+        if mark not in seen and longest(draft, problem.target, ()) <= problem.settings.depth:
+            seen.add(mark)
+            yield draft
+
+
+def reach(draft: Draft, target: str) -> set[str]:
+    found, waiting = set(), [target]
+    while waiting:
+        now = waiting.pop()
+        if now not in found:
+            found.add(now)
+            waiting += [choice.origin for key, choice in draft.items() if key[0] == now and choice.kind == "step"]
+    return found
+
+
+def longest(draft: Draft, target: str, path: tuple[str, ...]) -> float:
+    if target in path:
+        return float("inf")
+    below = [
+        1 + longest(draft, choice.origin, (*path, target))
+        for key, choice in draft.items()
+        if key[0] == target and choice.kind == "step"
+    ]
+    return max(below, default=0)
+
+
+def size(problem: Problem) -> int:
+    product = 1
+    for name in problem.graph.apis:
+        for port in problem.needs(name):
+            product *= len(problem.options(port))
+    return product
+
+
+def by_hand(draft: Draft, delta: float) -> float:
+    product = delta ** len({choice.origin for choice in draft.values() if choice.kind == "step"})
+    for choice in draft.values():
+        if choice.kind != "user":
+            product *= choice.value
+    for question in {choice.question for choice in draft.values() if choice.kind == "user"}:
+        product *= min(
+            choice.value for choice in draft.values() if choice.kind == "user" and choice.question == question
+        )
+    return product
+
+
+histories = st.builds(
+    lambda seed, uses: History(
+        uses=dict.fromkeys(("use", "get_kk", "get_mm", "get_pp"), uses),
+        transitions={
+            (a, b): Random(seed + i).randrange(uses + 1)
+            for i, (a, b) in enumerate(itertools.permutations(("use", "get_kk", "get_mm", "get_pp"), 2))
+        },
+    ),
+    st.integers(0, 999),
+    st.integers(0, 9),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, 10**6), histories, st.integers(1, 4))
+def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History, depth: int):
+    chosen = SearchSettings(depth=depth, max_nodes=10**6)
+    problem = problem_of(small(Random(seed)), chosen, history)
+    assume(size(problem) <= 3_000)
+    best = max(by_hand(draft, chosen.delta) for draft in all_drafts(problem))
+    found = alpha_beta(problem, exact=True)
+
+    assert found.score == pytest.approx(best)
+    assert by_hand(found.draft, chosen.delta) == pytest.approx(best)
+    assert reliability(found.draft, problem) == pytest.approx(best)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 10**6), histories)
+def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, history: History):
+    graph, chosen = small(Random(seed)), SearchSettings()
+    problem = problem_of(graph, chosen, history)
+    assume(size(problem) <= 3_000)
+    drafts = list(all_drafts(problem))
+    chain = plan(graph, "use", history=history, settings=chosen).chains[0]
+
+    assert chain.complete == any(not lacking(draft) for draft in drafts)
+    assert chain.score <= max(by_hand(draft, chosen.delta) for draft in drafts) * 1.000001
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 10**6), histories, st.integers(1, 4))
+def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, history: History, depth: int):
+    problem = problem_of(small(Random(seed)), SearchSettings(small=4_000, depth=depth), history)
+    assume(size(problem) <= 3_000)
+    best = max(fitness(draft, problem) for draft in all_drafts(problem))
+    assert anneal(problem, Random(0)).score == pytest.approx(best)
+
+
+def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
+    exact = tried = 0
+    for seed in range(150):
+        problem = problem_of(small(Random(seed)), SearchSettings(small=0))
+        if not 8 <= size(problem) <= 3_000:
+            continue
+        best = max(fitness(draft, problem) for draft in all_drafts(problem))
+        found = anneal(problem, Random(seed)).score
+        assert found <= best + 1e-9
+        tried += 1
+        exact += found >= best - 1e-9
+    assert tried >= 20
+    assert exact >= 0.95 * tried
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 10**6), st.sampled_from(["alpha_beta", "annealing"]), st.lists(st.sampled_from(VALUES), max_size=2)
+)
+def test_every_chain_can_be_walked(seed: int, strategy: Strategy, known: list[str]):
+    graph = small(Random(seed))
+    for chain in plan(graph, "use", known, strategy=strategy, settings=SearchSettings(small=4)).chains:
+        walk(graph, chain, known)
+
+
+def walk(graph: ToolDependencyGraph, chain: Chain, known: list[str]) -> None:
+    """Each step has all it needs when its turn comes, and everything made is for something."""
+    asked = {(ask.tool, ask.input) for ask in chain.asks} | {more for ask in chain.asks for more in ask.also}
+    made: set[tuple[str, str]] = set()
+    assert len(set(chain.tools)) == len(chain.tools)
+    assert chain.tools[-1] == chain.target
+    for step in chain.steps:
+        api = graph.apis[step.tool]
+        assert {feed.input for feed in step.feeds} >= {port.path for port in api.needs}
+        for feed in step.feeds:
+            if feed.source == "step":
+                assert (feed.origin, feed.output) in made
+            elif feed.source == "known":
+                assert feed.origin in known
+            else:
+                assert (step.tool, feed.input) in asked
+        made |= {(step.tool, port.path) for port in api.outputs}
+        assert step.gives or step.tool == chain.target
+
+
+def test_fitness_by_hand():
+    graph = ToolDependencyGraph([tool("get_kk", ["city"], ["aa_id"]), tool("use", ["aa_id", "dd_id"])])
+    chosen = SearchSettings(compactness=1, coverage=10, shallowness=100, confidence=1_000, simplicity=10_000, depth=4)
+    problem = problem_of(graph, chosen)
+    draft: Draft = {
+        ("use", "in", "aa_id"): Choice("step", "get_kk", "aa_id", 0.5),
+        ("use", "in", "dd_id"): Choice("user", "", "", 0.1, sort="produced", question=("b",)),
+        ("get_kk", "in", "city"): Choice("user", "", "", 0.9, sort="user", question=("c",)),
+    }
+    assert fitness(draft, problem) == pytest.approx(1 * 1 + 10 * 2 / 3 - 100 * 1 / 4 + 1_000 * 0.5 / 2 - 10_000 / 8 - 2)
+
+
+# --- what may be needed, as a ranking -----------------------------------------------------------------------
+
+
+def test_upstream_ranks_direct_givers_before_theirs():
+    graph = ToolDependencyGraph(SHOP)
+    found = upstream(graph, "cancel_order")
+    assert {name for name, _ in found[:2]} == {"list_orders", "get_session"}
+    assert found[2][0] == "find_user"
+    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+    assert [name for name, _ in upstream(graph, "cancel_order", depth=1)] == [name for name, _ in found[:2]]
+    assert len(upstream(graph, "cancel_order", k=1)) == 1
+    assert "find_user" not in dict(upstream(graph, "cancel_order", avoid=["list_orders"]))
+
+
+def test_upstream_knows_what_came_right_before():
+    graph = ToolDependencyGraph([*SHOP, tool("greet")])
+    history = History(uses={"cancel_order": 4}, transitions={("greet", "cancel_order"): 4, ("gone", "cancel_order"): 4})
+    assert upstream(graph, "cancel_order", history=history)[0] == ("greet", pytest.approx(4 / 6))
+    with pytest.raises(ConfigurationError, match="no tool 'nobody'"):
+        upstream(graph, "nobody")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6), st.sets(st.sampled_from(["get_kk", "get_mm", "get_pp", "get_qq", "get_rr"]), min_size=1))
+def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: set[str]):
+    graph = small(Random(seed))
+    chain = plan(graph, "use").chains[0]
+    assume(set(chain.tools) & failed)
+    history = History()
+    problem = Problem(
+        graph, "use", (), scorer=RecordScorer(history), history=history, settings=SearchSettings(), avoid=failed
+    )
+    assume(size(problem) <= 3_000)
+    exists = any(not lacking(draft) for draft in all_drafts(problem))
+    found = recombine(graph, chain, failed)
+
+    assert found.chain is None or not set(found.chain.tools) & failed
+    if chain.complete:
+        assert (found.way != "none") is exists
+    if found.chain is not None:
+        walk(graph, found.chain, [])

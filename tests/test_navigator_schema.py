@@ -1,0 +1,179 @@
+"""JSON schemas of strangers as flat lists of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.navigator.observed import merge_paths, paths_of
+from langgraph_toolmem.navigator.ports import inputs_of, outputs_of
+from langgraph_toolmem.navigator.schema import MAX_DEPTH, MAX_DESCRIPTION, MAX_LEAVES, leaves_of, lookup
+from langgraph_toolmem.tools import ToolSpec
+
+
+def paths(schema: dict[str, Any]) -> list[str]:
+    return [leaf.path for leaf in leaves_of(schema)]
+
+
+def test_objects_and_lists_are_opened():
+    schema = {
+        "properties": {
+            "city": {"type": "string"},
+            "address": {"type": "object", "properties": {"zip": {}, "street": {}}, "required": ["zip"]},
+            "items": {"type": "array", "items": {"properties": {"id": {"type": "integer"}}}},
+            "free": {"type": "object"},
+            "extra": {"properties": {"code": {}}, "required": ["code"]},
+        },
+        "required": ["city", "address"],
+    }
+    leaves = {leaf.path: leaf for leaf in leaves_of(schema)}
+
+    assert list(leaves) == ["city", "free", "address.zip", "address.street", "extra.code", "items[].id"]
+    assert [path for path, leaf in leaves.items() if leaf.required] == ["city", "address.zip"]
+    assert leaves["items[].id"].many
+    assert leaves["items[].id"].types == {"integer"}
+
+
+def test_references_are_followed_and_circles_end():
+    node = {"type": "object", "properties": {"id": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}}}
+    found = paths({"properties": {"root": {"$ref": "#/$defs/Node"}}, "$defs": {"Node": node}})
+
+    assert found[:2] == ["root.id", "root.next.id"]
+    assert max(path.count(".") for path in found) == MAX_DEPTH - 1
+
+
+@pytest.mark.parametrize(
+    "reference", ["#/$defs/Loop", "#/nowhere", "https://example.com/schema.json", "other.json#/x"], ids=str
+)
+def test_references_that_lead_nowhere_leave_an_untyped_value(reference: str):
+    schema = {"properties": {"a": {"$ref": reference}}, "$defs": {"Loop": {"$ref": "#/$defs/Loop"}}}
+    (leaf,) = leaves_of(schema)
+    assert (leaf.path, leaf.types) == ("a", frozenset())
+
+
+def test_lookup_reads_escaped_names_and_list_places():
+    assert lookup({"a/b": {"~": [1, {"c": 2}]}}, "#/a~1b/~0/1/c") == 2
+    assert lookup({"a": [1]}, "#/a/7") is None
+
+
+def test_alternatives_are_joined():
+    schema = {
+        "properties": {
+            "when": {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]},
+            "pet": {
+                "oneOf": [
+                    {"properties": {"name": {}, "bark": {}}, "required": ["name", "bark"]},
+                    {"properties": {"name": {}, "purr": {}}, "required": ["name"]},
+                ]
+            },
+            "both": {
+                "allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]
+            },
+        },
+        "required": ["when", "pet", "both"],
+    }
+    leaves = {leaf.path: leaf for leaf in leaves_of(schema)}
+
+    assert (leaves["when"].types, leaves["when"].format) == ({"string"}, "date")
+    assert {path for path, leaf in leaves.items() if leaf.required} == {"when", "pet.name", "both.a", "both.b"}
+    assert {"pet.bark", "pet.purr"} <= leaves.keys()
+
+
+def test_types_are_judged_where_none_is_given():
+    leaves = {
+        leaf.path: leaf
+        for leaf in leaves_of({"properties": {"n": {"default": 3}, "e": {"enum": ["a", None]}, "c": {"const": True}}})
+    }
+    assert (leaves["n"].types, leaves["n"].has_default) == ({"integer"}, True)
+    assert (leaves["e"].types, leaves["e"].choices) == ({"string"}, ("a", "None"))
+    assert leaves["c"].choices == ("True",)
+
+
+def test_what_is_too_much_is_cut():
+    (leaf,) = leaves_of({"properties": {"a": {"description": "word " * 2_000}}})
+    assert len(leaf.description) == MAX_DESCRIPTION
+    assert len(leaves_of({"properties": {f"p{i}": {} for i in range(1_000)}})) == MAX_LEAVES
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["string", "object", "#", "#/a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "properties", "items", "required", "$ref", "anyOf", "allOf", "enum", "default", "a", "format"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(["type", "properties", "items", "anyOf", "$ref", "a"]), anything))
+def test_no_schema_breaks_it(schema: dict[str, Any]):
+    found = leaves_of(schema)
+    assert len(found) <= MAX_LEAVES
+    assert len({leaf.path for leaf in found}) <= len(found)
+
+
+def spec(name: str, returns: dict[str, Any] | None = None, **parameters: Any) -> ToolSpec:
+    return ToolSpec(name, "", {"type": "object", "properties": parameters}, returns=returns)
+
+
+@pytest.mark.parametrize(
+    ("tool", "returns", "words"),
+    [
+        ("find_user_id_by_email", None, {"user", "id"}),
+        ("find_user_id_by_email", {"type": "object", "properties": {"result": {"type": "string"}}}, {"user", "id"}),
+        ("search_events", {"type": "array", "description": "events: what was found"}, {"event", "id"}),
+        ("list_orders", {"type": "object"}, {"order", "id"}),
+    ],
+    ids=["name", "wrapped", "described", "opaque"],
+)
+def test_a_tool_that_says_little_of_its_output_gives_an_id(tool: str, returns: dict[str, Any] | None, words: set[str]):
+    implied = [port for port in outputs_of(spec(tool, returns)) if port.origin == "implied"]
+    assert [port.meaning.words for port in implied] == [words]
+
+
+def test_what_takes_an_id_does_not_seem_to_find_it():
+    assert outputs_of(spec("get_order_details", order_id={"type": "string"})) == ()
+
+
+def test_observed_outputs_stand_beside_declared_ones():
+    declared = {"type": "object", "properties": {"status": {"type": "string"}}}
+    ports = outputs_of(spec("get_order", declared), paths_of({"status": "ok", "order": {"user_id": 3}}))
+
+    assert [(port.path, port.origin) for port in ports] == [("status", "declared"), ("order.user_id", "observed")]
+
+
+def test_nested_inputs_are_ports_of_their_parameter():
+    (port,) = inputs_of(spec("pay", card={"type": "object", "properties": {"number": {}}}))
+    assert (port.path, port.parameter) == ("card.number", "card")
+
+
+def test_observed_paths_hold_no_values():
+    output = {"orders": [{"id": 1, "tags": []}, {"id": None, "note": "secret"}], "total": 2.5}
+    found = paths_of(output)
+
+    assert found["orders[].id"] == {"integer"}
+    assert found["orders[].note"] == {"string"}
+    assert "secret" not in str(found)
+    assert paths_of("plain text") == {"": {"string"}}
+
+
+def test_ids_as_keys_are_a_table():
+    assert paths_of({"8341": {"name": "x"}, "9912": {"name": "y"}}) == {"[].name": {"string"}}
+    assert set(paths_of({"address1": "x", "address2": "y"})) == {"address1", "address2"}
+
+
+def test_observations_are_merged():
+    assert merge_paths({"a": frozenset({"string"})}, {"a": frozenset({"integer"}), "b": frozenset({"string"})}) == {
+        "a": {"string", "integer"},
+        "b": {"string"},
+    }
