@@ -227,6 +227,8 @@ class EntryIndex:
 
         Of equals the newest comes first. Arguments as in `recall`.
         """
+        from scipy import sparse  # a tenth of a second to import
+
         self._learn_if_due()
         own, unknown = self._vocabulary.split(wording.terms(query))
         numbers = self._longlist(own, near or {}, frozenset(exclude))
@@ -237,11 +239,12 @@ class EntryIndex:
             return Ranked([], nothing, cosines, np.empty(0, np.intp), np.empty((0, len(model.names))), model)
         rows = [self._rows[int(number)] for number in numbers]
         places, columns, used = weights.incidence([own, *(row.terms for row in rows)])
-        ones = np.zeros((1 + len(rows), len(used)))
-        ones[places, columns] = 1.0
-        weighted = ones * self._weights(used)
-        shared = weighted @ ones.T
-        sizes = weighted.sum(axis=1)
+        # Sparse: of dense ones BLAS would make work for all cores, and wait for them on a busy machine.
+        weight, shape = self._weights(used), (1 + len(rows), len(used))
+        ones = sparse.csr_array((np.ones(len(places)), (places, columns)), shape=shape)
+        weighted = sparse.csr_array((weight[columns], (places, columns)), shape=shape)
+        shared = (weighted @ ones.T).toarray()
+        sizes: Floats = np.asarray(weighted.sum(axis=1)).ravel()
         sizes[0] += unknown * self._learned.unknown
         dice = 2 * shared / np.maximum(sizes[:, None] + sizes[None, :], 1e-12)
         order = np.lexsort((-numbers, -np.round(dice[0, 1:], 9)))
