@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from langgraph_toolmem._reflecting import FLUSH_SECONDS, Reflecting
+from langgraph_toolmem._reflecting import Reflecting
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import last_step
 from langgraph_toolmem.graph.learning import attempt_digest
@@ -86,7 +86,7 @@ class Learning(Reflecting):
         self._quietly("the record of an entry could not be kept", self._book_recalls)
         self._keep_entry(run, user_id)
         if wait:
-            self.flush(timeout=FLUSH_SECONDS)
+            self._wait()
         else:
             self._tick()
         return new
@@ -125,7 +125,7 @@ class Learning(Reflecting):
             return
         self._hear(run, float(score), comment, user_id)
         if wait:
-            self.flush(timeout=FLUSH_SECONDS)
+            self._wait()
 
     def learn_run(
         self,

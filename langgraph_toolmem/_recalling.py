@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 0.5
 """Seconds that a step of a host waits for entries to be read from disk."""
+SETTLE: Final = 10.0
+"""Seconds that `recall` waits for what was finished just now and is being written."""
 RATED: Final = 50
 """Entries at most from which preferences are told."""
 
@@ -85,7 +87,7 @@ class Recalling(Suggesting):
         namespace = resolve(self.namespace, user_id)
         self._check_user(user_id)
         if wait is None and not self._store.read_only and not self._queue.empty:
-            self._worker.settle()
+            self._worker.settle(timeout=SETTLE)
         if self._vectors.empty:
             return []
         found = self._library.recall(namespace, query, policy=chosen, k=k, unjudged=unjudged, alike=alike, wait=wait)

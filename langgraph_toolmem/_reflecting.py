@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS, Summaries
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.graph.evidence import COMMENT, SCORE
+from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE
 from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import has_user, resolve, user_digest
@@ -44,6 +44,7 @@ class Reflecting(Summaries):
     def _queue(self) -> JobQueue:
         with self._lock:
             if self._made_queue is None:
+                self._refuse_if_closed()
                 from langgraph_toolmem.reflection.queue import JobQueue
 
                 self._made_queue = JobQueue(self._root, now=self._now)
@@ -53,6 +54,7 @@ class Reflecting(Summaries):
     def _library(self) -> EntryLibrary:
         with self._lock:
             if self._made_library is None:
+                self._refuse_if_closed()
                 from langgraph_toolmem.recall.library import EntryLibrary  # numpy: only when entries are used
 
                 refresh = REFRESH_SECONDS if self._shared else None
@@ -63,6 +65,7 @@ class Reflecting(Summaries):
     def _worker(self) -> ReflectionWorker:
         with self._lock:
             if self._made_worker is None:
+                self._refuse_if_closed()
                 from langgraph_toolmem.reflection.worker import ReflectionWorker
 
                 self._made_worker = ReflectionWorker(
@@ -73,6 +76,14 @@ class Reflecting(Summaries):
                     on_verdict=None if self._store.read_only else self._hear,
                 )
             return self._made_worker
+
+    def _refuse_if_closed(self) -> None:
+        """Nothing is opened any more that nobody would close."""
+        if self._closed:
+            raise StorageError("The memory is closed. Make a new one to go on.")
+
+    def _wait(self) -> None:
+        self._quietly("what waits to be written cannot be waited for", partial(self.flush, timeout=FLUSH_SECONDS))
 
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
         """Waits until entries and critiques of finished runs are written.
@@ -124,11 +135,16 @@ class Reflecting(Summaries):
         name = digest("run", run.run_id or run_scope(run))
         with self._lock:
             verdict = self._graph.runs.get(name)
+        author = None if verdict is None else verdict[AUTHOR]
+        # Where nobody is named now, `forget` must find it by who was named before.
+        user = user_digest(user_id) or self._graph.owner(name) or author
+        if verdict is not None and author not in (None, user):
+            verdict = None  # another user's run has the same id
         entry = entry_of(
             run,
             run_digest=name,
             now=self._now(),
-            user=user_digest(user_id),
+            user=user,
             score=None if verdict is None else verdict[SCORE],
             comment=unjudged if verdict is None or verdict[SCORE] is None else verdict[COMMENT],
         )
@@ -160,14 +176,17 @@ class Reflecting(Summaries):
         if namespace is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
             return
-        user = user_digest(user_id) or self._graph.owner(run) or ""
-        self._worker.judge(run, score, comment, user=user, namespace=namespace)
+        self._worker.judge(run, score, comment, user=self._whose(run, user_id), namespace=namespace)
 
     def _namespace_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
         """Where a run's entry is; without a user id as it was noted when the run was finished."""
         if user_id or not has_user(self.namespace):
             return resolve(self.namespace, user_id)
         return self._queue.place_of(run)
+
+    def _whose(self, run: str, user_id: str | None) -> str:
+        """Digest of the user whose run it is, so that `forget` finds what is said about it; "" if that is unknown."""
+        return user_digest(user_id or None) or self._queue.owner_of(run) or self._graph.owner(run) or ""
 
     def _hear(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """A verdict on a run (its digest): for the graph, for summaries and for entries."""
@@ -194,8 +213,7 @@ class Reflecting(Summaries):
         """
         if self._root is None:
             raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
-        user = user_digest(user_id) or ""
-        self._worker.hand_over(run, score, comment, user_id=user_id or "", user=user)
+        self._worker.hand_over(run, score, comment, user_id=user_id or "", user=self._whose(run, user_id))
 
     def _tick(self) -> None:
         """Begins with what other processes, or a former one, left in the queue. Cheap; called at every step."""
@@ -254,15 +272,17 @@ class Reflecting(Summaries):
     # --- forgetting and closing ---
 
     def _forget_jobs(self, user_id: str) -> int:
-        """Deletes what is still to be done about a user. To be called first: what is being done ends with it."""
-        user, removed = str(user_digest(user_id)), 0
+        """Deletes what is still to be done about a user."""
         if self._made_queue is not None or (self._root is not None and (self._root / QUEUE_FILE).exists()):
-            removed = self._worker.forget(user)
-        if self._root is not None and (self._root / BOOTSTRAP_FILE).exists():
-            from langgraph_toolmem.bootstrap.state import forget_user
+            return self._worker.forget(str(user_digest(user_id)))
+        return 0
 
-            removed += forget_user(self._root, user)
-        return removed
+    def _forget_cold_start(self, user_id: str) -> int:
+        if self._root is None or not (self._root / BOOTSTRAP_FILE).exists():
+            return 0
+        from langgraph_toolmem.bootstrap.state import forget_user
+
+        return forget_user(self._root, str(user_digest(user_id)))
 
     def _forget_entries(self, user_id: str) -> int:
         """Raises StorageError if something is still there."""
@@ -282,7 +302,7 @@ class Reflecting(Summaries):
     def _close_reflection(self) -> None:
         if self._made_worker is not None:
             if self._root is not None and not self._store.read_only:
-                settle = partial(self._made_worker.settle, timeout=CLOSE_SECONDS)
+                settle = partial(self._made_worker.settle, timeout=CLOSE_SECONDS, in_all=True)
                 self._quietly("entries could not be written", settle)
             self._made_worker.close(timeout=CLOSE_SECONDS)
         if self._made_library is not None:

@@ -324,6 +324,9 @@ class Bootstrap:
         if not entry.calls and not entry.failed:
             self._state.done(query, "empty")
             return True
+        if not self._state.holds(query):
+            self._stopped = "its user was forgotten meanwhile"
+            return False
         await in_thread(lambda: keep_entry(self._memory, entry, self._user_id))
         self._state.done(query, _outcome(entry))
         return True

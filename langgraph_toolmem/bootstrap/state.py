@@ -186,6 +186,10 @@ class BootstrapState:
         """The entry has its verdict."""
         self._update("entry = ?, judged = 1 WHERE id = ?", json.dumps(entry), query.id)
 
+    def holds(self, query: Query) -> bool:
+        """Whether the request is there; its user may have been forgotten."""
+        return bool(self._select("id = ?", query.id))
+
     def unjudged(self, query: Query) -> int:
         """The judge failed; returns how often it did for this request."""
         self._update("deaths = deaths + 1 WHERE id = ?", query.id)
@@ -269,7 +273,9 @@ class BootstrapState:
     def _scrub(self) -> None:
         with self._opened() as database:
             database.execute("VACUUM")
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise StorageError(f"{self._path or NAME} is in use; old pages are still on disk. Do it again.")
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -313,8 +319,7 @@ def forget_user(folder: Path, user: str) -> int:
             scopes = database.execute("SELECT DISTINCT scope FROM queries WHERE user = ?", (user,)).fetchall()
             found = database.execute("DELETE FROM queries WHERE user = ?", (user,)).rowcount
             database.executemany("DELETE FROM spent WHERE scope = ?", scopes)
-        if found:
-            state._scrub()
+        state._scrub()  # whatever was found: the last time it may have failed behind this point
     return found
 
 

@@ -128,7 +128,7 @@ class PreferenceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _guided(self, request: ModelRequest[Any], turn: _Turn) -> ModelRequest[Any]:
         names = [name for tool in request.tools if (name := name_of(tool)) is not None]
-        domain_of, keep = self._options["domain_of"], self.keep | set(_insisted_on(request))
+        domain_of, keep = self._options["domain_of"], self.keep | set(insisted_on(request))
         guidance = Guidance() if self.how == "tell" else guide(turn.found, names, domain_of=domain_of, keep=keep)
         if guidance != turn.told:
             turn.told = guidance
@@ -154,7 +154,7 @@ class _Turn:
 _NOTHING: Final = _Turn([], Guidance())
 
 
-def _insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
+def insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
     """Names of the tools that the request cannot do without."""
     choice = request.tool_choice
     if isinstance(choice, Mapping):

@@ -44,7 +44,7 @@ class EntryLibrary:
         self._lock = threading.Lock()
         self._recent: dict[Namespace, _Shelf] = {}  # the latest used is the last
         # What left `_recent` may be in use still: there is never more than one store for a namespace.
-        self._all: weakref.WeakValueDictionary[Namespace, _Shelf] = weakref.WeakValueDictionary()
+        self._stores: weakref.WeakValueDictionary[Namespace, EntryStore] = weakref.WeakValueDictionary()
 
     def store(self, namespace: Namespace) -> EntryStore:
         """The entries of a namespace."""
@@ -113,10 +113,13 @@ class EntryLibrary:
 
     def _shelf(self, namespace: Namespace) -> _Shelf:
         with self._lock:
-            found = self._recent.pop(namespace, None) or self._all.get(namespace)
-            if found is None:
-                store = EntryStore(self._vectors.scoped(namespace), now=self._now, refresh=self._refresh)
-                found = self._all[namespace] = _Shelf(store)
+            found = self._recent.pop(namespace, None)
+            if found is None:  # not just an empty one
+                store = self._stores.get(namespace)
+                if store is None:
+                    store = EntryStore(self._vectors.scoped(namespace), now=self._now, refresh=self._refresh)
+                    self._stores[namespace] = store
+                found = _Shelf(store)
             self._recent[namespace] = found
             return found
 

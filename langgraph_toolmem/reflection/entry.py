@@ -227,6 +227,14 @@ def joined(old: Entry, new: Entry) -> Entry:
     )
 
 
+def judged(entry: Entry, score: float, comment: str, user: str = "") -> Entry:
+    """The entry with a verdict. One by a user does not count for another's run; a run of nobody is that user's then."""
+    if user and entry.user and entry.user != user:
+        return entry
+    text = shortened(clean(comment.strip()), MAX_COMMENT)
+    return settled(replace(entry, score=float(score), comment=text, user=entry.user or user))
+
+
 def settled(entry: Entry) -> Entry:
     """The entry without its critique, unless it failed. A critique of another comment stays until a newer comes."""
     return entry if entry.failed else replace(entry, critique="", critique_of="", blamed="")

@@ -84,8 +84,9 @@ class ThreadExecutor:
         alive = self._thread is not None and self._thread.is_alive()  # a forked child has no thread
         if self._work is not None and not self._closed and not alive:
             name, work = "toolmem-reflection", _Careful(self._work)
-            self._thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+            thread.start()
+            self._thread = thread  # not before: one that could not be started cannot be waited for
 
     def _run(self, work: _Careful) -> None:
         while True:

@@ -163,6 +163,10 @@ class JobQueue:
         found = self._read(sql, {"run": run}, None)
         return None if found is None else tuple(json.loads(found))
 
+    def owner_of(self, run: str) -> str:
+        """Digest of the user whose entry that run's is; "" if that was not kept, or it is nobody's."""
+        return str(self._read("SELECT coalesce(max(user), '') FROM places WHERE run = :run", {"run": run}, ""))
+
     def lent(self, kinds: Collection[str] | None = None) -> int:
         """How many jobs are being done."""
         wanted, names = _kinds(kinds)

@@ -27,7 +27,7 @@ import numpy as np
 
 from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.failures import log_failure
-from langgraph_toolmem.reflection.entry import MAX_COMMENT, MAX_CRITIQUE, Entry, entry_id, joined, settled, shortened
+from langgraph_toolmem.reflection.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled, shortened
 from langgraph_toolmem.reflection.rows import KIND, EntryRows, Row, Vector, row_of
 from langgraph_toolmem.reflection.shelf import Changes, Shelf, worth
 from langgraph_toolmem.stores.embedders import clean
@@ -163,8 +163,8 @@ class EntryStore:
             return None
         return {hit.id: hit.similarity for hit in self._vectors.query(KIND, query, k=k)}
 
-    def judge(self, run: str, score: float, comment: str | None = None) -> Entry | None:
-        """A verdict on a run (its digest). A critique goes if the run turns out well.
+    def judge(self, run: str, score: float, comment: str | None = None, *, user: str = "") -> Entry | None:
+        """A verdict on a run (its digest), of a user (digest) if one is named; see `judged`.
 
         Returns:
             What stands now; None if the run has no entry.
@@ -174,8 +174,7 @@ class EntryStore:
         """
         if not 0 <= score <= 1:
             raise InputError(f"A score is from 0 (bad) to 1 (good), not {score!r}.")
-        text = shortened(clean((comment or "").strip()), MAX_COMMENT)
-        return self._change(entry_id(run), lambda entry: settled(replace(entry, score=float(score), comment=text)))
+        return self._change(entry_id(run), lambda entry: judged(entry, score, comment or "", user))
 
     def set_critique(self, key: str, text: str, *, of: str, blamed: str = "") -> Entry | None:
         """The critique of the entry with that id.

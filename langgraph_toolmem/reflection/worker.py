@@ -121,7 +121,7 @@ class ReflectionWorker:
             run: digest of the run.
             score: 0 (bad) to 1 (good).
             comment: a word on it.
-            user: digest of the user whose run it is.
+            user: digest of the user whose run it is; see `EntryStore.judge`.
             namespace: of the store the entry is in.
 
         Raises:
@@ -161,21 +161,24 @@ class ReflectionWorker:
         """Async twin of `judge`."""
         await asyncio.to_thread(self.judge, run, score, comment, user=user, namespace=namespace)
 
-    def settle(self, *, timeout: float = 1.0) -> bool:
+    def settle(self, *, timeout: float = 1.0, in_all: bool = False) -> bool:
         """Writes here and now what is due, critiques left aside, so that it is found.
 
         Args:
             timeout: seconds to wait for what another thread or process is doing already.
+            in_all: begin nothing more after these seconds.
 
         Returns:
-            Whether nothing that is due is left.
+            Whether nothing that is due is left of what was there when this was called.
         """
         end = time.monotonic() + timeout
-        while not self._closed and self._queue.pending(self._quick):
+        todo = self._queue.pending(self._quick)  # where others go on putting, there is no end to wait for
+        while todo and not self._closed and self._queue.pending(self._quick):
+            if in_all and time.monotonic() >= end:
+                return False
             if (job := self._queue.take(self._quick)) is not None:
-                self._do(job)
-                with self._finished:
-                    self._finished.notify_all()
+                todo -= 1
+                self._finish(job)
             elif not self._queue.lent(self._quick):
                 break
             elif (left := end - time.monotonic()) <= 0:
@@ -249,19 +252,43 @@ class ReflectionWorker:
             Seconds until something is due again; None if nothing waits.
         """
         with self._working:
-            while not self._closed and (job := self._queue.take(self._kinds)) is not None:
-                self._do(job)
-                with self._finished:
-                    self._finished.notify_all()
+            while True:
+                self._work_off()
+                if self._closed or (job := self._queue.take(self._kinds)) is None:
+                    break
+                # A critique takes a model's time, or never ends: entries do not stand in line behind it.
+                beside = threading.Thread(target=self._finish, args=(job,), name="toolmem-critique", daemon=True)
+                beside.start()
+                while beside.is_alive():
+                    self._work_off()
+                    with self._finished:
+                        self._finished.wait(LOOK_SECONDS if beside.is_alive() else 0)
             return None if self._closed else self._queue.next_due(self._kinds)
+
+    def _work_off(self) -> None:
+        """Does all that is due but critiques."""
+        while not self._closed and (job := self._queue.take(self._quick)) is not None:
+            self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        try:
+            self._do(job)
+        finally:
+            with self._finished:
+                self._finished.notify_all()
 
     def _put(self, payload: dict[str, Any], kind: str, run: str, user: str, namespace: tuple[str, ...]) -> None:
         # Each report is a job of its own: good, bad and good again is not the same as good and bad.
         place = (run, namespace) if kind == WRITE else None
         self._queue.put(uuid.uuid4().hex, payload, kind=kind, line=digest(*namespace, run), user=user, place=place)
-        if not self._closed:
-            self._executor.start(self.work)
-            self._executor.wake(run)
+        try:
+            if not self._closed:
+                self._executor.start(self.work)
+                self._executor.wake(run)
+                with self._finished:
+                    self._finished.notify_all()  # who waits for a critique has something to do meanwhile
+        except Exception as error:  # noqa: BLE001 - no thread to be had: it is on disk, and the next one begins it
+            log_failure(logger, logging.WARNING, "background writing could not begin", error=error)
 
     def _do(self, job: Job) -> None:
         try:
@@ -284,8 +311,8 @@ class ReflectionWorker:
             if not self._queue.holds(job) and self._queue.forgettings != forgettings:
                 store.forget_run(entry.run)  # another process forgot the user in between
                 return
-        if kept is not None:
-            self._ask_for_critique(kept, namespace)
+            if kept is not None:
+                self._ask_for_critique(kept, namespace)
         self._queue.done(job)
 
     def _judge(self, job: Job) -> None:
@@ -294,9 +321,10 @@ class ReflectionWorker:
         with self._changing:
             if not self._queue.holds(job):
                 return
-            kept = self._store(namespace).judge(run, payload["score"], payload["comment"])
+            kept = self._store(namespace).judge(run, payload["score"], payload["comment"], user=job.user)
+            if kept is not None:
+                self._ask_for_critique(kept, namespace)
         if kept is not None:
-            self._ask_for_critique(kept, namespace)
             self._queue.done(job)
         elif job.attempts + 1 < JUDGE_TRIES:
             self._queue.retry(job, _wait(job.attempts), error="no entry of that run")
