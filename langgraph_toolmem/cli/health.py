@@ -25,6 +25,7 @@ REQUIRED = {
     "filelock": "3.16",
     "networkx": "3.2",
     "scipy": "1.11",
+    "pyyaml": "6",
     "typer": "0.15",
     "rich": "13.9",
 }
