@@ -24,7 +24,7 @@ from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.run import OWN_TOOLS
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked
@@ -85,7 +85,7 @@ class MemoryCore:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
-        specs = None if tools is None else _without_summary_tool(read_tools(tools))
+        specs = None if tools is None else _without_own_tools(read_tools(tools))
         embedder = resolve_embedder(embeddings)
         self._lock = threading.RLock()
         self._now = now
@@ -116,7 +116,7 @@ class MemoryCore:
         self._counted: tuple[float, History] | None = None
         self._look_again = 0.0  # by time.monotonic
         self._shared = chroma is not None or store is not None
-        self._adopted: list[Mapping[str, ToolSpec]] = []
+        self._adopted: list[Mapping[str, ToolSpec]] = [] if specs is None else [specs]
         self._warned_about_user = False
         self._closed = False
         root = None if path is None else Path(path)
@@ -202,8 +202,11 @@ class MemoryCore:
         """Notes tools that were first seen at a step of a host."""
         if any(known is tools for known in self._adopted):
             return
-        self._adopted = [*self._adopted[-MAX_ADOPTED:], tools]
-        tools = _without_summary_tool(tools)
+        given, tools = tools, _without_own_tools(tools)
+        # A part of what was taken in before, such as the tools of one request, is nothing new.
+        if any(all(known.get(name) == spec for name, spec in tools.items()) for known in self._adopted):
+            return
+        self._adopted = [*self._adopted[-MAX_ADOPTED:], given]
         self._engine.adopt(tools)
         self._tool_index.declare(self._engine.specs)
         if not self._store.read_only:
@@ -241,6 +244,6 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
     raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
 
 
-def _without_summary_tool(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
+def _without_own_tools(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
     """The tools that act on the world."""
-    return {name: spec for name, spec in specs.items() if name != SUMMARY_TOOL}
+    return {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}

@@ -7,7 +7,7 @@ the run is left out, so nothing has to be cleared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from langchain_core.messages import SystemMessage
@@ -67,7 +67,36 @@ class AvoidedState(TypedDict):
     toolmem_avoided: NotRequired[Annotated[Avoided, merge_avoided]]
 
 
-class MemoryState(MessagesState, HintState, AvoidedState):
+OFFERED: Final = "toolmem_offered"
+"""Key of the state."""
+
+
+class Offered(TypedDict):
+    """Tools that the model is offered, each with the reason in one line, and the user turn this is for.
+
+    `failed`: tools whose failure was answered with other ways already.
+    """
+
+    at: str
+    tools: dict[str, str]
+    failed: NotRequired[list[str]]
+
+
+def merge_offered(old: Offered | None, new: Offered | None) -> Offered | None:
+    """Of one user turn both together, else the new one."""
+    if not old or not new or (new["at"] and new["at"] != old["at"]):  # a channel begins with {}
+        return new or old
+    failed = dict.fromkeys((*old.get("failed", ()), *new.get("failed", ())))
+    return Offered(at=old["at"], tools={**new["tools"], **old["tools"]}, failed=list(failed))
+
+
+class OfferedState(TypedDict):
+    """The private key of `ToolRetriever`, to be added to a state of one's own."""
+
+    toolmem_offered: NotRequired[Annotated[Offered, merge_offered]]
+
+
+class MemoryState(MessagesState, HintState, AvoidedState, OfferedState):
     """`MessagesState` with room for what the memory has to say: ``StateGraph(MemoryState)``."""
 
 
@@ -151,6 +180,25 @@ def avoided_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, s
         return None
     tools: Mapping[str, str] = found["tools"]
     return tools
+
+
+def new_offered(tools: Mapping[str, str], messages: Sequence[Any], failed: Iterable[str] = ()) -> dict[str, Offered]:
+    """The update of the state for tools that are offered, beside others, until the next user message."""
+    return {OFFERED: Offered(at=turn_of(messages), tools=dict(tools), failed=list(failed))}
+
+
+def offered_now(state: Any, *, messages_key: str = "messages") -> Offered | None:
+    """What is offered in this user turn; None if nobody looked yet.
+
+    Args:
+        state: the state, with the key `toolmem_offered`.
+        messages_key: key of the messages.
+    """
+    found: Offered | None = None if isinstance(state, (list, tuple)) else read_key(state, OFFERED)
+    # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
+    if not found or turn_of(read_key(state, messages_key) or ()) not in (found["at"], ""):
+        return None
+    return found
 
 
 def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:

@@ -12,6 +12,10 @@ Review = Literal["", "edited", "rejected"]
 
 SUMMARY_TOOL: Final = "summarize_state"
 """A tool that acts on the memory, not on the world: its calls are no steps, its text goes with the next turn."""
+SEARCH_TOOL: Final = "search_more_tools"
+"""A tool with which the model asks for more tools: its calls are no steps either."""
+OWN_TOOLS: Final = frozenset({SUMMARY_TOOL, SEARCH_TOOL})
+"""The memory's own tools: nothing is learned of their calls."""
 
 
 @dataclass(frozen=True, slots=True)

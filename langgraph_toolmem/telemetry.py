@@ -17,6 +17,8 @@ prompts nor arguments are in it, so it may go where traces go. Words and values 
 ``toolmem.recalled``       recall: past runs shown
 ``toolmem.score``          reflection: the verdict on the run, 0 to 1
 ``toolmem.left_out``       preferences: tools left out
+``toolmem.offered``        chains, search tool: tools offered or found
+``toolmem.of``             chains: tools there are
 ``toolmem.error``          kind of an error that was passed over
 ``toolmem.failed``         which node or middleware passed it over
 =========================  =========================================================================

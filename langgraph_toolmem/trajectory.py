@@ -32,7 +32,7 @@ from langgraph_toolmem.errors import MessageError
 from langgraph_toolmem.keys import canonical, digest, looks_unique
 from langgraph_toolmem.messages import HOW, describe, entries_of, message_of
 from langgraph_toolmem.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
-from langgraph_toolmem.run import SUMMARY_TOOL, Chooser, Execution, Review, Run, Step, Turn, UserMessage
+from langgraph_toolmem.run import OWN_TOOLS, SUMMARY_TOOL, Chooser, Execution, Review, Run, Step, Turn, UserMessage
 
 __all__ = [
     "SUMMARY_TOOL",
@@ -128,8 +128,8 @@ class _Draft:
 
     @property
     def stays(self) -> bool:
-        """Whether it called nothing but the summary tool: the run is where it was before."""
-        return bool(self.calls) and all(call.tool == SUMMARY_TOOL for call in self.calls)
+        """Whether it called nothing but the memory's own tools: the run is where it was before."""
+        return bool(self.calls) and all(call.tool in OWN_TOOLS for call in self.calls)
 
 
 class _Reader:
@@ -320,14 +320,14 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
         text=draft.text,
         chosen_by=draft.chosen_by,
         key=draft.key,
-        settled=gone_on or all(call.answered for call in draft.calls if draft.stays or call.tool != SUMMARY_TOOL),
+        settled=gone_on or all(call.answered for call in draft.calls if draft.stays or call.tool not in OWN_TOOLS),
         input_tokens=draft.tokens[0],
         output_tokens=draft.tokens[1],
     )
 
 
 def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage | Turn]:
-    """Calls of the summary tool are no steps: a turn of nothing else goes, its text and tokens to the next turn."""
+    """Calls of the memory's tools are no steps: a turn of nothing else goes, its text and tokens to the next turn."""
     written: str | None = None
     spent = [0, 0]
     for event in events:
@@ -335,13 +335,14 @@ def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage |
             written, spent = None, [0, 0]
             yield event
             continue
-        summaries = [step.args.get("summary") for step in event.steps if step.tool == SUMMARY_TOOL]
-        if not summaries and written is None:
+        steps = tuple(step for step in event.steps if step.tool not in OWN_TOOLS)
+        own = len(steps) < len(event.steps)
+        if not own and written is None and not any(spent):
             yield event
             continue
-        steps = tuple(step for step in event.steps if step.tool != SUMMARY_TOOL)
+        summaries = [step.args.get("summary") for step in event.steps if step.tool == SUMMARY_TOOL]
         spent = [spent[0] + event.input_tokens, spent[1] + event.output_tokens]
-        if steps or not summaries:
+        if steps or not own:
             yield replace(event, steps=steps, summary=written, input_tokens=spent[0], output_tokens=spent[1])
             written, spent = None, [0, 0]
         texts = [text for text in summaries if isinstance(text, str) and text.strip()]

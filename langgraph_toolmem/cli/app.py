@@ -12,6 +12,7 @@ import typer
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.cli.bootstrap import bootstrap
 from langgraph_toolmem.cli.feedback import feedback, recall
+from langgraph_toolmem.cli.graph import graph
 from langgraph_toolmem.cli.inputs import (
     POLICY_HELP,
     By,
@@ -346,6 +347,7 @@ def doctor(
         raise typer.Exit(1)
 
 
+app.command()(graph)
 app.command()(bootstrap)
 app.command()(feedback)
 app.command()(recall)

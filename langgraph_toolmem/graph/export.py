@@ -186,9 +186,13 @@ def to_graphml(view: GraphView) -> str:
 
     Characters that XML cannot hold become U+FFFD; two names that would then be equal get a number.
     """
+    return graphml_of(to_networkx(view))
+
+
+def graphml_of(graph: nx.MultiDiGraph[str]) -> str:
+    """A graph as GraphML text; see `to_graphml` for what becomes of names."""
     import networkx as nx
 
-    graph = to_networkx(view)
     renamed: dict[str, str] = {}
     taken: set[str] = set()
     for name in graph:
@@ -199,7 +203,8 @@ def to_graphml(view: GraphView) -> str:
         taken.add(unique)
         renamed[name] = unique
     clean_graph: nx.MultiDiGraph[str] = nx.relabel_nodes(graph, renamed)
-    for _, _, values in clean_graph.edges(data=True):
+    nodes = (values for _, values in clean_graph.nodes(data=True))
+    for values in (*nodes, *(values for _, _, values in clean_graph.edges(data=True))):
         values.update({key: printable(value) for key, value in values.items() if isinstance(value, str)})
     return "\n".join(nx.generate_graphml(clean_graph)) + "\n"
 

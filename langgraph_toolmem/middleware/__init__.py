@@ -11,6 +11,7 @@ except ImportError as error:
     raise _errors.MissingExtraError("langgraph_toolmem.middleware", "agents") from error
 
 from langgraph_toolmem.middleware.assembly import tool_memory_middleware
+from langgraph_toolmem.middleware.chains import ToolChainMiddleware
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
 from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
 from langgraph_toolmem.middleware.recall import RecallMiddleware
@@ -25,5 +26,6 @@ __all__ = [
     "RecorderMiddleware",
     "ReflectionMiddleware",
     "SITMiddleware",
+    "ToolChainMiddleware",
     "tool_memory_middleware",
 ]

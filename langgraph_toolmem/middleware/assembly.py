@@ -9,12 +9,15 @@ from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddlewa
 
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.middleware.chains import ToolChainMiddleware
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
 from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
 from langgraph_toolmem.middleware.recall import RecallMiddleware
 from langgraph_toolmem.middleware.recorder import RecorderMiddleware
 from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
+from langgraph_toolmem.navigator.offering import MOST
+from langgraph_toolmem.nodes.preferences import name_of
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule
 from langgraph_toolmem.recall.policy import RecallPolicy
@@ -23,6 +26,7 @@ from langgraph_toolmem.sit.policy import SITPolicy
 _OURS: Final = (
     ReflectionMiddleware,
     PreferenceMiddleware,
+    ToolChainMiddleware,
     InertiaMiddleware,
     RecallMiddleware,
     SITMiddleware,
@@ -40,16 +44,17 @@ def tool_memory_middleware(
     recall: bool | RecallPolicy = False,
     reflect: bool = False,
     preferences: bool = False,
+    chains: bool | int = False,
     rules: Iterable[ProviderRule] = PROVIDER_RULES,
     force: bool = False,
 ) -> list[AgentMiddleware[Any, Any, Any]]:
     """The whole list for ``create_agent(..., middleware=...)``: shortcut first, yours inside, recorder last.
 
     From the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
-    preferences (no shortcut goes to a tool that they leave out), shortcut, yours, recall and suggestions (a skipped
-    step needs neither), recorder (sees what is really executed). ::
+    preferences and chains (no shortcut goes to a tool that they leave out), shortcut, yours, recall and suggestions
+    (a skipped step needs neither), recorder (sees what is really executed). ::
 
-        [ReflectionMiddleware, PreferenceMiddleware, InertiaMiddleware,
+        [ReflectionMiddleware, PreferenceMiddleware, ToolChainMiddleware, InertiaMiddleware,
          *inside, RecallMiddleware, SITMiddleware, RecorderMiddleware]
 
     A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
@@ -70,6 +75,8 @@ def tool_memory_middleware(
         preferences: leave out tools that this user rated badly on similar requests (`PreferenceMiddleware`), except
             what an ``LLMToolSelectorMiddleware`` inside always includes. For other options, put one in front of the
             list instead.
+        chains: offer the model only the tools that a request needs, as complete chains (`ToolChainMiddleware`), where
+            there are more than 20; a number says how many. The tools of your middleware inside are always offered.
         rules: models whose API refuses turns that they did not make; they get no shortcut.
         force: take shortcuts with such models all the same.
 
@@ -95,7 +102,10 @@ def tool_memory_middleware(
         raise ConfigurationError(f"reflect is True or False, not {reflect!r}.")
     if not isinstance(preferences, bool):
         raise ConfigurationError(f"preferences is True or False, not {preferences!r}.")
+    if type(chains) not in (bool, int) or (chains < 1 and chains is not False):
+        raise ConfigurationError(f"chains is True, False or the number of tools to offer, not {chains!r}.")
     always = [name for m in yours if isinstance(m, LLMToolSelectorMiddleware) for name in m.always_include]
+    theirs = [name for m in yours for tool in getattr(m, "tools", ()) if (name := name_of(tool)) is not None]
     if recall:
         yours.append(RecallMiddleware(memory, policy=recall if isinstance(recall, RecallPolicy) else None))
     if suggest:
@@ -105,6 +115,9 @@ def tool_memory_middleware(
     around: list[AgentMiddleware[Any, Any, Any]] = [ReflectionMiddleware(memory)] if reflect else []
     if preferences:
         around.append(PreferenceMiddleware(memory, keep=always))
+    if chains:
+        most = MOST if chains is True else chains
+        around.append(ToolChainMiddleware(memory, most=most, always=[*always, *theirs]))
     if shortcut:
         around.append(first)
     return [*around, *yours, RecorderMiddleware(memory)]

@@ -16,7 +16,7 @@ from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.offered import OfferedTools
 from langgraph_toolmem.nodes.sit import check_policy, tell
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.run import OWN_TOOLS
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.recall import arecall_summary, recall_summary
 from langgraph_toolmem.sit.render import to_prompt
@@ -130,4 +130,4 @@ def with_hint(message: SystemMessage | None, text: str) -> SystemMessage:
 
 def names_of(tools: Any) -> set[str]:
     """Names of the tools of a request that the agent executes."""
-    return {name for tool in tools if isinstance(name := getattr(tool, "name", None), str) and name != SUMMARY_TOOL}
+    return {name for tool in tools if isinstance(name := getattr(tool, "name", None), str) and name not in OWN_TOOLS}

@@ -1,6 +1,7 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they decide is decided in the memory."""
 
-from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, memory_prompt
+from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, OfferedState, memory_prompt
+from langgraph_toolmem.nodes.chains import ToolRetriever, offered_tools
 from langgraph_toolmem.nodes.inertia import InertiaShortcut, shortcut_condition, shortcut_message
 from langgraph_toolmem.nodes.preferences import PreferenceGuide, guided_tools
 from langgraph_toolmem.nodes.react import ashortcut_model, shortcut_model
@@ -15,13 +16,16 @@ __all__ = [
     "InertiaShortcut",
     "MemoryRecall",
     "MemoryState",
+    "OfferedState",
     "PreferenceGuide",
     "Recorder",
     "ReflectionWriter",
     "SITSummary",
+    "ToolRetriever",
     "ashortcut_model",
     "guided_tools",
     "memory_prompt",
+    "offered_tools",
     "shortcut_condition",
     "shortcut_message",
     "shortcut_model",

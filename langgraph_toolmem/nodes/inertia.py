@@ -15,10 +15,11 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import avoided_now
+from langgraph_toolmem.hints import avoided_now, offered_now
 from langgraph_toolmem.host import emit, read_key, run_id_of, runtime_of, user_id_of
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.navigator.offering import known_tools
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.providers import refusal_of, refusal_text
@@ -45,7 +46,7 @@ class InertiaShortcut(MemoryNode):
     A call it makes is an ``AIMessage`` with one tool call, marked in ``additional_kwargs["toolmem"]``. Each
     decision emits one custom stream event ``{"toolmem": {...}}``.
 
-    A tool that a `PreferenceGuide` in front of it leaves out is never called.
+    A tool that a `PreferenceGuide` in front of it leaves out, or a `ToolRetriever` does not offer, is never called.
 
     Args:
         memory: the memory.
@@ -134,8 +135,12 @@ class InertiaShortcut(MemoryNode):
     def _policy(self, state: Any, runtime: Runtime[Any] | None) -> InertiaPolicy | None:
         context = runtime.context if runtime is not None else None
         policy = settings_policy(context, self.policy or self.memory.policy)
-        avoided = avoided_now(state, messages_key=self.messages_key)
-        return policy.with_(never=policy.never | set(avoided)) if policy is not None and avoided else policy
+        if policy is None:
+            return None
+        never = set(avoided_now(state, messages_key=self.messages_key) or ())
+        if offered := offered_now(state, messages_key=self.messages_key):
+            never |= known_tools(self.memory) - offered["tools"].keys()
+        return policy.with_(never=policy.never | never) if never else policy
 
     def _options(
         self, config: RunnableConfig | None, runtime: Runtime[Any] | None, policy: InertiaPolicy

@@ -18,7 +18,7 @@ from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.recall.guide import DomainOf, Guidance, guide, to_event, to_prompt
 from langgraph_toolmem.recall.policy import RecallPolicy
 from langgraph_toolmem.reflection.preferences import Preference
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.run import OWN_TOOLS
 from langgraph_toolmem.telemetry import annotate
 from langgraph_toolmem.tools import ToolLike, read_tools
 
@@ -130,7 +130,7 @@ def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "message
     there = list(tools)
     out = avoided_now(state, messages_key=messages_key) or {}
     left = [each for each in there if name_of(each) not in out]
-    return left if any(name_of(each) != SUMMARY_TOOL for each in left) else there
+    return left if any(name_of(each) not in OWN_TOOLS for each in left) else there
 
 
 def name_of(tool: Any) -> str | None:

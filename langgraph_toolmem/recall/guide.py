@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from langgraph_toolmem.reflection.preferences import Preference, avoided
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.run import OWN_TOOLS
 
 MAX_LINES: Final = 8
 """Preferences that a prompt tells, those with most ratings."""
@@ -63,7 +63,7 @@ def guide(
         keep: tools that stay whatever the ratings say.
     """
     names = list(dict.fromkeys(offered))
-    found, domain, stays = list(found), domain_of or _no_domain, {SUMMARY_TOOL, *keep}
+    found, domain, stays = list(found), domain_of or _no_domain, {*OWN_TOOLS, *keep}
     blamed, together = _blamed(found, domain, stays)
     against = {(each.kind, each.name): each for each in blamed + together}
     liked = [each for each in found if each.liked]
@@ -78,7 +78,7 @@ def guide(
         if name in out:
             own = against.get(("tool", name))
             reasons[name] = _why(own if own in blamed else against[("domain", str(domain(name)))])
-    if reasons and not [name for name in names if name not in reasons and name != SUMMARY_TOOL]:
+    if reasons and not [name for name in names if name not in reasons and name not in OWN_TOOLS]:
         return Guidance({}, kept | {name: f"{why}, but no tool would be left" for name, why in reasons.items()})
     return Guidance(reasons, kept)
 

@@ -1,0 +1,224 @@
+"""`toolmem graph`: which tool gives what to which, plans for a request, and what pruning would take out. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from langgraph_toolmem.cli.inputs import open_memory, read_tools_file
+from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder
+from langgraph_toolmem.cli.tables import count, table
+from langgraph_toolmem.cli.terminal import answer_json, console, write_text
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.graph.export import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.navigator.clusters import Cluster
+    from langgraph_toolmem.navigator.evolution import Leaving
+    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.history import History
+    from langgraph_toolmem.navigator.plan import Chain, Plan
+    from langgraph_toolmem.navigator.scoring import Link
+
+LINKS_SHOWN: Final = 20
+LINKS_READ: Final = 2_000
+"""Tools whose inputs are looked at for who gives what, those that were called most first."""
+ROUTES: Final = 2
+
+
+def graph(
+    request: Annotated[str | None, typer.Argument(metavar="REQUEST", help="Plan for what a user says.")] = None,
+    *,
+    memory: MemoryFolder,
+    tools: Annotated[
+        Path | None, typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), besides those the memory saw.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TOOL", help="Plan for this tool, in place of a request.")
+    ] = None,
+    known: Annotated[
+        str, typer.Option(metavar="A,B", help="Names of values that are known when the plan begins.")
+    ] = "",
+    clusters: Annotated[int, typer.Option(min=0, metavar="N", help="Explain the N largest shared parameters.")] = 5,
+    prune: Annotated[
+        int, typer.Option(min=0, metavar="N", help="The N tools that pruning would take out first (dry run).")
+    ] = 5,
+    embeddings: Embeddings = "builtin",
+    as_json: Json = False,
+    graphml: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the graph as GraphML.")] = None,
+) -> None:
+    """Show the dependency graph of the tools, and plans in it.
+
+    Which parameters mean the same and why, who gives what to whom, the chain of calls for a request or a tool as a
+    tree, and which tools pruning would take out. Writes nothing to the memory and calls no model.
+    """
+    if request is not None and target is not None:
+        raise ConfigurationError("give a REQUEST or --target, not both")
+    if as_json and graphml is not None:
+        raise ConfigurationError("choose one of --json and --graphml")
+    from langgraph_toolmem.navigator.evolution import prune as leaving
+
+    schemas = read_tools_file(tools)
+    with open_memory(memory, read_only=True, embeddings=embeddings) as opened:
+        _take_in(opened, schemas)
+        drawn, history = opened._navigator(), opened._history()
+        plan = None
+        if request is not None or target is not None:
+            values = [value.strip() for value in known.split(",") if value.strip()]
+            plan = opened.plan(request, target=target, known=values, k=ROUTES, budget=5.0)
+    if graphml is not None:
+        from langgraph_toolmem.graph.export import graphml_of
+
+        write_text(graphml, graphml_of(drawn.to_networkx(history)))
+        return
+    shared = _shared(drawn)
+    gone = leaving(drawn, history, most=prune, dry_run=True)
+    links = _links(drawn, history)
+    if as_json:
+        answer_json(_in_plain(drawn, history, shared[:clusters], links, plan, gone))
+        return
+    out = console()
+    _show_graph(out, drawn, history, shared, clusters, links)
+    if plan is not None:
+        _show_plan(out, plan)
+    _show_leaving(out, gone)
+
+
+def _take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
+    """Has the memory know all tools that were described to it, and those of a file."""
+    from langgraph_toolmem.inertia.engine import infer_spec
+    from langgraph_toolmem.navigator.offering import take_in
+    from langgraph_toolmem.tools import read_tools
+
+    told = {name: entry for name, entry in memory._graph.tools.items() if entry.get("parameters")}
+    seen = {name: infer_spec(name, entry) for name, entry in memory._graph.tools.items() if name not in told}
+    fields = [
+        {"name": name, "description": entry.get("description", ""), "parameters": entry["parameters"]}
+        for name, entry in told.items()
+    ]
+    take_in(memory, {**seen, **read_tools(fields), **({} if schemas is None else read_tools(schemas))})
+
+
+def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
+    """Parameters that one tool gives and another takes, those of most tools first."""
+    found = [each for each in drawn.clusters.by_id.values() if each.producers and each.consumers]
+    return sorted(found, key=lambda each: (-len({*each.producers, *each.consumers}), each.label, each.id))
+
+
+def _links(drawn: ToolDependencyGraph, history: History) -> list[tuple[Link, float]]:
+    """The best giver of each needed input, the likeliest first."""
+    from langgraph_toolmem.navigator.scoring import RecordScorer
+
+    scorer = RecordScorer(history)
+    names = sorted(drawn.apis, key=lambda name: (-history.uses.get(name, 0), name))[:LINKS_READ]
+
+    def best() -> Iterator[tuple[Link, float]]:
+        for name in names:
+            for port in drawn.apis[name].needs:
+                weighed = [(link, scorer.weight(link)) for link in drawn.links_into(port, history)]
+                if weighed:
+                    yield max(weighed, key=lambda pair: (pair[1], pair[0].producer))
+
+    return sorted(best(), key=lambda pair: (-pair[1], pair[0].consumer, pair[0].input))
+
+
+def _show_graph(
+    out: Console,
+    drawn: ToolDependencyGraph,
+    history: History,
+    shared: list[Cluster],
+    clusters: int,
+    links: list[tuple[Link, float]],
+) -> None:
+    sizes = _sizes(drawn, history)
+    out.print(
+        f"{count(sizes['tools'], 'tool')}, {count(sizes['parameters'], 'parameter')} ({len(shared):,} that one tool "
+        f"gives and another takes), {count(sizes['edges'], 'edge')}; from runs: {count(sizes['transitions'], 'pair')} "
+        f"of tools in a row, {count(sizes['flows'], 'flow')} of values.",
+        soft_wrap=True,
+    )
+    rows = [
+        (link.consumer, link.input, link.producer, link.output or "its result", f"{weight:.2f}")
+        for link, weight in links
+    ]
+    columns = ("tool", "needs", "best from", "its output", "weight")
+    table(out, "Who gives what", columns, rows, LINKS_SHOWN)
+    if shared and clusters:
+        out.print()
+        out.print("Parameters that several tools share", style="bold", soft_wrap=True)
+        for each in shared[:clusters]:
+            out.print(_lines(each.explain()), soft_wrap=True)
+
+
+def _show_plan(out: Console, plan: Plan) -> None:
+    from langgraph_toolmem.navigator.plan import tree
+
+    out.print()
+    out.print("Plan", style="bold")
+    if not plan.chains:
+        out.print("No tool fits that.")
+    for chain in plan.chains:
+        out.print(_lines(tree(chain)), soft_wrap=True)
+        for line in _asks(chain):
+            out.print(f"  {printable(line)}", soft_wrap=True)
+    if plan.cut_short:
+        out.print("The search was cut short; there may be better chains.")
+
+
+def _asks(chain: Chain) -> Iterator[str]:
+    for ask in chain.asks:
+        where = "nothing found gives it" if ask.findable else "the user says it"
+        yield f"{ask.tool}.{ask.input}: {where}" + (f" ({ask.reason})" if ask.reason else "")
+
+
+def _show_leaving(out: Console, gone: list[Leaving]) -> None:
+    rows = [(each.tool, f"{each.score:.3f}", f"{each.calls:,.0f}", f"{each.failure_rate:.0%}") for each in gone]
+    title = "What pruning would take out first (dry run, nothing is taken out)"
+    table(out, title, ("tool", "score", "calls", "failed"), rows, len(rows))
+
+
+def _in_plain(
+    drawn: ToolDependencyGraph,
+    history: History,
+    shared: list[Cluster],
+    links: list[tuple[Link, float]],
+    plan: Plan | None,
+    gone: list[Leaving],
+) -> dict[str, Any]:
+    return {
+        **_sizes(drawn, history),
+        "links": [{**link._asdict(), "weight": round(weight, 6)} for link, weight in links],
+        "clusters": [
+            {
+                "label": each.label,
+                "producers": sorted(each.producers),
+                "consumers": sorted(each.consumers),
+                "why": each.explain(),
+            }
+            for each in shared
+        ],
+        "plan": None if plan is None else plan.to_dict(),
+        "prune": [asdict(each) for each in gone],
+    }
+
+
+def _sizes(drawn: ToolDependencyGraph, history: History) -> dict[str, int]:
+    return {
+        "tools": len(drawn),
+        "parameters": len(drawn.clusters.by_id),
+        "edges": sum(len(node.inputs) + len(node.outputs) for node in drawn.apis.values()),
+        "transitions": len(history.transitions),
+        "flows": len(history.flows),
+    }
+
+
+def _lines(text: str) -> str:
+    """Text of several lines in which names hold no control characters."""
+    return "\n".join(printable(line) for line in text.splitlines())
