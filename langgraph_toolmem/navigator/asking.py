@@ -45,7 +45,7 @@ class SearchTools(BaseModel):
 
 
 class SearchTool(BaseTool):
-    """``search_more_tools``: any ToolNode can run it; sync and async. What it finds joins the offer in the private state.
+    """``search_more_tools``: any ToolNode can run it; sync and async. What it finds joins the private state's offer.
 
     Args:
         memory: it knows the tools.
