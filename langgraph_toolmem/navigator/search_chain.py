@@ -1,0 +1,218 @@
+"""The tools that have to be called before a given one: what completes a chain.
+
+Known are the request and the tool it ends with. Six signals are weighed: how well a tool fits the request
+(`ToolSearch`), how often it came before the target in recorded runs, whether similar requests called it and whether
+it was called together with what else fits the request (`Precedents`), whether it gives out what the target takes in,
+and whether both are of one toolkit.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from langgraph_toolmem.navigator.search import ToolFound, ToolSearch
+from langgraph_toolmem.navigator.search_history import Precedents, Rates
+from langgraph_toolmem.navigator.search_index import Floats
+from langgraph_toolmem.navigator.search_text import ToolListing
+from langgraph_toolmem.stores.lexical import stem, words
+from langgraph_toolmem.tools import ToolSpec
+
+SIGNALS: Final = ("request", "came before", "gives what it takes", "same toolkit", "similar requests", "came with")
+WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51], dtype=np.float32)
+"""Fitted like those of `search_rank`, on one half of the tasks of two public sets of recorded calls."""
+_ODDS: Final = (1.2, -1.47)
+FOUND: Final = 6
+"""Tools that fit the request best, whose company is looked at."""
+MAX_DEPTH: Final = 8
+MAX_OUTPUTS: Final = 200
+ENOUGH: Final = 2.5
+"""Rarity from which a shared word makes two names the same: "id" alone does not."""
+OPTIONAL: Final = 0.5
+"""What an optional parameter counts."""
+
+
+class ChainSearch:
+    """Finds what comes before a tool. Follows the tools of the search it is given. Safe for threads.
+
+    Args:
+        precedents: recorded runs; None: there are none.
+    """
+
+    def __init__(self, search: ToolSearch, precedents: Precedents | None = None) -> None:
+        self.search = search
+        self.precedents = precedents if precedents is not None else Precedents()
+        self._outputs = _Outputs()
+        self._lock = threading.Lock()
+
+    def upstream(self, query: str, target: str, k: int = 10, *, exclude: Collection[str] = ()) -> list[ToolFound]:
+        """The k tools most likely called before the target, best first; never the target itself.
+
+        Raises:
+            KeyError: there is no tool of that name.
+        """
+        return self._ranked(query, target, self.search.sums(query), k, exclude)
+
+    async def aupstream(
+        self, query: str, target: str, k: int = 10, *, exclude: Collection[str] = ()
+    ) -> list[ToolFound]:
+        """Async twin of `upstream`."""
+        return self._ranked(query, target, await self.search.asums(query), k, exclude)
+
+    def signals(self, query: str, target: str) -> tuple[list[str], Floats]:
+        """Names of the tools (N) and their signals (6, N) as SIGNALS, for fitting the weights."""
+        return self._signals(query, target, self.search.sums(query))
+
+    def _signals(self, query: str, target: str, fit: tuple[list[str], Floats]) -> tuple[list[str], Floats]:
+        names, sums = fit
+        listings = self.search.listings()
+        wanted = listings[target]
+        names = [name for name in names if name in listings]
+        if len(names) != len(sums):  # a tool went in between
+            sums = np.array([value for name, value in zip(fit[0], sums, strict=True) if name in listings])
+        others = np.array([name != target for name in names])
+        best = float(sums[others].max(initial=-math.inf)) if others.any() else 0.0
+        with self._lock:
+            self._outputs.follow(listings)
+            given = self._outputs.giving(wanted.spec)
+        votes, rates = self.precedents.votes(query), self.precedents.rates(names)
+        found = np.stack(
+            [
+                (sums - best) / 5,
+                np.log(rates.before(target)),
+                np.array([given.get(name, 0.0) for name in names]),
+                np.array([bool(wanted.kit) and listings[name].kit == wanted.kit for name in names]),
+                np.array([votes.get(name, 0.0) for name in names]),
+                self._company(target, names, rates, np.exp(np.minimum(sums - best, 0))),
+            ]
+        ).astype(np.float32)
+        return names, found
+
+    def _company(self, target: str, names: list[str], rates: Rates, likely: Floats) -> Floats:
+        """max over the likeliest others u of likely(u) · p(called with u)."""
+        likely = np.where(np.array([name == target for name in names]), 1.0, likely)
+        best = np.zeros(len(names))
+        for place in np.argsort(-likely, kind="stable")[:FOUND]:
+            best = np.maximum(best, likely[place] * rates.together(names[place]))
+        found: Floats = best.astype(np.float32)
+        return found
+
+    def _ranked(
+        self, query: str, target: str, fit: tuple[list[str], Floats], k: int, exclude: Collection[str]
+    ) -> list[ToolFound]:
+        names, found = self._signals(query, target, fit)
+        scores = WEIGHTS @ found
+        barred = {target, *exclude}
+        order = [int(place) for place in np.argsort(-scores, kind="stable") if names[place] not in barred]
+        listings = self.search.listings()
+        answer = []
+        for place in order[: max(k, 0)]:
+            parts = {label: float(part) for label, part in zip(SIGNALS, WEIGHTS * found[:, place], strict=True)}
+            score = 1 / (1 + math.exp(-max(-50.0, min(50.0, _ODDS[0] * float(scores[place]) + _ODDS[1]))))
+            listing = listings.get(names[place])
+            answer.append(
+                ToolFound(
+                    names[place],
+                    score,
+                    listing.kit_name if listing else "",
+                    "",
+                    dict(sorted(parts.items(), key=lambda item: -abs(item[1]))),
+                )
+            )
+        return answer
+
+
+class _Outputs:
+    """Names of what tools give out, by their words."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._specs: dict[str, ToolSpec] = {}
+        self._owners: list[str] = []
+        self._parts: list[frozenset[str]] = []  # of each output
+        self._at: dict[str, array[int]] = {}  # word -> outputs
+        self._uses: Counter[str] = Counter()  # tools that have a word in an input or output
+
+    def follow(self, listings: Mapping[str, ToolListing]) -> None:
+        """These are the tools now. What a tool that went gave out is passed over until half of all is such."""
+        gone = [name for name, spec in self._specs.items() if name not in listings or listings[name].spec is not spec]
+        for name in gone:
+            self._uses.subtract(_vocabulary(self._specs.pop(name)))
+            self._owners = ["" if owner == name else owner for owner in self._owners]
+        if self._owners.count("") * 2 > len(self._owners):
+            self._clear()
+        for name in listings.keys() - self._specs.keys():
+            spec = listings[name].spec
+            self._specs[name] = spec
+            self._uses.update(_vocabulary(spec))
+            for parts in {_parts(output) for output in outputs(spec)} - {frozenset()}:
+                for word in parts:
+                    self._at.setdefault(word, array("i")).append(len(self._parts))
+                self._parts.append(parts)
+                self._owners.append(name)
+
+    def giving(self, target: ToolSpec) -> dict[str, float]:
+        """By tool, how well one of its outputs fits one of the target's parameters by name, 0 to 1.
+
+        Twice the shared rarity over the rarity of both names (Dice), less where what is shared is usual.
+        """
+        best: dict[str, float] = {}
+        for name, schema in target.properties.items():
+            if "enum" in schema or schema.get("type") == "boolean":
+                continue  # a choice, not a value that another tool gives
+            wanted = _parts(name)
+            shared: dict[int, float] = {}
+            for word in wanted:
+                rarity = self._rarity(word)
+                for place in self._at.get(word, ()):
+                    shared[place] = shared.get(place, 0.0) + rarity
+            whole = sum(map(self._rarity, wanted))
+            for place, common in shared.items():
+                owner = self._owners[place]
+                if not owner or owner == target.name:
+                    continue
+                dice = 2 * common / (whole + sum(map(self._rarity, self._parts[place])))
+                fit = dice * min(1.0, common / ENOUGH) * (1.0 if name in target.required else OPTIONAL)
+                if fit > best.get(owner, 0.0):
+                    best[owner] = fit
+        return best
+
+    def _rarity(self, word: str) -> float:
+        return math.log(1 + len(self._specs) / (self._uses[word] + 0.5))
+
+
+def outputs(spec: ToolSpec) -> list[str]:
+    """Names of the fields that a tool declares to give out, however deep; at most MAX_OUTPUTS."""
+    return [name for _, name in zip(range(MAX_OUTPUTS), _names(spec.returns, 0), strict=False)]
+
+
+def _names(schema: Any, depth: int) -> Iterator[str]:
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+        return
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        for name, inner in properties.items():
+            yield str(name)
+            yield from _names(inner, depth + 1)
+    yield from _names(schema.get("items"), depth + 1)
+    for key in ("anyOf", "oneOf", "allOf"):
+        choices = schema.get(key)
+        if isinstance(choices, list):
+            for choice in choices:
+                yield from _names(choice, depth + 1)
+
+
+def _parts(name: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in words(name))
+
+
+def _vocabulary(spec: ToolSpec) -> set[str]:
+    return {word for name in (*spec.properties, *outputs(spec)) for word in _parts(name)}

@@ -1,0 +1,247 @@
+"""What is searched of a tool: its words, field by field.
+
+Names and parameters are identifiers. ``getUserName`` is split where the case changes; ``searchwebrequest`` has no
+such place and is split into words that other tools use (``search web request``), if there are any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Final, NamedTuple
+
+from langchain_core.tools import BaseTool
+
+from langgraph_toolmem.stores.lexical import STOP_WEIGHT, features, stem, words
+from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
+
+MAX_CHARS: Final = 4000
+"""Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
+MAX_PARAMETERS: Final = 100
+EMBEDDED_CHARS: Final = 1000
+"""Characters of the text that an embedder gets."""
+LEAST_SPLIT: Final = 6
+"""Letters from which a word may be several."""
+SHORTEST_PIECE: Final = 3
+LONGEST_PIECE: Final = 14
+USES: Final = 3
+"""Tools that use a word, at least, for it to be a piece of others."""
+_LONGEST_CACHED: Final = 48
+_SMALL: Final = frozenset({"by", "id", "of", "in", "to"})
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
+_JOINTS: Final = ("/", "::", ":", "__", ".")
+
+
+@dataclass(frozen=True)
+class ToolListing:
+    """A tool as a catalogue lists it.
+
+    Attributes:
+        toolkit: the service, server or API it is a part of; "": taken from the name, if it is ``kit.tool``,
+            ``kit/tool``, ``kit:tool`` or ``kit__tool``.
+        category: what the toolkit is about, if the catalogue says.
+    """
+
+    spec: ToolSpec
+    toolkit: str = ""
+    category: str = ""
+
+    @cached_property
+    def kit(self) -> str:
+        """Identity of the toolkit; "": the tool is on its own."""
+        toolkit = self.toolkit or _prefix(self.spec.name)
+        return f"{self.category}\n{toolkit}" if toolkit else ""
+
+    @cached_property
+    def kit_name(self) -> str:
+        """Name of the toolkit, said or taken from the tool's name."""
+        return self.toolkit or _prefix(self.spec.name)
+
+
+def read_listings(tools: Iterable[ToolLike]) -> list[ToolListing]:
+    """Tools as `read_tools` reads them, with the keys ``toolkit`` and ``category`` of dicts and of metadata.
+
+    Raises:
+        ConfigurationError: as `read_tools`.
+    """
+    given = list(tools)
+    found = []
+    for tool, spec in zip(given, read_tools(given).values(), strict=True):
+        said: Mapping[str, Any] = {}
+        if isinstance(tool, BaseTool):
+            said = tool.metadata or {}
+        elif isinstance(tool, Mapping):
+            inner = tool.get("function")
+            said = {**tool, **inner} if isinstance(inner, Mapping) else tool
+        toolkit, category = (said.get(key) for key in ("toolkit", "category"))
+        found.append(
+            ToolListing(
+                spec,
+                toolkit if isinstance(toolkit, str) else "",
+                category if isinstance(category, str) else "",
+            )
+        )
+    return found
+
+
+class Fields(NamedTuple):
+    """The stems of a tool, without words that any text has, in order and with repetition."""
+
+    name: tuple[str, ...]
+    description: tuple[str, ...]
+    parameters: tuple[str, ...]
+    described: tuple[str, ...]
+    """Of the descriptions of the parameters."""
+    toolkit: tuple[str, ...]
+    category: tuple[str, ...]
+
+
+class Wording:
+    """How the tools of a catalogue are worded: which words there are, so that glued ones can be split."""
+
+    def __init__(self) -> None:
+        self._uses: Counter[str] = Counter()
+        self._said: Counter[str] = Counter()  # sentences of descriptions
+        self._split: dict[str, tuple[str, ...]] = {}
+
+    def learn(self, listing: ToolListing) -> None:
+        """The words of one more tool."""
+        self._uses.update(_all_words(listing))
+        self._said.update(set(_sentences(listing)))
+        self._split.clear()
+
+    def forget(self, listing: ToolListing) -> None:
+        """One tool less."""
+        self._uses.subtract(_all_words(listing))
+        self._said.subtract(set(_sentences(listing)))
+        self._split.clear()
+
+    def fields(self, listing: ToolListing) -> Fields:
+        """What is searched of a tool. The words of its toolkit are not counted again in its name."""
+        spec = listing.spec
+        toolkit = self.identifier(listing.kit_name)
+        shared = set(toolkit)
+        names = list(spec.properties)[:MAX_PARAMETERS]
+        said = (spec.properties[name].get("description") for name in names)
+        return Fields(
+            name=tuple(word for word in self.identifier(spec.name) if word not in shared),
+            description=tuple(stems(spec.description[:MAX_CHARS])),
+            parameters=tuple(word for name in names for word in self.identifier(name)),
+            described=tuple(stems(" ".join(text for text in said if isinstance(text, str))[:MAX_CHARS])),
+            toolkit=tuple(toolkit),
+            category=tuple(stems(listing.category)),
+        )
+
+    def identifier(self, text: str) -> list[str]:
+        """Stems of an identifier; a glued word is there as a whole and in its pieces."""
+        found = stems(text)
+        for word in words(text):
+            found += [stem(piece) for piece in self.pieces(word) if not _is_usual(piece)]
+        return found
+
+    def own_words(self, listing: ToolListing) -> str:
+        """The description without sentences that USES tools or more share word for word; all of it if none is left.
+
+        Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
+        tools alike.
+        """
+        own = [sentence for sentence in _sentences(listing) if self._said[sentence] < USES]
+        return " ".join(own or _sentences(listing))
+
+    def plain(self, text: str) -> str:
+        """An identifier as one would say it."""
+        return " ".join(" ".join(self.pieces(word)) or word for word in words(text))
+
+    def pieces(self, word: str) -> tuple[str, ...]:
+        """The words that a glued one consists of; none: it is one word.
+
+        The fewest known words that make it up, each used by more tools than the glued one.
+        """
+        known = self._split.get(word)
+        if known is None:
+            known = self._split[word] = self._pieces(word)
+        return known
+
+    def _pieces(self, word: str) -> tuple[str, ...]:
+        if not (LEAST_SPLIT <= len(word) <= _LONGEST_CACHED and word.isascii() and word.isalpha()):
+            return ()
+        least = max(USES, self._uses[word] + 1)
+        best: list[tuple[int, tuple[str, ...]] | None] = [(0, ())] + [None] * len(word)
+        for end in range(2, len(word) + 1):
+            for start in range(max(0, end - LONGEST_PIECE), end - 1):
+                before = best[start]
+                piece = word[start:end]
+                if before is None or len(piece) == len(word) or not self._is_piece(piece, least):
+                    continue
+                cost = before[0] + (1 if len(piece) > SHORTEST_PIECE else 3)
+                reached = best[end]
+                if reached is None or cost < reached[0]:
+                    best[end] = (cost, (*before[1], piece))
+        last = best[len(word)]
+        return last[1] if last else ()
+
+    def _is_piece(self, piece: str, least: int) -> bool:
+        if len(piece) < SHORTEST_PIECE:
+            return piece in _SMALL
+        return self._uses[piece] >= least
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text in order, without those that any text has ("the", "please")."""
+    return [base for token in text.split() for base in _stems(token)]
+
+
+def embedded_text(listing: ToolListing, wording: Wording) -> str:
+    """What an embedder gets of a tool."""
+    spec = listing.spec
+    kit = listing.kit_name
+    own = wording.plain(spec.name)
+    parts = [
+        f"{kit}: {_without(own, wording.plain(kit))}" if kit else own,
+        wording.own_words(listing),
+        ", ".join(list(spec.properties)[:MAX_PARAMETERS]),
+        listing.category,
+    ]
+    return ". ".join(part for part in parts if part)[:EMBEDDED_CHARS]
+
+
+def _without(name: str, kit: str) -> str:
+    """A tool's words without those of its toolkit, if any are left."""
+    known = set(kit.split())
+    return " ".join(word for word in name.split() if word not in known) or name
+
+
+def _sentences(listing: ToolListing) -> list[str]:
+    return _SENTENCE.split(" ".join(listing.spec.description[:MAX_CHARS].split()))
+
+
+def _all_words(listing: ToolListing) -> set[str]:
+    spec = listing.spec
+    return {*words(spec.description[:MAX_CHARS]), *words(listing.kit_name), *words(spec.name)}
+
+
+def _analyse(token: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in words(token) if not _is_usual(word))
+
+
+_analyse_cached = lru_cache(maxsize=32_768)(_analyse)
+
+
+def _stems(token: str) -> tuple[str, ...]:
+    return _analyse_cached(token) if len(token) <= _LONGEST_CACHED else _analyse(token)
+
+
+@lru_cache(maxsize=16_384)
+def _is_usual(word: str) -> bool:
+    return max(features(word).values()) <= STOP_WEIGHT
+
+
+def _prefix(name: str) -> str:
+    for joint in _JOINTS:
+        before, found, after = name.rpartition(joint)
+        if found and before and after:
+            return before
+    return ""

@@ -1,0 +1,486 @@
+"""Searching a catalogue: what is found, what is indexed, and that coming and going tools leave no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
+from langchain_core.tools import tool
+
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.navigator.search import ToolSearch, read
+from langgraph_toolmem.navigator.search_index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
+from langgraph_toolmem.navigator.search_rank import (
+    MEANING_SIGNALS,
+    SIGNALS,
+    WEIGHTS,
+    WEIGHTS_WITH_MEANING,
+    Kits,
+    completing,
+)
+from langgraph_toolmem.navigator.search_text import Fields, ToolListing, Wording, embedded_text, read_listings, stems
+from langgraph_toolmem.tools import ToolSpec, read_tools
+
+
+def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
+    properties = {each: {"type": "string", "description": said} for each in parameters}
+    return ToolSpec(name, description, {"type": "object", "properties": properties})
+
+
+def travel() -> list[ToolListing]:
+    kits = {
+        "Skyways": [
+            ("search_flights", "Find flights between two airports", "origin", "destination"),
+            ("flight_status", "Whether a flight is delayed", "flight_number"),
+            ("list_airports", "Airports of a country", "country"),
+        ],
+        "Bedfinder": [
+            ("search_hotels", "Find hotels in a city", "city", "check_in"),
+            ("reserve_room", "Reserve a room in a hotel", "hotel_id"),
+            ("hotel_reviews", "What guests say about a hotel", "hotel_id"),
+        ],
+        "Postman": [
+            ("send_mail", "Send an email", "to", "body"),
+            ("list_inbox", "Messages in the inbox", "folder"),
+        ],
+    }
+    return [
+        ToolListing(spec(name, description, *parameters), kit)
+        for kit, tools in kits.items()
+        for name, description, *parameters in tools
+    ]
+
+
+def names(found):
+    return [each.name for each in found]
+
+
+# --- what is found ----------------------------------------------------------------------------------------------
+
+
+def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
+    found = ToolSearch(travel()).search("Find flights to Oslo, reserve a hotel room and email me the plan.", 5)
+    assert {"search_flights", "reserve_room", "send_mail"} <= set(names(found))
+    by_name = {each.name: each for each in found}
+    assert by_name["search_flights"].piece == "Find flights to Oslo"
+    assert by_name["send_mail"].piece == "email me the plan"
+    assert by_name["reserve_room"].toolkit == "Bedfinder"
+
+
+def test_scores_say_what_they_are_made_of():
+    found = ToolSearch(travel()).search("hotel reviews", 8)
+    assert names(found)[0] == "hotel_reviews"
+    assert all(0 <= each.score <= 1 for each in found)
+    assert found[0].score == max(each.score for each in found)
+    parts = found[0].parts
+    assert set(parts) <= set(SIGNALS)
+    assert [abs(value) for value in parts.values()] == sorted(map(abs, parts.values()), reverse=True)
+
+
+def test_tools_of_the_toolkit_that_covers_a_request_come_before_equals_elsewhere():
+    kit = [
+        ToolListing(spec("a_status", "status of a parcel"), "Parcels"),
+        ToolListing(spec("b_route", "route of a parcel"), "Parcels"),
+        ToolListing(spec("b_route_of", "route of a parcel"), "Roads"),
+    ]
+    found = names(ToolSearch(kit).search("Give me the status of my parcel and its route", 3))
+    assert found.index("b_route") < found.index("b_route_of")
+
+
+def test_the_name_of_a_toolkit_in_the_request_counts():
+    kits = [ToolListing(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
+    assert names(ToolSearch(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
+    assert names(ToolSearch(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
+
+
+def test_a_tool_without_any_word_is_found_with_its_toolkit_only():
+    tools = [
+        ToolListing(spec("open_door", "Open the door"), "House"),
+        ToolListing(spec("xyz", ""), "House"),
+        ToolListing(spec("unrelated", "Bake bread"), "Kitchen"),
+    ]
+    assert names(ToolSearch(tools).search("open the door", 5)) == ["open_door", "xyz"]
+
+
+def test_excluded_tools_and_lifted_ones():
+    search = ToolSearch(travel())
+    first, second = names(search.search("search hotels in a city", 2))
+    assert names(search.search("search hotels in a city", 2, exclude=[first]))[0] == second
+    assert names(search.search("search hotels in a city", 2, lift={second: 20.0, "no such tool": 9.0}))[0] == second
+
+
+@pytest.mark.parametrize(
+    "query", ["", "   ", "?!", "the of and", "\ud800"], ids=["empty", "blank", "marks", "stop", "bad"]
+)
+def test_requests_that_say_nothing(query):
+    search = ToolSearch(travel())
+    assert search.search(query, 5) == []
+    found, sums = search.sums(query)
+    assert len(found) == len(sums) == 8
+    assert not sums.any()
+
+
+def test_nothing_to_find():
+    assert ToolSearch().search("hotel", 5) == []
+    assert ToolSearch(travel()).search("hotel", 0) == []
+    assert ToolSearch(travel()).search("zebra", 5) == []
+
+
+def test_awkward_schemas_are_indexed():
+    tools = [
+        {"name": "a.b", "description": "x" * 10_000 + " hidden", "parameters": {"$ref": "#/$defs/P", "$defs": {"P": {
+            "type": "object", "properties": {"zebra_id": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}}}},
+        {"name": "c", "parameters": {"properties": {"p": True, "q": {"description": 5}}}},
+        {"name": "d", "description": None},
+    ]  # fmt: skip
+    search = ToolSearch(read_listings(tools))
+    assert names(search.search("zebra", 3))[0] == "a.b"
+    assert search.search("hidden", 3) == []
+    assert "c" in search
+
+
+def test_text_in_scripts_without_spaces():
+    tools = [spec("weather", "查询天气"), spec("hotel", "预订酒店")]
+    assert names(ToolSearch(tools).search("请帮我预订酒店", 2))[0] == "hotel"
+
+
+# --- listings and words -----------------------------------------------------------------------------------------
+
+
+def test_listings_from_dicts_metadata_and_names():
+    @tool
+    def find_page(query: str) -> str:
+        """Find a page."""
+        return query
+
+    find_page.metadata = {"toolkit": "Wiki", "category": "Reference"}
+    given = [
+        find_page,
+        {"type": "function", "function": {"name": "n", "description": "", "toolkit": "Kit", "category": 3}},
+        {"name": "calendar.create_event"},
+        {"name": "plain"},
+    ]
+    listed = read_listings(given)
+    assert [(each.kit_name, each.category) for each in listed] == [
+        ("Wiki", "Reference"), ("Kit", ""), ("calendar", ""), ("", ""),
+    ]  # fmt: skip
+    assert listed[3].kit == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "kit"),
+    [("a/b", "a"), ("mcp__server__tool", "mcp__server"), ("get_it", ""), (".x", ""), ("x.", "")],
+    ids=["slash", "underscores", "one word", "leading", "trailing"],
+)
+def test_toolkits_in_names(name, kit):
+    assert ToolListing(spec(name)).kit_name == kit
+
+
+def test_glued_words_are_split_by_the_words_of_others():
+    wording = Wording()
+    for i in range(3):
+        wording.learn(ToolListing(spec(f"t{i}", "search the web with a request and get the list")))
+    assert wording.pieces("searchwebrequest") == ("search", "web", "request")
+    assert wording.pieces("getlist") == ("get", "list")
+    assert wording.pieces("request") == ()
+    assert wording.pieces("websearcher") == ()
+    assert wording.plain("searchwebrequest.getList") == "search web request get list"
+    assert ToolSearch([*(spec(f"t{i}", "search the web with a request") for i in range(3)), spec("webrequest")]).search(
+        "web request", 4
+    )
+
+
+def test_a_word_as_usual_as_its_parts_stays_whole():
+    wording = Wording()
+    for i in range(4):
+        wording.learn(ToolListing(spec(f"t{i}", "key word and keyword")))
+    assert wording.pieces("keyword") == ()
+
+
+def test_what_all_tools_of_a_server_say_is_not_embedded():
+    wording = Wording()
+    tools = [
+        ToolListing(spec(f"t{i}", f"This is part of the Math API. Does thing {i}.", "x"), "Math") for i in range(3)
+    ]
+    for each in tools:
+        wording.learn(each)
+    assert embedded_text(tools[1], wording) == "Math: t 1. Does thing 1.. x"
+    wording.forget(tools[2])
+    assert "part of the Math API" in embedded_text(tools[1], wording)
+
+
+# --- the index --------------------------------------------------------------------------------------------------
+
+
+def fields(**given: str) -> Fields:
+    return Fields(*(tuple(given.get(field, "").split()) for field in Fields._fields))
+
+
+def test_bm25_by_hand():
+    index = WordIndex()
+    index.add(fields(name="red door", description="red"), 0)
+    index.add(fields(name="door"), 1)
+    answer = index.ask([("red", "red", "blue")])
+    idf = math.log(1 + (2 - 1 + 0.5) / 1.5)
+    rest = K1 * (1 - B + B * 3 / 2)
+    assert answer.texts[0] == pytest.approx([math.sqrt(2) * idf * (K1 + 1) * 2 / (2 + rest), 0])
+    blue = math.log(1 + 2.5 / 0.5)
+    assert answer.most == pytest.approx([(K1 + 1) * (math.sqrt(2) * idf + blue)])
+
+
+def test_coverage_and_pairs_by_hand():
+    index = WordIndex()
+    index.add(fields(name="red door", description="red", toolkit="house"), 0)
+    index.add(fields(name="door", toolkit="barn"), 1)
+    answer = index.ask([("red", "door")])
+    red, door = math.log(1 + 1.5 / 1.5), math.log(1 + 0.5 / 2.5)
+    assert answer.covered[NAME] == pytest.approx([1, 1])
+    assert answer.covered[DESCRIPTION] == pytest.approx([1, 0])
+    assert answer.covered[TOOLKIT] == pytest.approx([0, 0])
+    assert index.ask([("red",)]).covered[NAME] == pytest.approx([red / (red + door), 0])
+    assert answer.pairs == pytest.approx([math.log(3), 0])
+
+
+def test_a_toolkit_is_searched_as_one_text():
+    index = WordIndex()
+    index.add(fields(name="red"), 0)
+    index.add(fields(name="door"), 0)
+    index.add(fields(name="red"), 1)
+    kits = index.ask([("red", "door")]).kits
+    assert kits[0] > kits[1] > 0
+
+
+def test_best_of_each_toolkit_by_two_ways():
+    draw = np.random.default_rng(0)
+    kit = draw.integers(0, 7, 40).astype(np.int32)
+    values = draw.random((3, 40)).astype(np.float32)
+    best = Kits(kit, np.ones(40, dtype=bool)).best(values)
+    for k in range(7):
+        expected = values[:, kit == k].max(axis=1) if (kit == k).any() else np.zeros(3)
+        assert best[:, k] == pytest.approx(expected)
+
+
+def test_every_signal_has_a_weight():
+    assert len(WEIGHTS) == len(SIGNALS)
+    assert len(WEIGHTS_WITH_MEANING) == len(SIGNALS) + len(MEANING_SIGNALS)
+    labels, found = ToolSearch(travel()).signals("find a hotel")
+    assert found.shape == (len(SIGNALS), len(labels))
+
+
+def test_what_no_tool_so_far_answers_moves_up():
+    scores = np.array([3.0, 2.9, 2.1], dtype=np.float32)
+    near = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.9]], dtype=np.float32)
+    assert completing(scores, near, 3) == [0, 2, 1]
+    assert completing(scores - np.array([0, 0, 1], dtype=np.float32), near, 3) == [0, 1, 2]
+    assert completing(scores, near, 1) == [0]
+    assert completing(scores, near[:0], 9) == [0, 1, 2]
+
+
+# --- tools come and go ------------------------------------------------------------------------------------------
+
+
+def told(search: ToolSearch, query: str):
+    return {each.name: pytest.approx(each.score, abs=1e-5) for each in search.search(query, 20)}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 7), max_size=12), st.randoms(use_true_random=False))
+def test_tools_added_one_by_one_or_removed_are_as_if_they_had_come_at_once(gone, draw):
+    tools = travel()
+    draw.shuffle(tools)
+    search = ToolSearch()
+    for listing in tools:
+        search.add([listing])
+    for place in gone:
+        search.remove([tools[place].spec.name])
+    for place in gone[::2]:
+        search.add([tools[place]])
+    left = [listing for listing in tools if listing.spec.name in search]
+    query = "find a hotel and mail the flight status"
+    assert told(search, query) == {each.name: each.score for each in ToolSearch(left).search(query, 20)}
+    assert len(search) == len(left)
+
+
+def test_order_of_addition_does_not_matter():
+    query = "find a hotel and mail the flight status"
+    one = ToolSearch(travel())
+    two = ToolSearch()
+    for listing in reversed(travel()):
+        two.add([listing])
+    assert told(one, query) == {each.name: each.score for each in two.search(query, 20)}
+
+
+def test_a_tool_of_the_same_name_takes_the_place_of_the_old_one():
+    search = ToolSearch([spec("t", "paint a wall"), spec("u", "bake bread")])
+    search.add([spec("t", "ride a horse")])
+    assert len(search) == 2
+    assert names(search.search("horse", 3)) == ["t"]
+    assert search.search("paint", 3) == []
+
+
+def test_many_removals_rebuild_the_index():
+    search = ToolSearch([spec(f"t{i}", f"thing number {i}") for i in range(300)])
+    search.remove(f"t{i}" for i in range(299))
+    assert names(search.search("thing number", 5)) == ["t299"]
+    assert search.sums("thing")[0] == ["t299"]
+    assert len(search._names) < 100
+    alone = ToolSearch([spec("t299", "thing number 299")])
+    assert told(search, "thing number") == {each.name: each.score for each in alone.search("thing number", 5)}
+    search.remove(["t299", "t299", "never there"])
+    assert search.search("thing", 5) == []
+
+
+def test_searching_while_tools_come_and_go():
+    search = ToolSearch(travel())
+    errors: list[BaseException] = []
+
+    def change():
+        try:
+            for i in range(60):
+                search.add([spec(f"x{i}", "hotel extra")])
+                search.remove([f"x{i - 5}"])
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion
+            errors.append(error)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    while thread.is_alive():
+        assert search.search("find a hotel", 3)
+    thread.join()
+    assert errors == []
+
+
+# --- meaning ----------------------------------------------------------------------------------------------------
+
+
+class Concepts(Embeddings):
+    """Knows that lodging is a hotel, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken:
+            raise RuntimeError("no connection")
+        self.batches.append(len(texts))
+        return [self._one(text.lower()) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    def _one(self, text: str) -> list[float]:
+        groups = (("hotel", "lodging", "room"), ("flight", "airport", "plane"), ("mail", "inbox", "letter"))
+        return [float(sum(word in text for word in group)) for group in groups] + [0.1]
+
+
+def test_meaning_finds_what_no_word_does():
+    assert ToolSearch(travel()).search("lodging", 3) == []
+    found = ToolSearch(travel(), embedder=Concepts()).search("lodging", 3)
+    assert {each.toolkit for each in found} == {"Bedfinder"}
+    assert "meaning" in found[0].parts
+
+
+def test_the_pieces_of_a_request_are_one_batch_and_tools_are_embedded_once():
+    model = Concepts()
+    search = ToolSearch(travel(), embedder=model)
+    query = "Find lodging and then a plane."
+    search.search(query, 3)
+    assert read(query).embedded == ("Find lodging", "a plane")
+    assert model.batches == [8, 2]
+    search.add([spec("new", "a letter")])
+    search.search(query, 3)
+    assert model.batches[2:] == [1, 2]
+
+
+def test_whole_and_sentences_are_composed_of_their_clauses():
+    asked = read("Find cheap lodging, book it. Take a plane.")
+    assert asked.texts[1:] == (
+        "Find cheap lodging, book it.", "Take a plane.", "Find cheap lodging", "book it", "Take a plane",
+    )  # fmt: skip
+    found = asked.composed([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    lengths = [len(words) for words in asked.words[3:]]
+    whole = np.array([2.0 * lengths[0], lengths[1], lengths[2]])
+    sentence = whole * [1, 1, 0]
+    expected = [whole, sentence, [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert found == pytest.approx(np.array([row / np.linalg.norm(row) for row in expected]))
+
+
+def test_vectors_that_are_known_are_not_made_again():
+    first = ToolSearch(travel())
+    model = Concepts()
+    texts = {each.spec.name: first.text(each.spec.name) for each in travel()}
+    vectors = dict(zip(texts, model.embed_documents(list(texts.values())), strict=True))
+    model.batches.clear()
+    search = ToolSearch(travel(), embedder=model, vectors=vectors)
+    search.search("lodging", 3)
+    assert model.batches == [1]
+    with pytest.raises(ConfigurationError, match="shape"):
+        search.add([], vectors={"send_mail": [1.0]})
+
+
+async def test_async_search_is_the_same():
+    search = ToolSearch(travel(), embedder=Concepts())
+    query = "Find lodging and mail me"
+    assert await search.asearch(query, 4) == search.search(query, 4)
+    ours, theirs = await search.asums(query), search.sums(query)
+    assert ours[0] == theirs[0]
+    assert np.array_equal(ours[1], theirs[1])
+    plain = ToolSearch(travel())
+    assert await plain.asearch(query, 4) == plain.search(query, 4)
+    assert await plain.asearch("", 4) == []
+
+
+def test_an_embedder_that_fails_leaves_the_words(caplog):
+    model = Concepts()
+    search = ToolSearch(travel(), embedder=model)
+    model.broken = True
+    with caplog.at_level("WARNING", "langgraph_toolmem"):
+        assert names(search.search("hotel reviews", 2)) == names(ToolSearch(travel()).search("hotel reviews", 2))
+        assert asyncio.run(search.asearch("hotel reviews", 2))
+    assert sum("words alone" in record.message for record in caplog.records) == 1
+    model.broken = False
+    assert search.search("lodging", 3)
+
+
+def test_a_tool_that_comes_while_the_embedder_works():
+    class Slow(Concepts):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            if len(texts) < 8 and "late" not in search:
+                search.add([spec("late", "lodging of the late kind")])
+            return super().embed_documents(texts)
+
+    search = ToolSearch(travel(), embedder=(model := Slow()))
+    assert "late" in names(search.search("late lodging", 5))
+    assert model.batches[0] == 8
+    assert "late" in names(search.search("late lodging", 5))
+
+
+def test_a_tool_that_comes_after_the_comparison(monkeypatch):
+    search = ToolSearch(travel(), embedder=Concepts())
+    compared = search._compared
+
+    def late(pieces):
+        found = compared(pieces)
+        search.add([spec("late", "lodging of the late kind")])
+        return found
+
+    monkeypatch.setattr(search, "_compared", late)
+    assert names(search.search("late lodging", 1)) == ["late"]
+
+
+def test_the_built_in_embedder_is_the_words():
+    query = "find a hotel"
+    assert ToolSearch(travel(), embedder=None).search(query) == ToolSearch(travel()).search(query)
+
+
+def test_plain_specs_are_listings_without_a_toolkit():
+    specs = read_tools([{"name": "a", "description": "open the door"}]).values()
+    assert ToolSearch(specs).search("door", 1)[0].toolkit == ""
+    assert stems("Opening the doors") == ["open", "door"]

@@ -1,0 +1,218 @@
+"""What comes before a tool: precedents by hand, contracts by hand, and both together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_toolmem.navigator.search import ToolSearch
+from langgraph_toolmem.navigator.search_chain import SIGNALS, WEIGHTS, ChainSearch, outputs
+from langgraph_toolmem.navigator.search_history import PRIOR, STEPS, TRUST, Precedents
+from langgraph_toolmem.navigator.search_text import ToolListing
+from langgraph_toolmem.tools import ToolSpec
+
+
+def spec(name: str, takes: str = "", gives: str = "", description: str = "", optional: str = "") -> ToolSpec:
+    properties = {each: {"type": "string"} for each in (*takes.split(), *optional.split())}
+    parameters = {"type": "object", "properties": properties, "required": takes.split()}
+    returns = {"type": "object", "properties": {each: {"type": "string"} for each in gives.split()}}
+    return ToolSpec(name, description, parameters, returns if gives else None)
+
+
+def shop() -> list[ToolSpec]:
+    return [
+        spec("find_customer", "email", "customer_key full_name", "Find a customer"),
+        spec("get_order", "customer_key", "order_number total", "Orders of a customer"),
+        spec("refund_order", "order_number", "", "Give money back"),
+        spec("weather", "city", "temperature", "The weather"),
+        spec("log_in", "", "", "Start a session"),
+    ]
+
+
+def names(found):
+    return [each.name for each in found]
+
+
+# --- precedents -------------------------------------------------------------------------------------------------
+
+
+def test_before_by_hand():
+    precedents = Precedents()
+    precedents.add(["a", "b", "c"])
+    precedents.add(["b", "c"])
+    precedents.add(["c", "a", "c"])
+    assert len(precedents) == 3
+    assert precedents.seen("c") == 3
+    share = {"a": 2.5 / 4, "b": 2.5 / 4, "c": 3.5 / 4}
+    assert precedents.before("c", ["a", "b", "c"]) == pytest.approx(
+        [
+            (2 + PRIOR * share["a"]) / (3 + PRIOR),
+            (2 + PRIOR * share["b"]) / (3 + PRIOR),
+            PRIOR * share["c"] / (3 + PRIOR),
+        ]
+    )
+    assert precedents.together("a", ["c", "b"]) == pytest.approx(
+        [(2 + PRIOR * share["c"]) / (2 + PRIOR), (1 + PRIOR * share["b"]) / (2 + PRIOR)]
+    )
+
+
+def test_a_target_never_seen_leaves_the_general_use():
+    precedents = Precedents()
+    precedents.add(["a", "b"])
+    assert precedents.before("new", ["a", "unheard of"]) == pytest.approx([1.5 / 2, 0.5 / 2])
+    assert Precedents().before("new", ["a"]).tolist() == [0.5]
+
+
+def test_votes_come_from_similar_requests():
+    precedents = Precedents()
+    for i in range(6):
+        precedents.add(["book", "pay"], f"book a hotel room for {i} nights")
+        precedents.add(["plot"], f"draw a chart of sales in region {i}")
+    votes = precedents.votes("please book a room in a hotel")
+    assert votes["book"] == votes["pay"] > 3 * votes.get("plot", 0)
+    assert all(0 <= share <= 1 for share in votes.values())
+    assert precedents.votes("") == precedents.votes("xylophone") == {}
+
+
+def test_votes_lose_their_weight_where_they_are_wrong():
+    right, wrong = Precedents(), Precedents()
+    for i in range(40):
+        right.add(["a"], "book a hotel room")
+        wrong.add([f"t{i}"], "book a hotel room")
+    assert sum(right.votes("book a hotel room").values()) > 0.8
+    assert sum(wrong.votes("book a hotel room").values()) < 0.1
+    record = wrong.record()
+    assert len(record) == STEPS
+    assert record[0] == TRUST
+    assert record[-1][0] / record[-1][1] < 0.1
+
+
+def test_each_request_is_foretold_before_it_is_learned():
+    precedents = Precedents()
+    precedents.add(["a"], "book a hotel room")
+    assert all(kept == TRUST for kept in precedents.record())
+
+
+def test_an_episode_without_calls_teaches_nothing():
+    precedents = Precedents()
+    precedents.add([], "hello")
+    assert len(precedents) == 0
+    assert precedents.votes("hello") == {}
+
+
+@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.randoms(use_true_random=False))
+def test_counts_do_not_depend_on_the_order_of_episodes(episodes, draw):
+    def rates(given):
+        precedents = Precedents()
+        for each in given:
+            precedents.add(each)
+        return [precedents.before(target, list("abcd")).tolist() for target in "abcd"]
+
+    other = list(episodes)
+    draw.shuffle(other)
+    assert rates(episodes) == rates(other)
+    assert all(0 < rate < 1 for row in rates(episodes) for rate in row)
+
+
+def test_what_similar_requests_called_is_lifted_in_a_search():
+    precedents = Precedents()
+    for _ in range(20):
+        precedents.add(["log_in"], "give my money back")
+    search = ToolSearch(shop())
+    assert "log_in" not in names(search.search("please give my money back", 5))
+    found = search.search("please give my money back", 2, lift=precedents.lift("please give my money back"))
+    assert set(names(found)) == {"refund_order", "log_in"}
+
+
+# --- chains -----------------------------------------------------------------------------------------------------
+
+
+def test_what_gives_what_the_target_takes_comes_first():
+    found = ChainSearch(ToolSearch(shop())).upstream("I want my money back", "refund_order", 4)
+    assert found[0].name == "get_order"
+    assert found[0].parts["gives what it takes"] > 0
+    assert "refund_order" not in names(found)
+    assert set(found[0].parts) == set(SIGNALS)
+
+
+def test_what_always_came_before_comes_first():
+    precedents = Precedents()
+    for _ in range(20):
+        precedents.add(["log_in", "refund_order"])
+    chains = ChainSearch(ToolSearch(shop()), precedents)
+    assert names(chains.upstream("I want my money back", "refund_order", 2))[0] == "log_in"
+    assert names(ChainSearch(ToolSearch(shop())).upstream("I want my money back", "refund_order", 4))[0] != "log_in"
+
+
+def test_similar_requests_help_a_target_never_seen():
+    precedents = Precedents()
+    for _ in range(20):
+        precedents.add(["log_in", "get_order"], "I want my money back for a broken lamp")
+    chains = ChainSearch(ToolSearch(shop()), precedents)
+    assert "log_in" in names(chains.upstream("I want my money back for a broken chair", "refund_order", 2))
+
+
+def test_tools_of_one_toolkit_come_together():
+    tools = [ToolListing(spec("x"), "K"), ToolListing(spec("y"), "K"), ToolListing(spec("z"), "L")]
+    assert names(ChainSearch(ToolSearch(tools)).upstream("", "x", 2)) == ["y", "z"]
+
+
+def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
+    gives = spec("giver", "", "tracking_number colour express")
+    properties = {
+        "colour": {"enum": ["red"]},
+        "express": {"type": "boolean"},
+        "tracking_number": {"type": "string"},
+    }
+    target = ToolSpec("target", "", {"type": "object", "properties": properties})
+    needed = ToolSpec("needed", "", {**target.parameters, "required": ["tracking_number"]})
+    tools = [gives, target, needed, *(spec(f"other{i}", "thing", f"result{i}") for i in range(9))]
+    chains = ChainSearch(ToolSearch(tools))
+    place = SIGNALS.index("gives what it takes")
+
+    def given_by(name: str) -> float:
+        labels, found = chains.signals("", name)
+        return float(found[place, labels.index("giver")])
+
+    assert given_by("target") == pytest.approx(given_by("needed") / 2)
+    assert given_by("needed") == pytest.approx(1.0)
+
+
+def test_the_chains_follow_the_tools():
+    search = ToolSearch(shop())
+    chains = ChainSearch(search)
+    assert names(chains.upstream("", "refund_order", 1)) == ["get_order"]
+    search.remove(["get_order", "weather", "log_in"])
+    search.add([spec("look_up", "", "order_number")])
+    assert names(chains.upstream("", "refund_order", 5)) == ["look_up", "find_customer"]
+    search.add([spec("look_up", "", "nothing_of_use")])
+    assert chains.upstream("", "refund_order", 5)[0].parts["gives what it takes"] == 0
+    with pytest.raises(KeyError):
+        chains.upstream("", "get_order")
+
+
+async def test_async_chains_are_the_same():
+    chains = ChainSearch(ToolSearch(shop()))
+    query = "give the money of the order back"
+    assert await chains.aupstream(query, "refund_order", 3) == chains.upstream(query, "refund_order", 3)
+    assert names(chains.upstream(query, "refund_order", 3, exclude=["get_order"]))[0] != "get_order"
+    assert chains.upstream(query, "refund_order", 0) == []
+
+
+def test_one_tool_alone():
+    assert ChainSearch(ToolSearch([spec("a")])).upstream("x", "a", 3) == []
+
+
+def test_outputs_of_any_schema():
+    inner = {"type": "array", "items": {"properties": {"c": {}, "d": {"properties": {"e": 1}}}}}
+    schema = {"properties": {"a": inner, "b": True}, "anyOf": [{"properties": {"f": {}}}, None], "allOf": "?"}
+    assert outputs(ToolSpec("t", "", {}, schema)) == ["a", "c", "d", "e", "b", "f"]
+    assert outputs(ToolSpec("t", "", {})) == []
+    deep: dict = {}
+    deep["properties"] = {"again": deep}
+    assert len(outputs(ToolSpec("t", "", {}, deep))) < 20
+
+
+def test_every_signal_has_a_weight():
+    assert len(WEIGHTS) == len(SIGNALS)

@@ -1,0 +1,71 @@
+"""Compound requests in pieces."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_toolmem.navigator import clauses
+
+
+def test_sentences_and_clauses_of_a_compound_request():
+    found = clauses.split("I plan a trip. Find a flight to Oslo, book a hotel and then mail me the plan!")
+    assert found.sentences == ("I plan a trip.", "Find a flight to Oslo, book a hotel and then mail me the plan!")
+    assert found.clauses == ("I plan a trip", "Find a flight to Oslo", "book a hotel", "mail me the plan")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Suche einen Flug und buche ein Hotel", ("Suche einen Flug", "buche ein Hotel")),
+        ("Trouve un vol puis réserve un hôtel", ("Trouve un vol", "réserve un hôtel")),
+        ("Busca un vuelo y reserva un hotel", ("Busca un vuelo", "reserva un hotel")),
+        ("查找航班，预订酒店。发送邮件", ("查找航班", "预订酒店", "发送邮件")),
+        ("Etsi lento ja varaa hotelli", ("Etsi lento ja varaa hotelli",)),
+    ],
+    ids=["German", "French", "Spanish", "Chinese", "not known: one piece"],
+)
+def test_other_languages(text, expected):
+    assert clauses.split(text).clauses == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Search 'sun, sea and sand'",
+        'Search "sun, sea and sand"',
+        "Search (sun, sea and sand)",
+        "Convert 3.5 miles at example.com/a.b",
+        "Compare e.g. Oslo with Rome",
+        "Find the android handbook",
+    ],
+    ids=["single quotes", "double quotes", "brackets", "dots inside", "abbreviation", "join inside a word"],
+)
+def test_what_stays_together(text):
+    assert clauses.split(text).clauses == (text,)
+
+
+def test_a_list_is_split_at_its_items():
+    assert clauses.split("Tasks:\n1. find a flight\n2. book a hotel\n- mail me").sentences == (
+        "Tasks:", "find a flight", "book a hotel", "mail me",
+    )  # fmt: skip
+
+
+def test_repetition_and_length_are_bounded():
+    assert clauses.split("go home. go home. go home.").sentences == ("go home.",)
+    many = clauses.split(". ".join(f"do {i}, see {i}" for i in range(1000)))
+    assert len(many.sentences) == clauses.MAX_SENTENCES
+    assert len(many.clauses) <= clauses.MAX_CLAUSES
+
+
+def test_nothing_to_split():
+    assert clauses.split("") == ((), ())
+    assert clauses.split(" ?! … ,, ") == ((), ())
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_split_into_parts_of_itself(text):
+    found = clauses.split(text)
+    assert all(piece in text for piece in (*found.sentences, *found.clauses))
+    assert bool(found.sentences) == bool(found.clauses)
