@@ -196,8 +196,9 @@ def test_one_request_asked_twice_in_one_thread_with_counted_ids(memory: ToolMemo
 
 
 def test_eight_threads_tell_of_the_same_runs(memory: ToolMemory) -> None:
+    runs = [history(i) for i in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        new = list(pool.map(lambda i: memory.finish(history(i % 8), run_id=str(i % 8)), range(64)))
+        new = list(pool.map(lambda i: memory.finish(runs[i % 8], run_id=str(i % 8)), range(64)))
     assert sum(new) == 32
     assert counts(memory) == once(8)
 
