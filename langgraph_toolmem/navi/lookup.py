@@ -1,0 +1,194 @@
+"""The decider's questions to the memory: tools for a description, and another way after a failure. Fails open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.host import ErrorLog
+from langgraph_toolmem.navi.rounds import known, succeeded
+from langgraph_toolmem.navi.state import Call, Found, NaviLimits, NaviRecord, Route, chain_of, found_of, tools_of
+from langgraph_toolmem.navigator.meaning import verb_of
+from langgraph_toolmem.navigator.plan import Chain, Plan
+from langgraph_toolmem.navigator.vocabulary import READING
+from langgraph_toolmem.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.navigator.planner import Strategy
+    from langgraph_toolmem.navigator.reroute import Recombination
+
+MAX_QUERY: Final = 4_000
+FEW_HITS: Final = 8
+"""Tools that are no candidates yet and that a search for one imagined API brings, besides those of the chains."""
+FEW_TOOLS: Final = 100
+"""With so many tools or fewer, a search that finds too little brings others, too: words may fail to tell."""
+
+
+class LookUp:
+    """Searches of one navigator in its memory.
+
+    Whatever goes wrong in the memory is logged once: then a search finds nothing, and the first search finds the
+    tools in their order.
+
+    Args:
+        memory: the memory.
+        specs: the tools by name.
+        limits: bounds.
+        strategy, seed, budget: of the memory's `plan`.
+        errors: where failures are logged.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        specs: Mapping[str, ToolSpec],
+        *,
+        limits: NaviLimits,
+        strategy: Strategy,
+        seed: int,
+        budget: float,
+        errors: ErrorLog,
+    ) -> None:
+        self._memory, self._specs, self._limits, self._errors = memory, specs, limits, errors
+        self._strategy, self._seed, self._budget = strategy, seed, budget
+
+    def first(self, request: str, allowed: Collection[str]) -> Found:
+        """The tools that the first decision sees: complete chains, then what else fits, then others if few fit."""
+        most = self._limits.candidates
+        plan = self._plan(request, allowed, set(), [], {})
+        others = islice((name for name in self._specs if name in allowed), most)
+        return found_of(request, plan, [*self._hits(request, allowed, most), *others])
+
+    def search(self, record: NaviRecord, recall: str, allowed: Collection[str]) -> Found:
+        """What fits an imagined API: complete chains, then what is no candidate yet."""
+        out = set(record["failed"])
+        plan = self._plan(recall, allowed, out, succeeded(record), known(record))
+        had = out.union(record["candidates"], () if plan is None else plan.tools)
+        hits = [name for name in self._hits(recall, allowed, FEW_HITS + len(had)) if name not in had]
+        if len(self._specs) <= FEW_TOOLS:
+            hits += [name for name in self._specs if name in allowed and name not in had and name not in hits]
+        return found_of(recall, plan, hits[:FEW_HITS])
+
+    def another_way(
+        self, before: NaviRecord, after: NaviRecord, call: Call, allowed: Collection[str]
+    ) -> tuple[Route, Found | None]:
+        """What can be done about a failed call: an equivalent tool, another way from upstream, a fresh search.
+
+        Args:
+            before: the record with the chains that the call belonged to.
+            after: the record with all that failed.
+            call: the call.
+            allowed: names of the tools that may be called now.
+        """
+        tool, out = call["tool"], set(after["failed"])
+        chain = self._broken(before, tool, allowed, out)
+        if chain is not None:
+            try:
+                way = self._memory.reroute(
+                    chain,
+                    out,
+                    known=known(after),
+                    available=allowed,
+                    done=[name for name in succeeded(after) if name not in out],
+                    strategy=self._strategy,
+                    seed=self._seed,
+                    budget=self._budget,
+                )
+            except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+                self._errors.failed(error)
+            else:
+                if way.chain is not None and way.way != "none" and not self._careless(way, chain):
+                    plan = self._around(way.chain, out, allowed, after)
+                    route = Route(failed=tool, way=way.way, stands_in=way.stands_in, chain=list(way.chain.tools))
+                    return route, found_of(f"in place of {tool}", plan, way.chain.tools)
+        found = self._fresh(after, call, allowed)
+        if found is None:
+            return Route(failed=tool, way="none", stands_in="", chain=[]), None
+        first = found["chains"][0] if found["chains"] else None
+        chain_tools = tools_of(first) if first is not None else []
+        return Route(failed=tool, way="fresh", stands_in="", chain=chain_tools), found
+
+    def _careless(self, way: Recombination, broken: Chain) -> bool:
+        """Whether something would be written on the way only to get what the failed tool did not give."""
+        steps = () if way.chain is None else way.chain.tools[:-1]
+        new = (name for name in steps if name not in broken.tools and name != way.stands_in)
+        return any(name in self._specs and _writes(self._specs[name]) for name in new)
+
+    def _broken(self, before: NaviRecord, tool: str, allowed: Collection[str], out: set[str]) -> Chain | None:
+        """The chain that the failed tool was in; a new one to it if it was in none."""
+        chain = next((chain for chain in before["chains"] if tool in tools_of(chain)), None)
+        if chain is not None:
+            return chain_of(chain)
+        if tool not in self._specs:
+            return None
+        plan = self._plan(None, {*allowed, tool}, out - {tool}, succeeded(before), known(before), target=tool)
+        return None if plan is None else plan.chain
+
+    def _around(self, chain: Chain, out: set[str], allowed: Collection[str], record: NaviRecord) -> Plan | None:
+        """A plan whose best chain is this one, with the part of the graph it lies in."""
+        plan = self._plan(None, allowed, out, succeeded(record), known(record), target=chain.target)
+        if plan is None:
+            return None
+        others = tuple(other for other in plan.chains if other.tools != chain.tools)
+        return Plan((chain, *others), plan.subgraph, plan.strategy, plan.cut_short)
+
+    def _fresh(self, record: NaviRecord, call: Call, allowed: Collection[str]) -> Found | None:
+        """Other targets, by what the failed tool is described to do, else by what it was called for.
+
+        What is no candidate yet goes before what the decider could have taken all along.
+        """
+        spec = self._specs.get(call["tool"])
+        near: Found | None = None
+        for text in (spec.description if spec is not None else "", call["intent"], record["request"]):
+            if not text.strip():
+                continue
+            found = self.search(record, text.strip(), allowed)
+            if any(tool not in record["candidates"] for tool in found["tools"]):
+                return found
+            near = near or (found if found["chains"] else None)
+        return near
+
+    def _plan(
+        self,
+        query: str | None,
+        allowed: Collection[str],
+        out: set[str],
+        done: Collection[str],
+        values: Mapping[str, object],
+        *,
+        target: str | None = None,
+    ) -> Plan | None:
+        try:
+            return self._memory.plan(
+                None if query is None else query[:MAX_QUERY],
+                target=target,
+                known=dict(values),
+                k=self._limits.chains,
+                available=allowed,
+                avoid=out,
+                done=[name for name in done if name not in out],
+                strategy=self._strategy,
+                seed=self._seed,
+                budget=self._budget,
+            )
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self._errors.failed(error)
+            return None
+
+    def _hits(self, query: str, allowed: Collection[str], most: int) -> list[str]:
+        try:
+            hits = self._memory.search_tools(query[:MAX_QUERY], k=most)
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self._errors.failed(error)
+            return []
+        return [hit.name for hit in hits if hit.name in allowed]
+
+
+def _writes(spec: ToolSpec) -> bool:
+    """Whether a tool is known to change something, by what is declared, else by its verb."""
+    if spec.destructive or spec.read_only is not None:
+        return bool(spec.destructive) or spec.read_only is False
+    verb = verb_of(spec.name)
+    return bool(verb) and verb not in READING

@@ -1,0 +1,262 @@
+"""One round: from a decision to calls that may be made, and from what came of them to the next situation. No I/O.
+
+A record is never changed in place: each function gives a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import ToolMessage
+
+from langgraph_toolmem.keys import canonical
+from langgraph_toolmem.navi.decision import Decision, SubIntent, due
+from langgraph_toolmem.navi.prompt import call_line
+from langgraph_toolmem.navi.state import (
+    WINDOW,
+    Call,
+    Found,
+    Made,
+    NaviLimits,
+    NaviRecord,
+    Pair,
+    Pending,
+    Route,
+    Search,
+    merged,
+    tools_of,
+)
+from langgraph_toolmem.outputs import status_of, text_of
+from langgraph_toolmem.reflection.entry import shortened
+from langgraph_toolmem.tools import ToolSpec
+
+GONE: Final = "it is no longer there"
+MAX_ERROR: Final = 600
+Judge = Callable[[ToolMessage], bool]
+"""Whether a tool's error says that it cannot do its work: then it is not called again in this run."""
+
+
+def decided(
+    record: NaviRecord,
+    decision: Decision,
+    specs: Mapping[str, ToolSpec],
+    allowed: Collection[str],
+    new_id: Callable[[], str],
+) -> NaviRecord:
+    """The record after a decision: what may be done is pending, what may not is observed.
+
+    Args:
+        record: the run so far.
+        decision: what the model decided; no final answer.
+        specs: the tools by name.
+        allowed: names of the tools that may be called now.
+        new_id: ids for calls.
+    """
+    now, later = due(decision)
+    pending = Pending(calls=[], searches=[], questions=[], gone=[])
+    notes: list[str] = []
+    for part in now:
+        if part.action == "execute":
+            _call(part, record, specs, allowed, pending, notes, new_id)
+        elif part.action == "retrieve":
+            if part.sought in record["sought"]:
+                notes.append(f"This was searched for before, with nothing new: {part.sought}")
+            elif all(part.sought != search["recall"] for search in pending["searches"]):
+                pending["searches"].append(Search(recall=part.sought, intent=part.intent))
+        elif part.action == "clarify":
+            pending["questions"].append(part.text.strip())
+        else:
+            notes.append(f"Answered ({part.intent}): {part.text.strip()}")
+    pair = Pair(decided=[_line(part) for part in now], observed=notes)
+    busy = any(pending.values())
+    return {
+        **record,
+        "decisions": record["decisions"] + 1,
+        "idle": 0 if busy else record["idle"] + 1,
+        "waiting": [_waits(part) for part in later],
+        "pairs": [*record["pairs"], pair][-WINDOW - 1 :],
+        "pending": pending,
+    }
+
+
+def _call(
+    part: SubIntent,
+    record: NaviRecord,
+    specs: Mapping[str, ToolSpec],
+    allowed: Collection[str],
+    pending: Pending,
+    notes: list[str],
+    new_id: Callable[[], str],
+) -> None:
+    tool, args = part.api.strip(), part.arguments or {}
+    if tool in record["failed"]:
+        notes.append(f"{tool} was not called: it failed before ({shortened(record['failed'][tool], 200)}).")
+        return
+    if tool not in record["candidates"]:
+        notes.append(f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve.")
+        return
+    call = Call(id=new_id(), tool=tool, args=args, intent=part.intent)
+    if tool not in allowed:
+        pending["gone"].append(call)
+        return
+    spec = specs[tool]
+    if problem := spec.problem(args):
+        notes.append(f"{tool} was not called: {problem}. Its parameters: {', '.join(spec.properties) or 'none'}.")
+        return
+    before = next((made for made in record["made"] if _same(made["tool"], made["args"], tool, args)), None)
+    if before is not None:
+        notes.append(
+            f"{call_line(tool, args)} was made before and is not made again: {before['status']}: {before['result']}"
+        )
+    elif not any(_same(other["tool"], other["args"], tool, args) for other in pending["calls"]):
+        pending["calls"].append(call)
+
+
+def observed(
+    record: NaviRecord,
+    answers: Sequence[ToolMessage],
+    found: Sequence[Found],
+    said: Sequence[str],
+    *,
+    limits: NaviLimits,
+    judge: Judge | None = None,
+) -> tuple[NaviRecord, list[Call]]:
+    """The record after what was pending was done, and the calls whose tools turned out to be out of order."""
+    pending, made, lines = record["pending"], list(record["made"]), []
+    failed = dict(record["failed"])
+    broken: dict[str, Call] = {}
+    by_id = {answer.tool_call_id: answer for answer in answers}
+    for call in pending["gone"]:
+        failed[call["tool"]] = GONE
+        broken.setdefault(call["tool"], call)
+        lines.append(f"{call['tool']} was not called: {GONE}.")
+    for call in pending["calls"]:
+        status, text = _outcome(by_id.get(call["id"]), judge)
+        made.append(Made(tool=call["tool"], args=call["args"], status=status, result=shortened(text, limits.digest)))
+        lines.append(f"{call_line(call['tool'], call['args'])} -> {status}: {shortened(text, limits.result)}")
+        if status == "failed":
+            failed.setdefault(call["tool"], shortened(text, MAX_ERROR))
+            broken.setdefault(call["tool"], call)
+    lines += [f"The user was asked: {question}" for question in pending["questions"]]
+    lines += [f"The user said: {words}" for words in said]
+    pair = record["pairs"][-1]
+    after: NaviRecord = {
+        **record,
+        "made": made,
+        "failed": failed,
+        "pairs": [*record["pairs"][:-1], Pair(decided=pair["decided"], observed=[*pair["observed"], *lines])],
+        "pending": Pending(calls=[], searches=[], questions=[], gone=[]),
+    }
+    after = without_failed(after)
+    news = False
+    for each in found:
+        after, new = with_found(after, each, limits)
+        news = news or new
+        told = f"found {', '.join(each['tools'])}" if new else "found nothing new"
+        after = _noted(after, f"Searched for an API ({each['recall']}): {told}.")
+    only_searched = bool(found) and not (pending["calls"] or pending["questions"] or pending["gone"])
+    if only_searched and not news:
+        after = {**after, "idle": record["idle"] + 1}
+    return after, list(broken.values())
+
+
+def with_found(record: NaviRecord, found: Found, limits: NaviLimits) -> tuple[NaviRecord, bool]:
+    """What a search found goes in front, and whether there is a tool that was no candidate before.
+
+    Tools of chains and those that were used are the last to be left out where there are too many; the best chain is
+    never cut.
+    """
+    tools = [tool for tool in found["tools"] if tool not in record["failed"]]
+    new = any(tool not in record["candidates"] for tool in tools)
+    chains = [*found["chains"], *(chain for chain in record["chains"] if chain not in found["chains"])]
+    chains = chains[: 3 * limits.chains]
+    planned = [tool for chain in chains for tool in tools_of(chain)]
+    first = [tool for tool in (*planned, *succeeded(record)) if tool in tools or tool in record["candidates"]]
+    bound = limits.candidates * (2 if record["decisions"] else 1)
+    most = max(bound, len(tools_of(chains[0])) if chains else 0)
+    candidates = list(dict.fromkeys([*first, *tools, *record["candidates"]]))[:most]
+    return {
+        **record,
+        "candidates": candidates,
+        "chains": chains,
+        "subgraph": merged([record["subgraph"], found["subgraph"]]),
+        "sought": [*record["sought"], found["recall"]],
+    }, new
+
+
+def with_route(record: NaviRecord, route: Route, found: Found | None, limits: NaviLimits) -> NaviRecord:
+    """What was done about a failure: the chain that goes on comes first, and the decider is told."""
+    if found is not None:
+        record = with_found(record, found, limits)[0]
+    told = {
+        "equivalent": f"{route['stands_in']} can stand in for {route['failed']}",
+        "upstream": f"there is another way without {route['failed']}",
+        "fresh": f"a fresh search for what {route['failed']} does found what comes closest",
+        "none": f"no other way is known for what {route['failed']} does: if nothing else helps, say so",
+    }[route["way"]]
+    shown = ", ".join(found["tools"]) if found is not None and route["way"] == "fresh" else " -> ".join(route["chain"])
+    chain = f": {shown}" if shown else ""
+    return {**_noted(record, f"{told}{chain}."), "routes": [*record["routes"], route]}
+
+
+def without_failed(record: NaviRecord) -> NaviRecord:
+    """No failed tool is a candidate or part of a chain or subgraph any more."""
+    out = record["failed"]
+    gone = {f"api:{tool}" for tool in out}
+    graph = record["subgraph"]
+    return {
+        **record,
+        "candidates": [tool for tool in record["candidates"] if tool not in out],
+        "chains": [chain for chain in record["chains"] if not any(tool in out for tool in tools_of(chain))],
+        "subgraph": {
+            "nodes": [node for node in graph["nodes"] if node["id"] not in gone],
+            "edges": [edge for edge in graph["edges"] if not gone & {edge["source"], edge["target"]}],
+        },
+    }
+
+
+def succeeded(record: NaviRecord) -> list[str]:
+    """Tools that were called with success, each once."""
+    return list(dict.fromkeys(made["tool"] for made in record["made"] if made["status"] == "ok"))
+
+
+def known(record: NaviRecord) -> dict[str, Any]:
+    """Names and values of what was given to calls that succeeded."""
+    return {name: value for made in record["made"] if made["status"] == "ok" for name, value in made["args"].items()}
+
+
+def _outcome(answer: ToolMessage | None, judge: Judge | None) -> tuple[Any, str]:
+    if answer is None:  # a tool that answers by a Command without a message, such as a handoff
+        return "ok", "(no answer)"
+    text = text_of(answer.content, separator="\n")
+    status = status_of(answer.content, error=answer.status == "error")
+    if status == "ok":
+        return "ok", text
+    if status == "failed" and (judge is None or judge(answer)):
+        return "failed", text
+    return "refused", text
+
+
+def _noted(record: NaviRecord, line: str) -> NaviRecord:
+    pair = record["pairs"][-1]
+    noted = Pair(decided=pair["decided"], observed=[*pair["observed"], line])
+    return {**record, "pairs": [*record["pairs"][:-1], noted]}
+
+
+def _same(tool: str, args: Mapping[str, Any], other: str, others: Mapping[str, Any]) -> bool:
+    return tool == other and canonical(args) == canonical(others)
+
+
+def _line(part: SubIntent) -> str:
+    what = {
+        "execute": lambda: call_line(part.api.strip(), part.arguments or {}),
+        "retrieve": lambda: part.sought,
+        "clarify": lambda: part.text.strip(),
+        "answer": lambda: part.text.strip(),
+    }[part.action]()
+    return f"[{part.rank}] {part.intent}: {part.action} {what}" + (f" ({part.analysis})" if part.analysis else "")
+
+
+def _waits(part: SubIntent) -> str:
+    return f"[{part.rank}] {part.intent}: {part.action} {part.api}".rstrip()
