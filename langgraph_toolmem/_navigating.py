@@ -6,10 +6,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem._recalling import Recalling
+from langgraph_toolmem._searching import Searching
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.stores.vectors import ToolHit
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.graph import ToolDependencyGraph
@@ -18,28 +17,12 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.planner import Strategy
     from langgraph_toolmem.navigator.reroute import Recombination
 
-TARGETS: Final = 3
-"""Tools that a request is taken to be about (NaviAgent, arXiv 2506.19500)."""
 FRESH_SECONDS: Final = 1.0
 """Counts of the evidence graph are read anew at most this often."""
 
 
-class Navigating(Recalling):
+class Navigating(Searching):
     """Finds complete chains of tools (NaviAgent, arXiv 2506.19500, sections 2, 4 and 6)."""
-
-    def search_tools(self, query: str, *, k: int = 5) -> list[ToolHit]:
-        """The tools whose descriptions fit a query, best first.
-
-        The first search writes the descriptions to Chroma, so that the next process has them too.
-
-        Raises:
-            StorageError: Chroma failed.
-            EmbedderChangedError: stored vectors were made by another embedder.
-        """
-        if self._tools_to_sync:
-            self._tool_index.sync()
-            self._tools_to_sync = False
-        return self._tool_index.search(query, k)
 
     def plan(
         self,
@@ -85,10 +68,9 @@ class Navigating(Recalling):
         if query is not None:
             if not isinstance(query, str):
                 raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
-            hits = [hit.name for hit in self.search_tools(query, k=TARGETS + len(out)) if hit.name not in out]
-            if not hits:
+            target = self._targets(query, out)
+            if not target:
                 return Plan((), Subgraph(), strategy)
-            target = hits[:TARGETS]
         elif target is not None:
             named = [target] if isinstance(target, str) else list(target)
             if any(name in out for name in named):

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import NotRequired
 
-from langgraph_toolmem._navigating import TARGETS
+from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.hints import Offered, merge_offered, offered_now
 from langgraph_toolmem.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of

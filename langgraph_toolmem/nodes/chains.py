@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem._navigating import TARGETS
+from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.hints import Offered, avoided_now, new_offered, offered_now
 from langgraph_toolmem.host import emit, run_id_of, runtime_of
