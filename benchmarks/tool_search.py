@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Final
@@ -25,15 +25,15 @@ from benchmarks.tool_search_data import (
     CHAINS,
     OTHERS,
     Request,
-    listings,
     requests,
+    tools_of,
 )
 from benchmarks.tool_search_fit import fit_chains, fit_search
 from benchmarks.tool_search_rivals import DEPTH, Rank, Remembering, graph_tool_call, yardsticks
-from benchmarks.tool_search_runs import OURS, ChainScore, HistoryScore, measure_chains, measure_history
+from benchmarks.tool_search_runs import BUILT_IN, OURS, ChainScore, HistoryScore, measure_chains, measure_history
 from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_text import ToolListing
 from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.tools import ToolSpec
 
 TARGETS: Final = {"ours, built-in": (72, 53, 68, 78, 10), "ours, MiniLM": (78, 60, 76, 86, 60)}
 """R@5, C@5, C@10, C@20 in percent, and p50 in milliseconds."""
@@ -57,7 +57,7 @@ class Score:
 # --- requests ---------------------------------------------------------------------------------------------------
 
 
-def ours(tools: Sequence[ToolListing], embedder: Embedder | None) -> Rank:
+def ours(tools: Sequence[ToolSpec], embedder: Embedder | None) -> Rank:
     """Our search as a ranking."""
     search = ToolSearch(tools, embedder=embedder)
     return lambda query: [found.name for found in search.search(query, DEPTH)]
@@ -84,7 +84,7 @@ def measure(method: str, rank: Rank, asked: Sequence[Request]) -> list[Score]:
 # --- time at size -----------------------------------------------------------------------------------------------
 
 
-def times(tools: Sequence[ToolListing], asked: Sequence[Request], size: int) -> dict[str, float]:
+def times(tools: Sequence[ToolSpec], asked: Sequence[Request], size: int) -> dict[str, float]:
     """Seconds to build, milliseconds to add a tool and to search, with so many tools, words alone.
 
     The catalogue is repeated with other names and toolkits until it is large enough; its words stay the same, so
@@ -93,15 +93,14 @@ def times(tools: Sequence[ToolListing], asked: Sequence[Request], size: int) -> 
     many = []
     for place in range(size):
         each, turn = tools[place % len(tools)], place // len(tools)
-        spec = type(each.spec)(f"{each.spec.name}_{turn}", each.spec.description, each.spec.parameters)
-        many.append(ToolListing(spec, f"{each.toolkit} {turn}", each.category))
+        many.append(replace(each, name=f"{each.name}_{turn}", toolkit=f"{each.toolkit} {turn}"))
     begun = time.perf_counter()
     search = ToolSearch(many[:-50])
     built = time.perf_counter() - begun
     adding, searching = [], []
-    for listing in many[-50:]:
+    for tool in many[-50:]:
         begun = time.perf_counter()
-        search.add([listing])
+        search.add([tool])
         search.search("status of the server", 5)
         adding.append(1000 * (time.perf_counter() - begun))
     for request in asked[:: max(1, len(asked) // 200)]:
@@ -184,7 +183,7 @@ def verdicts(scores: Sequence[Score], chains: Sequence[ChainScore]) -> list[tupl
 def show_fit(data: Path, embedder: Embedder | None) -> None:
     """Prints the weights as they come out of a fit."""
 
-    def make(tools: Sequence[ToolListing]) -> ToolSearch:
+    def make(tools: Sequence[ToolSpec]) -> ToolSearch:
         return ToolSearch(tools, embedder=embedder)
 
     for what, fit in (("search", fit_search), ("chains", fit_chains)):
@@ -200,7 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--no-model", action="store_true", help="without all-MiniLM-L6-v2")
-    parser.add_argument("--graph-tool-call", type=int, default=0, metavar="N", help="ask it the first N requests; slow")
+    parser.add_argument(
+        "--graph-tool-call", type=int, default=0, metavar="N", help="ask it about N of the requests; slow"
+    )
     parser.add_argument("--tools", type=int, default=16_000, help="tools when times are taken; 0: no times")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="splits of the runs for the chains")
     parser.add_argument("--fit", action="store_true", help="fit the weights and print them")
@@ -225,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     taken: dict[str, float] = {}
     output = Console(width=None if sys.stdout.isatty() else 180)
     if (options.data / CATALOGUE).is_dir():
-        tools, asked = listings(options.data, CATALOGUE), requests(options.data, CATALOGUE)
+        tools, asked = tools_of(options.data, CATALOGUE), requests(options.data, CATALOGUE)
         methods = yardsticks(tools, embedder)
         methods["ours, built-in"] = ours(tools, None)
         if embedder is not None:
@@ -234,7 +235,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             scores += measure(method, rank, asked)
         if options.graph_tool_call:
             some = asked[:: max(1, len(asked) // options.graph_tool_call)]
-            scores += measure(f"graph-tool-call, {len(some)}", graph_tool_call(options.data / CATALOGUE), some)
+            how = "" if embedder is None else " with MiniLM"
+            rival = graph_tool_call(options.data / CATALOGUE, embedder)
+            scores += measure(f"graph-tool-call{how}, {len(some)} requests", rival, some)
+            scores += measure(f"{OURS if embedder else BUILT_IN}, the same requests", ours(tools, embedder), some)
         output.print(table(scores, len(tools), len(asked)))
         if options.tools:
             taken = times(tools, asked, options.tools)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from langgraph_toolmem.navigator.search_text import ToolListing, read_listings
+from langgraph_toolmem.navigator.search_text import kit_of
+from langgraph_toolmem.tools import ToolSpec, read_tools
 
 CATALOGUE: Final = "toolbench_catalog"
 CHAINS: Final = ("nestful", "bfcl_v3_multi_turn")
@@ -66,16 +67,16 @@ class Episode:
         return frozenset(self.tools) - {self.target}
 
 
-def listings(data: Path, name: str) -> list[ToolListing]:
+def tools_of(data: Path, name: str) -> list[ToolSpec]:
     """The tools of a set."""
-    return read_listings(json.loads((data / name / "tools.json").read_text(encoding="utf-8")))
+    return list(read_tools(json.loads((data / name / "tools.json").read_text(encoding="utf-8"))).values())
 
 
 def requests(data: Path, name: str) -> list[Request]:
     """The requests of a set, with their groups."""
     if name == CATALOGUE:
         rows = _rows(data / name / "queries.jsonl")
-        kits = {each.spec.name: each.kit for each in listings(data, name)}
+        kits = {each.name: kit_of(each) for each in tools_of(data, name)}
         groups = _joined([[kits[tool] for tool in row["relevant"]] for row in rows])
         return [
             Request(row["query"], group, frozenset(row["relevant"])) for row, group in zip(rows, groups, strict=True)
@@ -93,7 +94,7 @@ def requests(data: Path, name: str) -> list[Request]:
 
 def episodes(data: Path, name: str) -> list[Episode]:
     """The episodes of a set, without calls of tools that it does not list."""
-    known = {each.spec.name for each in listings(data, name)}
+    known = {each.name for each in tools_of(data, name)}
 
     def episode(task: str, request: str, tools: Iterable[str]) -> Episode:
         return Episode(task, request, tuple(tool for tool in tools if tool in known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, episodes, listings, requests
+from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, episodes, requests, tools_of
 from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_chain import ChainSearch
 from langgraph_toolmem.navigator.search_history import Precedents
-from langgraph_toolmem.navigator.search_text import ToolListing
+from langgraph_toolmem.tools import ToolSpec
 
 Floats = npt.NDArray[np.float64]
-Make = Callable[[Sequence[ToolListing]], ToolSearch]
+Make = Callable[[Sequence[ToolSpec]], ToolSearch]
 
 OTHER_WEIGHT: Final = 0.06
 """What each further set counts, against 1 of the catalogue."""
@@ -72,9 +73,9 @@ def fit_search(data: Path, make: Make) -> tuple[Floats, tuple[float, float]]:
     """The weights of `search_rank` from the requests that are not held out, and the odds in the catalogue."""
     sets: list[Rows] = []
     for name in (CATALOGUE, *OTHERS):
-        given = listings(data, name)
+        given = tools_of(data, name)
         # Once more without toolkits: not everybody has them, and the weights have to do for both.
-        plain = [ToolListing(each.spec) for each in given]
+        plain = [replace(each, toolkit="", category="") for each in given]
         variants = [given] if name == CATALOGUE else [given, plain]
         asked = [each for each in requests(data, name) if not each.held_out]
         for tools in variants:
@@ -94,7 +95,7 @@ def fit_chains(data: Path, make: Make) -> tuple[Floats, tuple[float, float]]:
     for name in CHAINS:
         found = episodes(data, name)
         asked, known = ([each for each in found if each.held_out is side] for side in (False, True))
-        chains = ChainSearch(make(listings(data, name)), precedents(known))
+        chains = ChainSearch(make(tools_of(data, name)), precedents(known))
         rows = []
         for each in asked:
             if each.upstream:

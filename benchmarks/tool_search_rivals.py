@@ -14,9 +14,10 @@ import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.navigator import clauses
-from langgraph_toolmem.navigator.search_text import ToolListing, stems
+from langgraph_toolmem.navigator.search_text import kit_name, stems
 from langgraph_toolmem.stores.embedders import Embedder
 from langgraph_toolmem.stores.lexical import words
+from langgraph_toolmem.tools import ToolSpec
 
 Rank = Callable[[str], list[str]]
 """From a request to names of tools, best first."""
@@ -25,11 +26,10 @@ DEPTH: Final = 20
 RANK_OFFSET: Final = 60
 
 
-def full_text(listing: ToolListing) -> str:
+def full_text(spec: ToolSpec) -> str:
     """Name, description, parameters, category and toolkit."""
-    spec = listing.spec
     names = " ".join(words(spec.name))
-    return " ".join([names, spec.description, " ".join(spec.properties), listing.category, listing.kit_name])
+    return " ".join([names, spec.description, " ".join(spec.properties), spec.category, kit_name(spec)])
 
 
 class BM25:
@@ -85,9 +85,9 @@ def best_ranks(rankings: Sequence[Sequence[int]]) -> list[int]:
     return order(-best)
 
 
-def yardsticks(tools: Sequence[ToolListing], embedder: Embedder | None) -> dict[str, Rank]:
+def yardsticks(tools: Sequence[ToolSpec], embedder: Embedder | None) -> dict[str, Rank]:
     """The rankings of others."""
-    names = [each.spec.name for each in tools]
+    names = [each.name for each in tools]
     texts = [full_text(each) for each in tools]
     lexical = BM25(texts)
 
@@ -97,7 +97,7 @@ def yardsticks(tools: Sequence[ToolListing], embedder: Embedder | None) -> dict[
     found: dict[str, Rank] = {"BM25": lambda query: named(order(lexical.scores(query)))}
     if embedder is None:
         return found
-    short = np.array(embedder.embed_documents([f"{each.spec.name}: {each.spec.description}" for each in tools]))
+    short = np.array(embedder.embed_documents([f"{each.name}: {each.description}" for each in tools]))
     full = np.array(embedder.embed_documents(texts))
 
     def near(matrix: npt.NDArray[np.float64], asked: Sequence[str]) -> list[list[int]]:
@@ -120,12 +120,14 @@ def yardsticks(tools: Sequence[ToolListing], embedder: Embedder | None) -> dict[
     return found
 
 
-def graph_tool_call(folder: Path) -> Rank:
-    """graph-tool-call (PyPI) over the tools of a set, without embeddings."""
+def graph_tool_call(folder: Path, embedder: Embedder | None) -> Rank:
+    """graph-tool-call (PyPI) over the tools of a set; with an embedder its hybrid search."""
     from graph_tool_call import ToolGraph  # type: ignore[import-not-found,unused-ignore]
 
     graph = ToolGraph()
     graph.add_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
+    if embedder is not None:
+        graph.enable_embedding(lambda texts: embedder.embed_documents(list(texts)))
     return lambda query: [tool.name for tool in graph.retrieve(query, top_k=DEPTH)]
 
 

@@ -10,14 +10,14 @@ from statistics import fmean
 from typing import Final
 from zlib import crc32
 
-from benchmarks.tool_search_data import Episode, Request, episodes, halves, listings, requests
+from benchmarks.tool_search_data import Episode, Request, episodes, halves, requests, tools_of
 from benchmarks.tool_search_fit import precedents
 from benchmarks.tool_search_rivals import RANK_OFFSET, yardsticks
 from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_chain import ChainSearch
 from langgraph_toolmem.navigator.search_history import Precedents
-from langgraph_toolmem.navigator.search_text import ToolListing
 from langgraph_toolmem.stores.embedders import Embedder
+from langgraph_toolmem.tools import ToolSpec
 
 Complete = Callable[[str, str], list[str]]
 """From a request and a target to names of tools, best first."""
@@ -39,7 +39,7 @@ class ChainScore:
 
 
 def chain_methods(
-    tools: Sequence[ToolListing], embedder: Embedder | None, known: Sequence[Episode]
+    tools: Sequence[ToolSpec], embedder: Embedder | None, known: Sequence[Episode]
 ) -> dict[str, Complete]:
     """By name, from (request, target) to names of tools."""
     alone = yardsticks(tools, embedder)
@@ -83,7 +83,7 @@ def completed(chains: ChainSearch) -> Complete:
 
 def measure_chains(data: Path, name: str, embedder: Embedder | None, seeds: Sequence[int]) -> list[ChainScore]:
     """Every chain of a set, with the other half of the runs as history, mean over splits."""
-    tools, everything = listings(data, name), episodes(data, name)
+    tools, everything = tools_of(data, name), episodes(data, name)
     rows: dict[str, list[tuple[bool, bool, bool, bool]]] = {}
     for seed in seeds:
         first, second = halves(everything, seed)
@@ -135,7 +135,7 @@ class HistoryScore:
 def measure_history(data: Path, name: str, embedder: Embedder | None) -> list[HistoryScore]:
     """Each half with the other one as history."""
     asked = requests(data, name)
-    search = ToolSearch(listings(data, name), embedder=embedder)
+    search = ToolSearch(tools_of(data, name), embedder=embedder)
     keys: dict[str, Callable[[Request], str]] = {"repeated": lambda each: each.text, "new": lambda each: each.group}
     answer = []
     for split, key in keys.items():

@@ -31,6 +31,7 @@ if typing.TYPE_CHECKING:
     )
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.navigator.search_hit import ToolHit
     from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
     from langgraph_toolmem.recall.policy import RecallPolicy
     from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
@@ -60,6 +61,7 @@ _HOMES = {
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "savings",
+    "ToolHit": "navigator.search_hit",
     "ToolMemory": "memory",
 }
 """Where a name comes from; all others are errors."""
@@ -91,6 +93,7 @@ __all__ = [
     "StorageError",
     "Suggestion",
     "TokenPrice",
+    "ToolHit",
     "ToolMemory",
     "ToolMemoryError",
     "__version__",

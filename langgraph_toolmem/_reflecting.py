@@ -297,6 +297,9 @@ class Reflecting(Summaries):
             removed = store.forget_user(str(user_digest(user_id)))
         store.scrub()
         self._library.leave(namespace)
+        with self._finding:
+            if self._past is not None:
+                self._past.leave(namespace)
         return removed
 
     def _close_reflection(self) -> None:

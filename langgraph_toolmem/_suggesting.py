@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -112,8 +112,7 @@ class Suggesting(Learning):
             known = self._engine.specs
         if available is None and known:
             available = known.keys()
-        unsearched: list[str] = []
-        search = partial(self._search_by_words, unsearched) if known else None
+        search = partial(self._tool_index.search, k=SEARCHED) if known else None
         rest: dict[str, Any] = {
             "policy": chosen,
             "summary": summary,
@@ -132,7 +131,7 @@ class Suggesting(Learning):
         if offered and run.next_key is not None and not self._store.read_only:
             self._offer(run.next_key, found, user_id)
             self._note_written(run.next_key, summary)
-        return Advice(found, "; ".join([missing, *unsearched[:1]] if missing else unsearched[:1]))
+        return Advice(found, missing)
 
     def remember_states(self, policy: SITPolicy | None = None) -> None:
         """From now on, states of runs are put into words, to be kept if the run turns out well.
@@ -140,14 +139,6 @@ class Suggesting(Learning):
         A policy that compares only what was written by a model does without.
         """
         self._remembers_states |= (policy or self.sit).recall == "extractive"
-
-    def _search_by_words(self, failed: list[str], text: str) -> Iterable[tuple[str, float]]:
-        try:
-            return [(hit.name, hit.score) for hit in self._tool_index.search(text, SEARCHED)]
-        except StorageError as error:
-            self._quietly("tools could not be searched", _raiser(error))
-            failed.append(f"the descriptions of the tools could not be searched ({describe_error(error)})")
-            return []
 
     def _offer(self, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:
         """Notes what the model is shown before a turn; shown again, as after the summary tool, it adds to that."""

@@ -66,6 +66,8 @@ class ToolSpec:
         destructive: It may destroy something; None if nothing is said.
         idempotent: Calling it again with the same arguments changes nothing more; None if nothing is said.
         tags: Tags of the tool.
+        toolkit: The service, server or API it is a part of, "" if nothing is said.
+        category: What the toolkit is about, "" if nothing is said.
         arguments_model: pydantic model that the tool itself validates with, if it has one.
     """
 
@@ -77,6 +79,8 @@ class ToolSpec:
     destructive: bool | None = None
     idempotent: bool | None = None
     tags: tuple[str, ...] = ()
+    toolkit: str = ""
+    category: str = ""
     arguments_model: type[BaseModel] | None = field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -260,12 +264,15 @@ def _spec(
         raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
     returns = _first(declared, "returns", "outputSchema", "output_schema")
     tag_names = tuple(str(tag) for tag in tags or ())
+    toolkit, category = (said if isinstance(said := declared.get(key), str) else "" for key in ("toolkit", "category"))
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
         parameters=parameters,
         returns=copy.deepcopy(dict(returns)) if isinstance(returns, Mapping) else None,
         tags=tag_names,
+        toolkit=toolkit,
+        category=category,
         arguments_model=model,
         **_effects(hints, tag_names),
     )

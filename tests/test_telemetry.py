@@ -693,9 +693,7 @@ def test_an_embedder_that_quotes_the_thought(desk: Desk, heard: Listener):
 
 def test_an_embedder_that_quotes_the_query(desk: Desk, heard: Listener):
     with ToolMemory.ephemeral(tools=desk.tools, embeddings=QuotingEmbeddings(size=4)) as memory:
-        monkey = memory._tool_index
-        memory._tools_to_sync = False
-        assert [hit.name for hit in monkey.search("latest order", 1)] == ["latest_order"]
+        assert [hit.name for hit in memory.search_tools("latest order", k=1)] == ["latest_order"]
 
     assert_discreet(heard, warned="tools are searched by words alone: StorageError at ")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +15,8 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import tool
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.navigator.search import ToolSearch, read
+from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError
+from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
 from langgraph_toolmem.navigator.search_rank import (
     MEANING_SIGNALS,
@@ -24,7 +26,9 @@ from langgraph_toolmem.navigator.search_rank import (
     Kits,
     completing,
 )
-from langgraph_toolmem.navigator.search_text import Fields, ToolListing, Wording, embedded_text, read_listings, stems
+from langgraph_toolmem.navigator.search_request import read
+from langgraph_toolmem.navigator.search_text import Fields, Wording, embedded_text, kit_name, kit_of, stems
+from langgraph_toolmem.navigator.search_vectors import Rows
 from langgraph_toolmem.tools import ToolSpec, read_tools
 
 
@@ -33,7 +37,11 @@ def spec(name: str, description: str = "", *parameters: str, said: str = "") -> 
     return ToolSpec(name, description, {"type": "object", "properties": properties})
 
 
-def travel() -> list[ToolListing]:
+def of_kit(tool: ToolSpec, toolkit: str) -> ToolSpec:
+    return replace(tool, toolkit=toolkit)
+
+
+def travel() -> list[ToolSpec]:
     kits = {
         "Skyways": [
             ("search_flights", "Find flights between two airports", "origin", "destination"),
@@ -51,7 +59,7 @@ def travel() -> list[ToolListing]:
         ],
     }
     return [
-        ToolListing(spec(name, description, *parameters), kit)
+        of_kit(spec(name, description, *parameters), kit)
         for kit, tools in kits.items()
         for name, description, *parameters in tools
     ]
@@ -85,25 +93,25 @@ def test_scores_say_what_they_are_made_of():
 
 def test_tools_of_the_toolkit_that_covers_a_request_come_before_equals_elsewhere():
     kit = [
-        ToolListing(spec("a_status", "status of a parcel"), "Parcels"),
-        ToolListing(spec("b_route", "route of a parcel"), "Parcels"),
-        ToolListing(spec("b_route_of", "route of a parcel"), "Roads"),
+        of_kit(spec("a_status", "status of a parcel"), "Parcels"),
+        of_kit(spec("b_route", "route of a parcel"), "Parcels"),
+        of_kit(spec("b_route_of", "route of a parcel"), "Roads"),
     ]
     found = names(ToolSearch(kit).search("Give me the status of my parcel and its route", 3))
     assert found.index("b_route") < found.index("b_route_of")
 
 
 def test_the_name_of_a_toolkit_in_the_request_counts():
-    kits = [ToolListing(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
+    kits = [of_kit(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
     assert names(ToolSearch(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
     assert names(ToolSearch(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
 
 
 def test_a_tool_without_any_word_is_found_with_its_toolkit_only():
     tools = [
-        ToolListing(spec("open_door", "Open the door"), "House"),
-        ToolListing(spec("xyz", ""), "House"),
-        ToolListing(spec("unrelated", "Bake bread"), "Kitchen"),
+        of_kit(spec("open_door", "Open the door"), "House"),
+        of_kit(spec("xyz", ""), "House"),
+        of_kit(spec("unrelated", "Bake bread"), "Kitchen"),
     ]
     assert names(ToolSearch(tools).search("open the door", 5)) == ["open_door", "xyz"]
 
@@ -126,6 +134,39 @@ def test_requests_that_say_nothing(query):
     assert not sums.any()
 
 
+SMALL_TALK = [
+    "thanks!", "good morning", "Hey there, how are you today?", "yes, please go ahead", "That's all for today, bye",
+    "Thank you so much for your help, have a great day!", "ok", "I don't understand", "👍 sounds good", "Guten Tag",
+    "merci beaucoup", "never mind", "Sorry, just a moment", "you’re amazing",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", SMALL_TALK, ids=range(len(SMALL_TALK)))
+def test_small_talk_finds_nothing(query):
+    cards = [
+        spec("thanks_card", "Good morning and thanks, a great day: yes"), spec("understand", "go ahead, bye, sorry"),
+        spec("guten_tag", "merci, amazing moment"), spec("sounds", "good sounds, never mind today"),
+    ]  # fmt: skip
+    assert ToolSearch(cards).search(query, 5) == []
+    assert ToolSearch(cards, embedder=Concepts()).search(query, 5) == []
+
+
+def test_small_talk_beside_a_request_is_no_piece_of_it():
+    asked = read("Good morning! Thanks for waiting, sorry. Book a room and thank you.")
+    assert asked.texts[1:] == (
+        "Thanks for waiting, sorry.",
+        "Book a room and thank you.",
+        "Thanks for waiting",
+        "Book a room",
+    )
+
+
+@pytest.mark.parametrize("query", ["What day is it today?", "play music", "send thanks to Ann", "Wetter morgen"])
+def test_what_asks_for_something_is_no_small_talk(query):
+    assert read(query).texts
+    assert read("thanks " * 60).sentences == 1
+
+
 def test_nothing_to_find():
     assert ToolSearch().search("hotel", 5) == []
     assert ToolSearch(travel()).search("hotel", 0) == []
@@ -139,7 +180,7 @@ def test_awkward_schemas_are_indexed():
         {"name": "c", "parameters": {"properties": {"p": True, "q": {"description": 5}}}},
         {"name": "d", "description": None},
     ]  # fmt: skip
-    search = ToolSearch(read_listings(tools))
+    search = ToolSearch(read_tools(tools).values())
     assert names(search.search("zebra", 3))[0] == "a.b"
     assert search.search("hidden", 3) == []
     assert "c" in search
@@ -153,7 +194,7 @@ def test_text_in_scripts_without_spaces():
 # --- listings and words -----------------------------------------------------------------------------------------
 
 
-def test_listings_from_dicts_metadata_and_names():
+def test_toolkits_from_dicts_metadata_and_names():
     @tool
     def find_page(query: str) -> str:
         """Find a page."""
@@ -166,11 +207,11 @@ def test_listings_from_dicts_metadata_and_names():
         {"name": "calendar.create_event"},
         {"name": "plain"},
     ]
-    listed = read_listings(given)
-    assert [(each.kit_name, each.category) for each in listed] == [
+    listed = list(read_tools(given).values())
+    assert [(kit_name(each), each.category) for each in listed] == [
         ("Wiki", "Reference"), ("Kit", ""), ("calendar", ""), ("", ""),
     ]  # fmt: skip
-    assert listed[3].kit == ""
+    assert [kit_of(each) for each in listed] == ["Reference\nWiki", "\nKit", "\ncalendar", ""]
 
 
 @pytest.mark.parametrize(
@@ -179,13 +220,13 @@ def test_listings_from_dicts_metadata_and_names():
     ids=["slash", "underscores", "one word", "leading", "trailing"],
 )
 def test_toolkits_in_names(name, kit):
-    assert ToolListing(spec(name)).kit_name == kit
+    assert kit_name(spec(name)) == kit
 
 
 def test_glued_words_are_split_by_the_words_of_others():
     wording = Wording()
     for i in range(3):
-        wording.learn(ToolListing(spec(f"t{i}", "search the web with a request and get the list")))
+        wording.learn(spec(f"t{i}", "search the web with a request and get the list"))
     assert wording.pieces("searchwebrequest") == ("search", "web", "request")
     assert wording.pieces("getlist") == ("get", "list")
     assert wording.pieces("request") == ()
@@ -199,15 +240,13 @@ def test_glued_words_are_split_by_the_words_of_others():
 def test_a_word_as_usual_as_its_parts_stays_whole():
     wording = Wording()
     for i in range(4):
-        wording.learn(ToolListing(spec(f"t{i}", "key word and keyword")))
+        wording.learn(spec(f"t{i}", "key word and keyword"))
     assert wording.pieces("keyword") == ()
 
 
 def test_what_all_tools_of_a_server_say_is_not_embedded():
     wording = Wording()
-    tools = [
-        ToolListing(spec(f"t{i}", f"This is part of the Math API. Does thing {i}.", "x"), "Math") for i in range(3)
-    ]
+    tools = [of_kit(spec(f"t{i}", f"This is part of the Math API. Does thing {i}.", "x"), "Math") for i in range(3)]
     for each in tools:
         wording.learn(each)
     assert embedded_text(tools[1], wording) == "Math: t 1. Does thing 1.. x"
@@ -298,10 +337,10 @@ def test_tools_added_one_by_one_or_removed_are_as_if_they_had_come_at_once(gone,
     for listing in tools:
         search.add([listing])
     for place in gone:
-        search.remove([tools[place].spec.name])
+        search.remove([tools[place].name])
     for place in gone[::2]:
         search.add([tools[place]])
-    left = [listing for listing in tools if listing.spec.name in search]
+    left = [listing for listing in tools if listing.name in search]
     query = "find a hotel and mail the flight status"
     assert told(search, query) == {each.name: each.score for each in ToolSearch(left).search(query, 20)}
     assert len(search) == len(left)
@@ -380,6 +419,21 @@ class Concepts(Embeddings):
         return [float(sum(word in text for word in group)) for group in groups] + [0.1]
 
 
+class Known:
+    """Vectors that are known."""
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+        self.asked = []
+
+    def of(self, texts):
+        self.asked.append(dict(texts))
+        return {name: self.vectors[name] for name in texts}
+
+    async def aof(self, texts):
+        return self.of(texts)
+
+
 def test_meaning_finds_what_no_word_does():
     assert ToolSearch(travel()).search("lodging", 3) == []
     found = ToolSearch(travel(), embedder=Concepts()).search("lodging", 3)
@@ -415,14 +469,112 @@ def test_whole_and_sentences_are_composed_of_their_clauses():
 def test_vectors_that_are_known_are_not_made_again():
     first = ToolSearch(travel())
     model = Concepts()
-    texts = {each.spec.name: first.text(each.spec.name) for each in travel()}
-    vectors = dict(zip(texts, model.embed_documents(list(texts.values())), strict=True))
+    texts = {each.name: first.text(each.name) for each in travel()}
+    known = Known(dict(zip(texts, model.embed_documents(list(texts.values())), strict=True)))
     model.batches.clear()
-    search = ToolSearch(travel(), embedder=model, vectors=vectors)
+    search = ToolSearch(travel(), embedder=model, vectors=known)
     search.search("lodging", 3)
     assert model.batches == [1]
-    with pytest.raises(ConfigurationError, match="shape"):
-        search.add([], vectors={"send_mail": [1.0]})
+    assert known.asked == [texts]
+
+
+@pytest.mark.parametrize("first", ["sync", "async"])
+def test_vectors_of_another_shape_leave_the_words(caplog, first):
+    known = Known({each.name: [1.0, 2.0] for each in travel()} | {"send_mail": [1.0]})
+    search = ToolSearch(travel(), embedder=Concepts(), vectors=known)
+    with caplog.at_level("WARNING", "langgraph_toolmem"):
+        found = search.search("hotel", 2) if first == "sync" else asyncio.run(search.asearch("hotel", 2))
+    assert found == ToolSearch(travel()).search("hotel", 2)
+    assert "words alone" in caplog.text
+
+
+def test_rows_by_hand():
+    rows = Rows()
+    rows.put(2, [3.0, 4.0], name="c")
+    pieces = np.array([[1.0, 0.0]], dtype=np.float32)
+    assert rows.cosines(pieces, 4) == pytest.approx(np.array([[0, 0, 0.6, 0]]))
+    rows.put(90, [0.0, 1.0], name="d")
+    rows.drop(2)
+    rows.drop(500)
+    assert rows.row(90).tolist() == [0.0, 1.0]
+    assert not rows.cosines(pieces, 91).any()
+    with pytest.raises(ConfigurationError, match="tool 'e' has another shape"):
+        rows.put(0, [1.0], name="e")
+
+
+def test_vectors_stay_when_many_removals_rebuild_the_index():
+    model = Concepts()
+    search = ToolSearch([*travel(), *(spec(f"t{i}", f"thing {i}") for i in range(200))], embedder=model)
+    before = search.search("lodging", 3)
+    model.batches.clear()
+    search.remove([f"t{i}" for i in range(200)])
+    assert len(search._names) == 8
+    assert names(search.search("lodging", 3)) == names(before)
+    assert model.batches == [1]
+
+
+def test_threads_and_tasks_embed_the_tools_once():
+    class Slow(Concepts):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            time.sleep(0.05)
+            return super().embed_documents(texts)
+
+        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+            await asyncio.sleep(0.05)
+            return super().embed_documents(texts)
+
+    model = Slow()
+    search = ToolSearch(travel(), embedder=model)
+    threads = [threading.Thread(target=search.search, args=("lodging", 3)) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(model.batches) == [1, 1, 1, 1, 8]
+
+    async def several() -> None:
+        await asyncio.gather(*(fresh.asearch("lodging", 3) for _ in range(4)))
+
+    model.batches.clear()
+    fresh = ToolSearch(travel(), embedder=model)
+    asyncio.run(several())
+    assert sorted(model.batches) == [1, 1, 1, 1, 8]
+
+
+def test_another_embedder_s_vectors_are_no_reason_to_go_on_by_words():
+    class Changed(Known):
+        def of(self, texts):
+            raise EmbedderChangedError("made by another one")
+
+    search = ToolSearch(travel(), embedder=Concepts(), vectors=Changed({}))
+    with pytest.raises(EmbedderChangedError):
+        search.search("lodging", 3)
+    with pytest.raises(EmbedderChangedError):
+        asyncio.run(search.asearch("lodging", 3))
+
+
+def test_following_a_catalogue():
+    search = ToolSearch(travel())
+    left = {each.name: each for each in travel()[:3]}
+    other = {**left, "list_airports": spec("list_airports", "ride a horse"), "new": spec("new", "paint a wall")}
+    search.follow(other)
+    alone = ToolSearch(other.values())
+    assert len(search) == 4
+    for query in ("horse", "paint", "find flights"):
+        assert told(search, query) == {each.name: each.score for each in alone.search(query, 20)}
+    kept = search._places["new"]
+    search.follow({**other, "one more": spec("one more", "x")})
+    assert search._places["new"] == kept
+    search.follow({})
+    assert len(search) == 0
+    assert search.search("paint", 3) == []
+
+
+def test_only_what_is_available_is_found():
+    search = ToolSearch(travel())
+    found = search.search("find a hotel and mail me", 8, available=["send_mail", "search_flights", "nowhere"])
+    assert set(names(found)) <= {"send_mail", "search_flights"}
+    assert search.search("find a hotel", 5, available=[]) == []
 
 
 async def test_async_search_is_the_same():

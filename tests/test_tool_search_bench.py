@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import tool_search as bench
 from benchmarks.replay import DATA
-from benchmarks.tool_search_data import CATALOGUE, Episode, Request, _joined, episodes, halves, listings, requests
+from benchmarks.tool_search_data import CATALOGUE, Episode, Request, _joined, episodes, halves, requests, tools_of
 from benchmarks.tool_search_fit import Rows, odds, precedents, softmax_regression
 from benchmarks.tool_search_rivals import best_ranks, fused
 from langgraph_toolmem.navigator.search import ToolSearch
@@ -95,7 +95,7 @@ def test_the_command_runs_on_small_sets(tmp_path, capsys):
 @pytest.mark.skipif(not (DATA / CATALOGUE).is_dir(), reason="the catalogue is not there")
 def test_the_targets_without_a_model_hold_on_the_requests_that_were_held_out():
     asked = [each for each in requests(DATA, CATALOGUE) if each.held_out]
-    rank = bench.ours(listings(DATA, CATALOGUE), None)
+    rank = bench.ours(tools_of(DATA, CATALOGUE), None)
     scores = {score.part: score for score in bench.measure("ours, built-in", rank, asked)}["held out"]
     assert len(asked) > 300
     assert min(scores.r5 - 72, scores.c5 - 53, scores.c10 - 68, scores.c20 - 78) >= 0
@@ -105,7 +105,7 @@ def test_the_targets_without_a_model_hold_on_the_requests_that_were_held_out():
 def test_history_completes_chains_that_the_request_alone_does_not():
     found = episodes(DATA, "bfcl_v3_multi_turn")
     first, second = halves(found, seed=1)
-    search = ToolSearch(listings(DATA, "bfcl_v3_multi_turn"))
+    search = ToolSearch(tools_of(DATA, "bfcl_v3_multi_turn"))
     with_runs, without = ChainSearch(search, precedents(first)), ChainSearch(search)
     asked = [each for each in second if each.upstream]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,6 @@ from hypothesis import strategies as st
 from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_chain import SIGNALS, WEIGHTS, ChainSearch, outputs
 from langgraph_toolmem.navigator.search_history import PRIOR, STEPS, TRUST, Precedents
-from langgraph_toolmem.navigator.search_text import ToolListing
 from langgraph_toolmem.tools import ToolSpec
 
 
@@ -101,6 +102,44 @@ def test_an_episode_without_calls_teaches_nothing():
     assert precedents.votes("hello") == {}
 
 
+def same(one: Precedents, two: Precedents) -> None:
+    for target in "abc":
+        assert one.before(target, list("abc")).tolist() == two.before(target, list("abc")).tolist()
+        assert one.together(target, list("abc")).tolist() == two.together(target, list("abc")).tolist()
+    assert {*one.votes("book a hotel room")} == {*two.votes("book a hotel room")}
+
+
+def test_an_episode_that_is_removed_or_replaced_leaves_no_count():
+    one, two = Precedents(), Precedents()
+    one.add(["a", "b"], "book a hotel room", key="x")
+    one.add(["b", "c"], "draw a chart", key="y")
+    one.add(["c"], "book a hotel room", key="z")
+    record = one.record()
+    one.add(["c"], "book a hotel room", key="z")
+    assert one.record() == record, "what is known already is not foretold again"
+    one.remove("x")
+    one.remove("never there")
+    one.add(["a", "c"], "draw a chart", key="y")
+    two.add(["a", "c"], "draw a chart")
+    two.add(["c"], "book a hotel room")
+    same(one, two)
+    assert len(one) == 2
+    one.add([], "draw a chart", key="y")
+    assert len(one) == 1
+    one.keep_latest(0)
+    assert len(one) == 0
+    assert one.votes("book a hotel room") == {}
+
+
+def test_many_removals_leave_no_requests_behind():
+    precedents = Precedents()
+    for i in range(300):
+        precedents.add(["a"], f"book room {i}", key=f"{i}")
+        precedents.keep_latest(3)
+    assert len(precedents._tools) == len(precedents._requests) < 80
+    assert {*precedents.votes("book a room")} == {"a"}
+
+
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.randoms(use_true_random=False))
 def test_counts_do_not_depend_on_the_order_of_episodes(episodes, draw):
     def rates(given):
@@ -154,7 +193,7 @@ def test_similar_requests_help_a_target_never_seen():
 
 
 def test_tools_of_one_toolkit_come_together():
-    tools = [ToolListing(spec("x"), "K"), ToolListing(spec("y"), "K"), ToolListing(spec("z"), "L")]
+    tools = [replace(spec(name), toolkit=kit) for name, kit in zip("xyz", "KKL", strict=True)]
     assert names(ChainSearch(ToolSearch(tools)).upstream("", "x", 2)) == ["y", "z"]
 
 

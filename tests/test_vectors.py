@@ -23,8 +23,7 @@ from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, S
 from langgraph_toolmem.stores.chroma import collection_name
 from langgraph_toolmem.stores.embedders import resolve_embedder
 from langgraph_toolmem.stores.reembed import reembed as reembed_collections
-from langgraph_toolmem.stores.vectors import Hit, ToolHit, ToolIndex, VectorItem, VectorStore
-from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.stores.vectors import Hit, VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)
 ME = ("toolmem", "me")
@@ -632,108 +631,7 @@ def test_a_server_that_goes_away_is_a_storage_error(connect: Callable[[int], Any
 # tools
 
 
-def specs(**descriptions: str) -> dict[str, ToolSpec]:
-    return read_tools(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": name,
-                    "description": description,
-                    "parameters": {"type": "object", "properties": {"recipientAddress": {"type": "string"}}},
-                },
-            }
-            for name, description in descriptions.items()
-        ]
-    )
-
-
-OFFICE = specs(
-    send_email="Send a message to somebody",
-    book_flight="Book a seat in an aeroplane",
-    rotateImage="Turn a picture",
-)
-
-
-def test_tools_are_found_by_name_description_and_parameters_without_chroma() -> None:
-    store = VectorStore(None, embedder=LEXICAL, namespace=ME)
-    index = ToolIndex(store)
-    index.declare(OFFICE)
-    [hit, *_] = index.search("rotating the images", 2)
-    assert hit == ToolHit("rotateImage", hit.score, "rotate image. Turn a picture (recipient address)")
-    assert 0 < hit.score <= 1
-    assert index.search("aeroplanes", 1)[0].name == "book_flight"
-    assert len(index.search("recipient", 5)) == 3
-    assert index.search("mushroom", 5) == []
-    assert index.search("image", 0) == []
-    assert store._connection._client is None
-    store.close()
-
-
-def test_sync_embeds_only_what_is_new_or_changed_and_deletes_what_is_gone(tmp_path: Path) -> None:
-    letters = Letters("abcdefgh")
-    with VectorStore(tmp_path, embedder=resolve_embedder(letters), namespace=ME) as store:
-        index = ToolIndex(store)
-        assert index.sync(OFFICE) == {"added": 3, "changed": 0, "removed": 0, "kept": 0}
-        letters.asked.clear()
-        assert index.sync(OFFICE.values()) == {"added": 0, "changed": 0, "removed": 0, "kept": 3}
-        assert letters.asked == []
-        later = specs(send_email="Send a letter", book_flight="Book a seat in an aeroplane", new_tool="New")
-        assert index.sync(later) == {"added": 1, "changed": 1, "removed": 1, "kept": 1}
-        assert len(letters.asked) == 2
-        assert sorted(ids(store.get("tools"))) == ["book_flight", "new_tool", "send_email"]
-        assert index.search("send letter", 1)[0].name == "send_email"
-
-
-@pytest.mark.parametrize("embedder", [LEXICAL, resolve_embedder(Letters("abcdefgh"))])
-def test_stored_tools_are_found_by_the_next_process(tmp_path: Path, embedder: Any) -> None:
-    with VectorStore(tmp_path, embedder=embedder, namespace=ME) as store:
-        ToolIndex(store).sync(OFFICE)
-    with VectorStore(tmp_path, embedder=embedder, namespace=ME) as store:
-        index = ToolIndex(store)
-        assert index.search("book an aeroplane seat", 1)[0].name == "book_flight"
-        assert index.sync() == {"added": 0, "changed": 0, "removed": 0, "kept": 3}
-
-
-async def test_words_and_meaning_are_fused() -> None:
-    tools = specs(first="zebra", second="mmm", third="xyz")
-    store = VectorStore(None, embedder=resolve_embedder(Letters("mz")), namespace=ME)
-    index = ToolIndex(store)
-    index.declare(tools)
-    # "zebra": first by words and by letters. "mmmm": no word is shared, only the letters speak.
-    assert index.search("zebra", 1) == [ToolHit("first", 1.0, "first. zebra (recipient address)")]
-    [best, *_] = await index.asearch("mmmm", 3)
-    assert best.name == "second"
-    assert all(0 < hit.score <= 1 for hit in index.search("mmmm", 3))
-    await store.aclose()
-
-
-def test_if_meaning_fails_words_go_on_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    letters = Letters()
-    letters.broken = True
-    with VectorStore(None, embedder=resolve_embedder(letters), namespace=ME) as store:
-        index = ToolIndex(store)
-        index.declare(OFFICE)
-        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
-            for _ in range(2):
-                assert index.search("rotate image", 1)[0].name == "rotateImage"
-    assert caplog.text.count("by words alone") == 1
-
-
-def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
-        ToolIndex(store).sync(OFFICE)
-    with VectorStore(tmp_path, embedder=resolve_embedder(Letters()), namespace=ME) as store:
-        index = ToolIndex(store)
-        index.declare(OFFICE)
-        with pytest.raises(EmbedderChangedError):
-            index.search("rotate image", 1)
-
-
-def test_no_tools_at_all(store: VectorStore) -> None:
-    index = ToolIndex(store)
-    assert index.search("anything", 3) == []
-    assert index.sync([]) == {"added": 0, "changed": 0, "removed": 0, "kept": 0}
+def test_no_collections_at_all(store: VectorStore) -> None:
     assert reembed_collections(store._connection, LEXICAL, ()) == {}
 
 

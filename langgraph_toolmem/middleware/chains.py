@@ -118,7 +118,7 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
             else:
                 who = _who(request)
                 key = self._turns.key(request.state["messages"], **who)
-                asked = self._told(request, *self._choose(request, key, who["run_id"], names))
+                asked = self._told(request, *self._choose(request, key, who, names))
         except GraphBubbleUp:
             raise
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
@@ -137,7 +137,7 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
             else:
                 who = _who(request)
                 key = self._turns.key(request.state["messages"], **who)
-                chosen = await asyncio.to_thread(self._choose, request, key, who["run_id"], names)
+                chosen = await asyncio.to_thread(self._choose, request, key, who, names)
                 asked = self._told(request, *chosen)
         except GraphBubbleUp:
             raise
@@ -146,7 +146,7 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
         return await handler(asked)
 
     def _choose(
-        self, request: ModelRequest[Any], key: TurnKey, run_id: str | None, names: list[str]
+        self, request: ModelRequest[Any], key: TurnKey, who: dict[str, str | None], names: list[str]
     ) -> tuple[_Turn, Offer | None, list[str]]:
         """The turn and what is offered in it; None: all tools."""
         turn = self._turns.get(key) or self._turns.put(key, _Turn())
@@ -154,12 +154,14 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
             return turn, None, names
         with turn.lock:
             take_in(self.memory, self._offered.of(request.tools))
-            where = progress_of(self.memory._read(request.state["messages"], run_id))
+            where = progress_of(self.memory._read(request.state["messages"], who["run_id"]))
             # The messages of the turn may have been summarised away since the last look.
             turn.called |= where.called
             if turn.found is None or turn.names != frozenset(names):
                 turn.names, turn.ways = frozenset(names), {}
-                turn.found = look_up_turn(self.memory, where, turn.names, most=self.most, targets=self.targets)
+                turn.found = look_up_turn(
+                    self.memory, where, turn.names, most=self.most, targets=self.targets, user_id=who["user_id"]
+                )
             failed = frozenset(tool for tool, ok in turn.called.items() if not ok)
             if failed and failed not in turn.ways:
                 turn.ways[failed] = other_ways(self.memory, turn.found, turn.called, turn.names)

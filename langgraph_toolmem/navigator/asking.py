@@ -14,7 +14,7 @@ from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_toolmem.hints import new_offered
-from langgraph_toolmem.host import ErrorLog, emit, read_key
+from langgraph_toolmem.host import ErrorLog, emit, read_key, user_id_of
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.offer import Offer, asked_for, offer
 from langgraph_toolmem.navigator.offering import look_up
@@ -72,7 +72,8 @@ class SearchTool(BaseTool):
     def _run(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> Any:
         try:
             names = self._names(runtime)
-            found = look_up(self.memory, query, names, most=FOUND, targets=self.targets)
+            user = None if runtime is None else user_id_of(runtime.config or None, runtime)
+            found = look_up(self.memory, query, names, most=FOUND, targets=self.targets, user_id=user)
             chosen = offer(found.plan, found.hits, most=FOUND, available=names)
             text = self._said(chosen)
         except Exception as error:  # noqa: BLE001 - the run goes on

@@ -19,6 +19,7 @@ LAMBDA: Final = 0.5
 ETA: Final = 0.9
 DAYS: Final = 7.0
 _DAY: Final = 86_400.0
+_LEAST: Final = 1e-9
 
 
 class Use(NamedTuple):
@@ -133,6 +134,102 @@ def propagate(
         share = min(1.0, successes.get(edge, 0.0) / used) if used > 0 else before
         found[edge] = eta * before + (1 - eta) * share
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A link whose weight follows recent use.
+
+    Attributes:
+        source, target: i and j of w(i→j).
+        before, after: its weight.
+        successes: good uses of the link lately.
+        uses: uses of the target lately.
+    """
+
+    source: str
+    target: str
+    before: float
+    after: float
+    successes: float
+    uses: float
+
+
+def moved(
+    history: History,
+    successes: Mapping[tuple[str, str], float],
+    uses: Mapping[str, float],
+    *,
+    eta: float = ETA,
+    without: Collection[str] = (),
+) -> list[Moved]:
+    """What `propagate` makes of the weights in use, the largest changes first; links that stay as they are left out.
+
+    w_{t−1} is the weight as it is in use now: what was counted since the last time is in it, in proportion [O]. With
+    no use since then that is the paper's w_{t−1}.
+
+    Args:
+        history: the weights in use.
+        successes, uses: of the last days, as `recent` counts them.
+        eta: share of the old weight.
+        without: sources that are no tools, such as the start of a run.
+    """
+    edges = [edge for edge in (*history.transitions, *history.weights) if edge[0] not in without]
+    before = {edge: history.weight(*edge) for edge in edges if history.uses.get(edge[1], 0) > 0}
+    after = propagate(before, {edge: n for edge, n in successes.items() if edge in before}, uses, eta=eta)
+    found = [
+        Moved(*edge, old, after[edge], successes.get(edge, 0.0), uses.get(edge[1], 0.0))
+        for edge, old in before.items()
+        if abs(after[edge] - old) > _LEAST
+    ]
+    return sorted(found, key=lambda each: (-abs(each.after - each.before), each.target, each.source))
+
+
+def shifts_of(changes: Iterable[Moved], history: History) -> dict[str, dict[str, float]]:
+    """Weights as uses that a link counts more or less than it was seen: s = w·N(j) − N(i→j), as target -> {source: s}.
+
+    What comes later counts at once: n further uses of j, m of them along i→j, make (w·N(j) + m) / (N(j) + n) of w, as
+    if w had been counted.
+
+    Args:
+        changes: what `moved` found.
+        history: with the weights that were in use before; links without a change keep theirs.
+    """
+    now = {**history.weights, **{(each.source, each.target): each.after for each in changes}}
+    found: dict[str, dict[str, float]] = {}
+    for (source, target), weight in now.items():
+        shift = round(weight * history.uses.get(target, 0.0) - history.transitions.get((source, target), 0.0), 6)
+        if shift:
+            found.setdefault(target, {})[source] = shift
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """What a file of cluster rules does.
+
+    Attributes:
+        before: the clusters whose members change, each explained in a few lines.
+        after: those that the same values are in afterwards.
+        unmatched: members of the rules that fit no value there is: misspelt, or their tool is not known yet.
+        done: it was done (False in a dry run).
+    """
+
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    unmatched: tuple[str, ...]
+    done: bool = False
+
+
+def regrouping(old: ToolDependencyGraph, new: ToolDependencyGraph) -> Regrouping:
+    """What the rules of one graph do beside those of another one of the same tools."""
+    ports = [port for node in new.apis.values() for port in (*node.inputs, *node.outputs)]
+    moved = [port for port in ports if old.clusters.rules.group_of(port) != new.clusters.rules.group_of(port)]
+    before = dict.fromkeys(old.cluster_of(port).id for port in moved)
+    after = dict.fromkeys(new.cluster_of(port).id for port in moved)
+    return Regrouping(
+        tuple(map(old.explain, before)), tuple(map(new.explain, after)), tuple(new.clusters.rules.unmatched(ports))
+    )
 
 
 def _sigmoid(value: float) -> float:

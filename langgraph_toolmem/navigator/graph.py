@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,6 +111,7 @@ class ToolDependencyGraph:
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
         self._by_word: dict[str, dict[str, None]] = {}
+        self._left_out: frozenset[str] = frozenset()
         self.update(specs)
 
     def __len__(self) -> int:
@@ -153,6 +154,34 @@ class ToolDependencyGraph:
         self._add(self._node(node.spec))
         return True
 
+    def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> bool:
+        """Takes what is known of a tool's results in place of what was known before; True if that changed the graph.
+
+        Args:
+            tool: its name; it need not be here yet.
+            outputs: path -> JSON types, as `observed` gives them.
+        """
+        known = self._observed.get(tool, {})
+        found = {path: frozenset(types) for path, types in outputs.items()}
+        if found == known:
+            return False
+        self._observed[tool] = found
+        if tool in self.apis:
+            self._add(self._node(self.apis[tool].spec))
+        return tool in self.apis
+
+    def leave_out(self, tools: Collection[str]) -> None:
+        """From now on these tools, and no others, give nothing to others. They stay: one can plan for them [O]."""
+        changed, self._left_out = self._left_out.symmetric_difference(tools), frozenset(tools)
+        for tool in sorted(changed):
+            if tool in self.apis:
+                self._add(self._node(self.apis[tool].spec))
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Tools that give nothing to others, by `leave_out`."""
+        return self._left_out
+
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
         """Tool -> path -> JSON types of the results it gave, in plain containers, to be kept with the memory."""
@@ -184,7 +213,11 @@ class ToolDependencyGraph:
         links = {(link.producer, link.output): link for link in self._structural(port, self.cluster_of(port), 1.0)}
         if history is not None:
             for flow, _ in history.flows_into(port.tool, port.parameter):
-                if flow.source in self.apis and (flow.source, flow.path) not in links:
+                if (
+                    flow.source in self.apis
+                    and flow.source not in self._left_out
+                    and (flow.source, flow.path) not in links
+                ):
                     links[flow.source, flow.path] = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
         if near and not links:
             for cluster, cosine in self.clusters.near(port, near):
@@ -268,7 +301,7 @@ class ToolDependencyGraph:
             f"#{tag}" for tag in spec.tags
         }
         inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
-        outputs = outputs_of(spec, self._observed.get(spec.name))
+        outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
         return ApiNode(spec, inputs, outputs, frozenset(words), _needs(spec.name, inputs), _worth(spec))
 
     def _add(self, node: ApiNode) -> Joined:

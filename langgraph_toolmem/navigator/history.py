@@ -79,18 +79,45 @@ class History:
         return into.get((tool, parameter), [])
 
     @classmethod
-    def of_view(cls, view: GraphView) -> History:
-        """The counts of an evidence graph's view; it does not tell which values were given."""
+    def of_view(
+        cls,
+        view: GraphView,
+        *,
+        given: Mapping[tuple[str, str], float] | None = None,
+        shifts: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> History:
+        """The counts of an evidence graph's view.
+
+        Args:
+            view: uses, failures, transitions and flows.
+            given: (tool, parameter) -> times that its value came from no output.
+            shifts: j -> {i: s}: the link i→j weighs (N(i→j) + s) / N(j), and flows along it count as much more or
+                less; see `evolution.shifts_of`.
+        """
         flows: dict[Flow, float] = {}
         for flow in view.dataflow:
             if flow.direction == "out" and flow.hits:
                 key = Flow(flow.source_tool, plain_path(flow.path), flow.target_tool, flow.parameter)
                 flows[key] = max(flows.get(key, 0), flow.hits)
+        uses: dict[str, float] = {tool: counts.ok for tool, counts in view.tools.items()}
+        transitions = _summed((edge.source, edge.target, edge.ok) for edge in view.edges)
+        weights: dict[tuple[str, str], float] = {}
+        for target, sources in (shifts or {}).items():
+            for source, shift in sources.items():
+                if uses.get(target, 0) > 0:
+                    seen = transitions.get((source, target), 0)
+                    weights[source, target] = min(1.0, max(0.0, (seen + shift) / uses[target]))
+        for key in flows:
+            edge = key.source, key.target
+            if edge in weights and transitions.get(edge, 0) > 0:
+                flows[key] *= weights[edge] * uses[key.target] / transitions[edge]
         return cls(
-            uses={tool: counts.ok for tool, counts in view.tools.items()},
+            uses=uses,
             failures={tool: counts.failed for tool, counts in view.tools.items()},
-            transitions=_summed((edge.source, edge.target, edge.ok) for edge in view.edges),
+            transitions=transitions,
             flows=flows,
+            given=given or {},
+            weights=weights,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,17 +10,17 @@ from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.navigator.offer import Way
 from langgraph_toolmem.navigator.plan import Plan
 from langgraph_toolmem.run import OWN_TOOLS, Run, UserMessage
-from langgraph_toolmem.stores.vectors import ToolHit
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.navigator.search_hit import ToolHit
     from langgraph_toolmem.tools import ToolSpec
 
 MOST: Final = 20
 """Tools that a model is offered, if nothing else is said."""
-LEAST_HIT: Final = 0.05
 LEAST_TARGET: Final = 0.3
-"""Parts of the best hit's score that a hit must reach to be offered, and to bring its chain."""
+"""Part of the best hit's score that a hit must reach to bring its chain. To be offered it need not reach any: on public
+requests a bound of 0.05 lost a fifth of the needed tools where there are few tools, and of 20 it saved a half."""
 MAX_QUERY: Final = 4000
 """Characters of a request that are searched with."""
 
@@ -72,7 +72,15 @@ def known_tools(memory: ToolMemory) -> frozenset[str]:
         return frozenset(memory._engine.specs)
 
 
-def look_up(memory: ToolMemory, request: str, names: Collection[str], *, most: int, targets: int) -> LookUp:
+def look_up(
+    memory: ToolMemory,
+    request: str,
+    names: Collection[str],
+    *,
+    most: int,
+    targets: int,
+    user_id: str | None = None,
+) -> LookUp:
     """The tools that fit a request, and complete chains to the best of them.
 
     Args:
@@ -81,29 +89,38 @@ def look_up(memory: ToolMemory, request: str, names: Collection[str], *, most: i
         names: the tools there are.
         most: hits, at most.
         targets: hits that get a chain.
+        user_id: whose finished runs have a say, where the namespace keeps users apart.
 
     Raises:
-        StorageError: tools are searched by meaning, and Chroma failed.
+        EmbedderChangedError: stored vectors were made by another embedder.
     """
     if not request.strip() or not names:
         return LookUp()
-    others = len(known_tools(memory).difference(names))
-    found = memory.search_tools(request[:MAX_QUERY], k=most + others)
-    there = [hit for hit in found if hit.name in names][:most]
-    if not there:
-        return LookUp()
-    best = max(hit.score for hit in there)
-    hits = tuple(hit for hit in there if hit.score >= LEAST_HIT * best)
-    wanted = [hit.name for hit in hits if hit.score >= LEAST_TARGET * best][:targets]
-    return LookUp(hits, memory.plan(target=wanted, available=names, k=1))
+    hits = memory.search_tools(request[:MAX_QUERY], k=most, available=names, user_id=user_id)
+    wanted = targets_of(hits)[:targets]
+    return LookUp(tuple(hits), memory.plan(target=wanted, available=names, k=1)) if wanted else LookUp()
 
 
-def look_up_turn(memory: ToolMemory, where: Progress, names: Collection[str], *, most: int, targets: int) -> LookUp:
+def targets_of(hits: Sequence[ToolHit]) -> list[str]:
+    """The tools that a request is about, of those that fit it: the ones that are about as likely as the likeliest."""
+    best = max((hit.score for hit in hits), default=0.0)
+    return [hit.name for hit in hits if hit.score >= LEAST_TARGET * best]
+
+
+def look_up_turn(
+    memory: ToolMemory,
+    where: Progress,
+    names: Collection[str],
+    *,
+    most: int,
+    targets: int,
+    user_id: str | None = None,
+) -> LookUp:
     """What fits the user's latest words; if nothing does ("yes, please"), what fits all they said."""
-    found = look_up(memory, where.request, names, most=most, targets=targets)
+    found = look_up(memory, where.request, names, most=most, targets=targets, user_id=user_id)
     if found.hits or where.before == where.request:
         return found
-    return look_up(memory, where.before[-MAX_QUERY:], names, most=most, targets=targets)
+    return look_up(memory, where.before[-MAX_QUERY:], names, most=most, targets=targets, user_id=user_id)
 
 
 def other_ways(

@@ -118,6 +118,14 @@ class ClusterRules:
                 groups.append(group)
         return cls(tuple(groups))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that `from_dict` reads."""
+        found: dict[str, Any] = {}
+        for group in self.groups:
+            members = [{"tool": each.tool, f"{each.direction}put": each.path} for each in group.members]
+            found.setdefault(group.kind, []).append({"name": group.name, "members": members})
+        return found
+
     @classmethod
     def from_file(cls, path: str | Path) -> ClusterRules:
         """Rules from a YAML or JSON file.

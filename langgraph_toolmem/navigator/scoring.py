@@ -1,7 +1,8 @@
 """How likely a link between two tools works: the seam where learned probabilities take the place of counts.
 
-A scorer is anything with a method ``weight(link) -> float``. The default one, `RecordScorer`, joins structure and
-record as a mean of the two, structure counting as much as `prior` uses [O]:
+A scorer is anything with a method ``weight(link) -> float``; ``ToolMemory(scorer=...)`` and ``memory.plan(scorer=...)``
+take one. The default one, `RecordScorer`, joins structure and record as a mean of the two, structure counting as much
+as `prior` uses [O]:
 
     w(i→j) = (n + prior · cold · fit) / (N(j) + prior),    n = max(N(i→j), uses of this very flow)
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.navigator.history import Flow, History
 
 
@@ -43,6 +45,17 @@ class EdgeScorer(Protocol):
     def weight(self, link: Link) -> float:
         """How likely the link works, 0 to 1. Called thousands of times a search: microseconds."""
         ...
+
+
+def check_scorer(scorer: object) -> None:
+    """Whether something can weigh links.
+
+    Raises:
+        ConfigurationError: it has no method ``weight(link)``, or it is a class and no object.
+    """
+    if isinstance(scorer, type) or not callable(getattr(scorer, "weight", None)):
+        named = f"the class {scorer.__name__}" if isinstance(scorer, type) else type(scorer).__name__
+        raise ConfigurationError(f"scorer is an object with a method weight(link) -> float, not {named}.")
 
 
 @dataclass(frozen=True)

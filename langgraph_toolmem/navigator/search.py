@@ -1,24 +1,25 @@
 """Finding the tools a request needs, all of them: by words, and by meaning where there is an embedder.
 
-`ToolSearch` ranks a catalogue for a request. A compound request is split into sentences and clauses (`clauses`),
-each is searched by itself (`search_index`), and signals of the tool and of its toolkit are weighed (`search_rank`).
-Tools are added and removed one at a time; nothing is built again for that.
+`ToolSearch` ranks a catalogue for a request. A compound request is split into sentences and clauses
+(`search_request`), each is searched by itself (`search_index`), and signals of the tool and of its toolkit are weighed
+(`search_rank`). Tools are added and removed one at a time; nothing is built again for that.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.failures import log_failure
-from langgraph_toolmem.navigator import clauses
+from langgraph_toolmem.navigator.search_hit import ToolHit, largest_first
 from langgraph_toolmem.navigator.search_index import Answer, Floats, WordIndex
 from langgraph_toolmem.navigator.search_rank import (
     CANDIDATES,
@@ -32,96 +33,48 @@ from langgraph_toolmem.navigator.search_rank import (
     probability,
     signals,
 )
-from langgraph_toolmem.navigator.search_text import ToolListing, Wording, embedded_text, stems
+from langgraph_toolmem.navigator.search_request import Asked, read
+from langgraph_toolmem.navigator.search_text import Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.navigator.search_vectors import Embedding, Rows, Vectors, VectorSource
 from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.tools import ToolSpec
 
 logger = logging.getLogger("langgraph_toolmem.navigator.search")
 
-Vectors = Mapping[str, Sequence[float]]
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFound:
-    """One tool found.
-
-    Attributes:
-        score: 0 to 1, the estimated probability that the request needs the tool. Estimated on a public catalogue of
-            2,490 tools: good for comparing, not to be taken at its word elsewhere.
-        toolkit: of the tool, "" if it has none.
-        piece: the clause or sentence of the request that the tool fits best, "" if none fits.
-        parts: what each signal adds to the score, in the unit of the logarithm of the odds; the largest first.
-    """
-
-    name: str
-    score: float
-    toolkit: str
-    piece: str
-    parts: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as it is searched.
-
-    Attributes:
-        texts: the request, its sentences, its clauses; each with words that tell something.
-        sentences: how many of them are sentences.
-        words: the stems of each.
-        clauses: for each of them the numbers of the clauses that it consists of, counted from 0.
-    """
-
-    texts: tuple[str, ...]
-    sentences: int
-    words: tuple[tuple[str, ...], ...]
-    clauses: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def embedded(self) -> tuple[str, ...]:
-        """What an embedder gets: the clauses. Whole and sentences are composed of their vectors, see `composed`."""
-        return self.texts[1 + self.sentences :]
-
-    def composed(self, vectors: Sequence[Sequence[float]]) -> Floats:
-        """(P, D) of length 1: the vectors of the clauses, before them those of whole and sentences.
-
-        A text's vector is the sum of its clauses', each weighed by its number of telling words. Embedding each text
-        by itself costs three times as much and finds no more.
-        """
-        own = np.asarray(vectors, dtype=np.float32)
-        lengths = np.array([len(words) for words in self.words[1 + self.sentences :]], dtype=np.float32)
-        own_scaled = own * lengths[:, np.newaxis]
-        longer = [own_scaled[list(parts)].sum(axis=0) for parts in self.clauses[: 1 + self.sentences]]
-        found = np.vstack([*longer, own])
-        scaled: Floats = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
-        return scaled
+PAUSE: Final = 0.02
+"""Seconds between two looks whether another task has embedded the tools."""
 
 
 class ToolSearch:
     """A catalogue of tools that can be searched by what is to be done.
 
-    Safe for threads: a search sees all of an addition or nothing of it.
+    Safe for threads: a search sees all of an addition or nothing of it. Tools are embedded at the first search after
+    they came, by one thread; the others wait for it.
 
     Args:
-        tools: specs, or listings where the toolkit or the category is known.
+        tools: the tools.
         embedder: for searching by meaning too: LangChain ``Embeddings`` or what else `resolve_embedder` takes.
             None and the built-in one: by words alone.
-        vectors: vectors of `text` by tool name that are known already; the others are made at the first search.
+        vectors: where the vectors of the tools come from; the embedder itself if None.
     """
 
     def __init__(
         self,
-        tools: Iterable[ToolSpec | ToolListing] = (),
+        tools: Iterable[ToolSpec] = (),
         *,
         embedder: Embeddings | Embedder | str | None = None,
-        vectors: Vectors | None = None,
+        vectors: VectorSource | None = None,
     ) -> None:
         resolved = resolve_embedder(embedder)
         self._embedder = None if resolved.builtin else resolved
-        self._listings: dict[str, ToolListing] = {}
-        self._lock = threading.RLock()
+        self._source: VectorSource = vectors or Embedding(resolved)
+        self._specs: dict[str, ToolSpec] = {}
+        self._lock = threading.RLock()  # guards what is in RAM, never held while an embedder works
+        # Held by who has the tools embedded. Two: a thread that waits for a task of its own loop waits for ever.
+        self._embedding, self._aembedding = threading.Lock(), threading.Lock()
         self._warned = False
         self._clear()
-        self.add(tools, vectors=vectors)
+        self.add(tools)
 
     def _clear(self) -> None:
         self._wording = Wording()
@@ -130,66 +83,70 @@ class ToolSearch:
         self._places: dict[str, int] = {}
         self._kit_numbers: dict[str, int] = {}
         self._kits: Kits | None = None
-        self._vectors: dict[str, npt.NDArray[np.float32]] = {}
-        self._matrix: Floats | None = None
+        self._there: npt.NDArray[np.bool_] | None = None
+        self._rows = Rows()
+        self._bare: dict[str, None] = {}  # tools without a vector
 
     def __len__(self) -> int:
-        return len(self._listings)
+        return len(self._specs)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._listings
+        return name in self._specs
 
-    def add(self, tools: Iterable[ToolSpec | ToolListing], *, vectors: Vectors | None = None) -> None:
-        """More tools; one of a name that is there takes its place.
-
-        Raises:
-            ConfigurationError: a vector has another length than the others.
-        """
-        listings = [tool if isinstance(tool, ToolListing) else ToolListing(tool) for tool in tools]
+    def add(self, tools: Iterable[ToolSpec]) -> None:
+        """More tools; one of a name that is there takes its place."""
+        specs = list(tools)
         with self._lock:
-            self.remove({listing.spec.name for listing in listings} & self._listings.keys())
+            self.remove({spec.name for spec in specs} & self._specs.keys())
             # All are learned before any is read, so that the order of tools added together does not matter.
-            for listing in listings:
-                self._wording.learn(listing)
-            for listing in listings:
-                self._enter(listing)
-            if vectors:
-                for name, vector in vectors.items():
-                    self._keep(name, vector)
+            for spec in specs:
+                self._wording.learn(spec)
+            for spec in specs:
+                self._enter(spec)
 
     def remove(self, names: Iterable[str]) -> None:
         """These are no tools any more; names that are not there are passed over."""
         with self._lock:
             for name in names:
-                listing = self._listings.pop(name, None)
-                if listing is None:
+                spec = self._specs.pop(name, None)
+                if spec is None:
                     continue
-                self._wording.forget(listing)
+                self._wording.forget(spec)
                 place = self._places.pop(name)
                 self._index.remove(place)
                 self._names[place] = ""
-                self._vectors.pop(name, None)
-                self._kits = self._matrix = None
-            if len(self._names) > 64 + 1.25 * len(self._listings):
-                listings, vectors = list(self._listings.values()), self._vectors
-                self._clear()
-                self._listings = {}
-                self.add(listings)
-                self._vectors = vectors
+                self._rows.drop(place)
+                self._bare.pop(name, None)
+                self._kits = self._there = None
+            if len(self._names) > 64 + 1.25 * len(self._specs):
+                self._build_again()
+
+    def follow(self, tools: Mapping[str, ToolSpec]) -> None:
+        """These are the tools now: the others go, what is new or changed comes, what is left stays as it is."""
+        with self._lock:
+            self.remove([name for name in self._specs if name not in tools])
+            known = self._specs
+            self.add([spec for name, spec in tools.items() if (old := known.get(name)) is not spec and old != spec])
 
     def text(self, name: str) -> str:
         """What an embedder gets of a tool. Raises KeyError if there is none of that name."""
         with self._lock:
-            return embedded_text(self._listings[name], self._wording)
+            return embedded_text(self._specs[name], self._wording)
+
+    def specs(self) -> dict[str, ToolSpec]:
+        """The tools there are, by name; a copy."""
+        with self._lock:
+            return dict(self._specs)
 
     def search(
         self,
         query: str,
         k: int = 5,
         *,
+        available: Collection[str] | None = None,
         exclude: Collection[str] = (),
         lift: Mapping[str, float] | None = None,
-    ) -> list[ToolFound]:
+    ) -> list[ToolHit]:
         """The k tools that the request needs most likely, in the order in which they complete a set.
 
         That is mostly the order of their scores; a tool that answers a clause that none before it answers moves up.
@@ -197,28 +154,33 @@ class ToolSearch:
         once.
 
         Args:
+            available: names that are looked for; all if None.
             exclude: names that are not looked for.
             lift: by name, what else is known for (or against) a tool, in the unit of the logarithm of the odds; such
                 as `Precedents.lift`.
+
+        Raises:
+            EmbedderChangedError: `vectors` has some that another embedder made.
         """
         asked = read(query)
         if k <= 0 or not asked.texts:
             return []
-        return self._ranked(asked, self._cosines(asked), k, exclude, lift)
+        return self._ranked(asked, self._cosines(asked), k, available, exclude, lift)
 
     async def asearch(
         self,
         query: str,
         k: int = 5,
         *,
+        available: Collection[str] | None = None,
         exclude: Collection[str] = (),
         lift: Mapping[str, float] | None = None,
-    ) -> list[ToolFound]:
+    ) -> list[ToolHit]:
         """Async twin of `search`."""
         asked = read(query)
         if k <= 0 or not asked.texts:
             return []
-        return self._ranked(asked, await self._acosines(asked), k, exclude, lift)
+        return self._ranked(asked, await self._acosines(asked), k, available, exclude, lift)
 
     def sums(self, query: str) -> tuple[list[str], Floats]:
         """Names of the tools (N) and their weighted sums (N,), which `search` turns into scores; for other rankings.
@@ -233,11 +195,6 @@ class ToolSearch:
         asked = read(query)
         return self._sums(asked, await self._acosines(asked) if asked.texts else None)
 
-    def listings(self) -> dict[str, ToolListing]:
-        """The tools there are, by name; a copy."""
-        with self._lock:
-            return dict(self._listings)
-
     def signals(self, query: str) -> tuple[list[str], Floats]:
         """Names of the tools (N) and their signals (S, N), for fitting the weights.
 
@@ -247,23 +204,34 @@ class ToolSearch:
         cosines = self._cosines(asked)
         with self._lock:
             found = self._signals(self._answer(asked), asked, self._fitting(cosines))
-            alive = self._alive()
-            return [name for name in self._names if name], found[:, alive]
+            return [name for name in self._names if name], found[:, self._alive()]
 
     # --- words --------------------------------------------------------------------------------------------------
 
-    def _enter(self, listing: ToolListing) -> None:
-        name = listing.spec.name
+    def _enter(self, spec: ToolSpec) -> None:
+        name = spec.name
         # A tool without a toolkit is one of its own, which no name of a kit equals.
-        kit = self._kit_numbers.setdefault(listing.kit or f"\n\n{name}", len(self._kit_numbers))
-        place = self._index.add(self._wording.fields(listing), kit)
+        kit = self._kit_numbers.setdefault(kit_of(spec) or f"\n\n{name}", len(self._kit_numbers))
+        place = self._index.add(self._wording.fields(spec), kit)
         self._names.append(name)
         self._places[name] = place
-        self._listings[name] = listing
-        self._kits = self._matrix = None
+        self._specs[name] = spec
+        self._bare[name] = None
+        self._kits = self._there = None
+
+    def _build_again(self) -> None:
+        specs, rows = list(self._specs.values()), self._rows
+        places = {name: place for name, place in self._places.items() if name not in self._bare}
+        self._clear()
+        self._specs = {}
+        self.add(specs)
+        for name, place in places.items() if self._embedder is not None else ():
+            self._keep(name, rows.row(place).tolist())
 
     def _alive(self) -> npt.NDArray[np.bool_]:
-        return np.fromiter(map(bool, self._names), dtype=np.bool_, count=len(self._names))
+        if self._there is None:
+            self._there = np.fromiter(map(bool, self._names), dtype=np.bool_, count=len(self._names))
+        return self._there
 
     def _answer(self, asked: Asked) -> Answer:
         return self._index.ask(asked.words)
@@ -295,11 +263,12 @@ class ToolSearch:
         asked: Asked,
         cosines: Floats | None,
         k: int,
+        available: Collection[str] | None,
         exclude: Collection[str],
         lift: Mapping[str, float] | None,
-    ) -> list[ToolFound]:
+    ) -> list[ToolHit]:
         with self._lock:
-            if not self._listings:
+            if not self._specs:
                 return []
             cosines = self._fitting(cosines)
             answer = self._answer(asked)
@@ -307,74 +276,67 @@ class ToolSearch:
             found = signals(answer, self._toolkits(), asked.sentences, near, cosines)
             weights = WEIGHTS if cosines is None else WEIGHTS_WITH_MEANING
             scores = weights @ found
-            fits = self._alive()
+            fits = self._alive().copy()
             if cosines is None:
                 fits &= answer.texts[0] + answer.described + answer.kits[self._index.kit] > 0
             for name, more in (lift or {}).items():
                 if name in self._places:
                     scores[self._places[name]] += more
                     fits[self._places[name]] |= more > 0
-            for name in exclude:
-                if name in self._places:
-                    fits[self._places[name]] = False
+            if available is not None:
+                offered = np.zeros_like(fits)
+                offered[[self._places[name] for name in available if name in self._places]] = True
+                fits &= offered
+            fits[[self._places[name] for name in exclude if name in self._places]] = False
             candidates = np.flatnonzero(fits)
             candidates = candidates[np.argsort(-scores[candidates], kind="stable")[: max(CANDIDATES, 2 * k)]]
             chosen = completing(scores[candidates], near[1 + asked.sentences :][:, candidates], k)
             places = [int(candidates[each]) for each in chosen]
-            return [self._told(place, asked, near, found, weights, scores, cosines) for place in places]
+            return [self._told(place, asked, near, weights * found[:, place], scores, cosines) for place in places]
 
     def _told(
-        self,
-        place: int,
-        asked: Asked,
-        near: Floats,
-        found: Floats,
-        weights: Floats,
-        scores: Floats,
-        cosines: Floats | None,
-    ) -> ToolFound:
-        name = self._names[place]
+        self, place: int, asked: Asked, near: Floats, parts: Floats, scores: Floats, cosines: Floats | None
+    ) -> ToolHit:
+        spec = self._specs[self._names[place]]
         labels = (*SIGNALS, *MEANING_SIGNALS) if cosines is not None else SIGNALS
-        parts = {label: float(part) for label, part in zip(labels, weights * found[:, place], strict=True) if part}
         # Of a sentence and its clause that fit alike, the clause: it is the shorter one, and comes later.
         fit = near[:, place]
         piece = len(fit) - 1 - int(fit[:0:-1].argmax())
-        return ToolFound(
-            name,
+        return ToolHit(
+            spec.name,
             probability(float(scores[place]), meaning=cosines is not None),
-            self._listings[name].kit_name,
+            embedded_text(spec, self._wording),
+            kit_name(spec),
             asked.texts[piece] if fit[piece] > 0 else "",
-            dict(sorted(parts.items(), key=lambda item: -abs(item[1]))),
+            largest_first({label: float(part) for label, part in zip(labels, parts, strict=True) if part}),
         )
 
     # --- meaning ------------------------------------------------------------------------------------------------
 
-    def _missing(self) -> tuple[list[str], list[str]]:
+    def _missing(self) -> dict[str, str]:
         with self._lock:
-            names = [name for name in self._listings if name not in self._vectors]
-            return names, [embedded_text(self._listings[name], self._wording) for name in names]
+            return {name: embedded_text(self._specs[name], self._wording) for name in self._bare}
+
+    def _keep_all(self, vectors: Vectors) -> None:
+        with self._lock:
+            for name, vector in vectors.items():
+                if name in self._specs:
+                    self._keep(name, vector)
 
     def _keep(self, name: str, vector: Sequence[float]) -> None:
-        made = np.asarray(vector, dtype=np.float32)
-        other = next(iter(self._vectors.values()), made)
-        if made.ndim != 1 or made.shape != other.shape:
-            raise ConfigurationError(f"The vector of tool {name!r} has another shape than the others.")
-        if name in self._listings:
-            self._vectors[name] = made / max(float(np.linalg.norm(made)), 1e-9)
-            self._matrix = None
-
-    def _keep_all(self, names: list[str], vectors: list[list[float]]) -> None:
-        with self._lock:
-            for name, vector in zip(names, vectors, strict=True):
-                self._keep(name, vector)
+        self._rows.put(self._places[name], vector, name=name)
+        self._bare.pop(name, None)
 
     def _cosines(self, asked: Asked) -> Floats | None:
         if self._embedder is None:
             return None
         try:
-            names, texts = self._missing()
-            self._keep_all(names, self._embedder.embed_documents(texts))
+            if self._bare:
+                with self._embedding:
+                    self._keep_all(self._source.of(self._missing()))
             return self._compared(asked.composed(self._embedder.embed_documents(asked.embedded)))
+        except EmbedderChangedError:
+            raise
         except (StorageError, ConfigurationError) as error:
             self._warn(error)
             return None
@@ -383,45 +345,25 @@ class ToolSearch:
         if self._embedder is None:
             return None
         try:
-            names, texts = self._missing()
-            self._keep_all(names, await self._embedder.aembed_documents(texts))
+            if self._bare:
+                while not self._aembedding.acquire(blocking=False):  # noqa: ASYNC110 - held across event loops
+                    await asyncio.sleep(PAUSE)
+                try:
+                    self._keep_all(await self._source.aof(self._missing()))
+                finally:
+                    self._aembedding.release()
             return self._compared(asked.composed(await self._embedder.aembed_documents(asked.embedded)))
+        except EmbedderChangedError:
+            raise
         except (StorageError, ConfigurationError) as error:
             self._warn(error)
             return None
 
     def _compared(self, pieces: Floats) -> Floats | None:
         with self._lock:
-            if any(name not in self._vectors for name in self._listings):
-                return None
-            if self._matrix is None:
-                nothing = np.zeros(pieces.shape[1], dtype=np.float32)
-                self._matrix = np.stack([self._vectors.get(name, nothing) for name in self._names])
-            found: Floats = pieces @ self._matrix.T
-            return found
+            return None if self._bare else self._rows.cosines(pieces, len(self._names))
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
             log_failure(logger, logging.WARNING, "tools are searched by words alone", error=error)
-
-
-def read(query: str) -> Asked:
-    """A request as it is searched: whole, its sentences, its clauses; without pieces that have no telling word."""
-    pieces = clauses.split(query)
-    whole = stems(query[: clauses.MAX_CHARS])
-    if not whole:
-        return Asked((), 0, ())
-    sentences = [(text, found) for text in pieces.sentences if (found := stems(text))]
-    parts = [(text, found) for text in pieces.clauses if (found := stems(text))] or sentences
-    everything = [(query[: clauses.MAX_CHARS], whole), *sentences, *parts]
-    places = {text: place for place, (text, _) in enumerate(parts)}
-    all_parts = tuple(range(len(parts)))
-    # A sentence beyond the last clause that is looked at stands for the whole.
-    inside = [tuple(places[text] for text in clauses.split(s).clauses if text in places) for s, _ in sentences]
-    return Asked(
-        tuple(text for text, _ in everything),
-        len(sentences),
-        tuple(tuple(found) for _, found in everything),
-        (all_parts, *(each or all_parts for each in inside), *((place,) for place in all_parts)),
-    )

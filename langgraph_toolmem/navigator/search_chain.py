@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from langgraph_toolmem.navigator.search import ToolFound, ToolSearch
+from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_history import Precedents, Rates
+from langgraph_toolmem.navigator.search_hit import ToolHit, largest_first
 from langgraph_toolmem.navigator.search_index import Floats
-from langgraph_toolmem.navigator.search_text import ToolListing
+from langgraph_toolmem.navigator.search_text import kit_name, kit_of
 from langgraph_toolmem.stores.lexical import stem, words
 from langgraph_toolmem.tools import ToolSpec
 
@@ -51,43 +52,64 @@ class ChainSearch:
         self._outputs = _Outputs()
         self._lock = threading.Lock()
 
-    def upstream(self, query: str, target: str, k: int = 10, *, exclude: Collection[str] = ()) -> list[ToolFound]:
+    def upstream(
+        self,
+        query: str,
+        target: str,
+        k: int = 10,
+        *,
+        exclude: Collection[str] = (),
+        precedents: Precedents | None = None,
+    ) -> list[ToolHit]:
         """The k tools most likely called before the target, best first; never the target itself.
+
+        Args:
+            exclude: names that are not looked for.
+            precedents: recorded runs for this question; those of the search if None.
 
         Raises:
             KeyError: there is no tool of that name.
         """
-        return self._ranked(query, target, self.search.sums(query), k, exclude)
+        return self._ranked(query, target, self.search.sums(query), k, exclude, precedents)
 
     async def aupstream(
-        self, query: str, target: str, k: int = 10, *, exclude: Collection[str] = ()
-    ) -> list[ToolFound]:
+        self,
+        query: str,
+        target: str,
+        k: int = 10,
+        *,
+        exclude: Collection[str] = (),
+        precedents: Precedents | None = None,
+    ) -> list[ToolHit]:
         """Async twin of `upstream`."""
-        return self._ranked(query, target, await self.search.asums(query), k, exclude)
+        return self._ranked(query, target, await self.search.asums(query), k, exclude, precedents)
 
     def signals(self, query: str, target: str) -> tuple[list[str], Floats]:
         """Names of the tools (N) and their signals (6, N) as SIGNALS, for fitting the weights."""
-        return self._signals(query, target, self.search.sums(query))
+        return self._signals(query, target, self.search.sums(query), self.precedents)
 
-    def _signals(self, query: str, target: str, fit: tuple[list[str], Floats]) -> tuple[list[str], Floats]:
+    def _signals(
+        self, query: str, target: str, fit: tuple[list[str], Floats], precedents: Precedents
+    ) -> tuple[list[str], Floats]:
         names, sums = fit
-        listings = self.search.listings()
-        wanted = listings[target]
-        names = [name for name in names if name in listings]
+        specs = self.search.specs()
+        wanted = specs[target]
+        names = [name for name in names if name in specs]
         if len(names) != len(sums):  # a tool went in between
-            sums = np.array([value for name, value in zip(fit[0], sums, strict=True) if name in listings])
+            sums = np.array([value for name, value in zip(fit[0], sums, strict=True) if name in specs])
         others = np.array([name != target for name in names])
         best = float(sums[others].max(initial=-math.inf)) if others.any() else 0.0
         with self._lock:
-            self._outputs.follow(listings)
-            given = self._outputs.giving(wanted.spec)
-        votes, rates = self.precedents.votes(query), self.precedents.rates(names)
+            self._outputs.follow(specs)
+            given = self._outputs.giving(wanted)
+        kit = kit_of(wanted)
+        votes, rates = precedents.votes(query), precedents.rates(names)
         found = np.stack(
             [
                 (sums - best) / 5,
                 np.log(rates.before(target)),
                 np.array([given.get(name, 0.0) for name in names]),
-                np.array([bool(wanted.kit) and listings[name].kit == wanted.kit for name in names]),
+                np.array([bool(kit) and kit_of(specs[name]) == kit for name in names]),
                 np.array([votes.get(name, 0.0) for name in names]),
                 self._company(target, names, rates, np.exp(np.minimum(sums - best, 0))),
             ]
@@ -104,28 +126,38 @@ class ChainSearch:
         return found
 
     def _ranked(
-        self, query: str, target: str, fit: tuple[list[str], Floats], k: int, exclude: Collection[str]
-    ) -> list[ToolFound]:
-        names, found = self._signals(query, target, fit)
+        self,
+        query: str,
+        target: str,
+        fit: tuple[list[str], Floats],
+        k: int,
+        exclude: Collection[str],
+        precedents: Precedents | None,
+    ) -> list[ToolHit]:
+        names, found = self._signals(query, target, fit, self.precedents if precedents is None else precedents)
         scores = WEIGHTS @ found
         barred = {target, *exclude}
         order = [int(place) for place in np.argsort(-scores, kind="stable") if names[place] not in barred]
-        listings = self.search.listings()
-        answer = []
-        for place in order[: max(k, 0)]:
-            parts = {label: float(part) for label, part in zip(SIGNALS, WEIGHTS * found[:, place], strict=True)}
-            score = 1 / (1 + math.exp(-max(-50.0, min(50.0, _ODDS[0] * float(scores[place]) + _ODDS[1]))))
-            listing = listings.get(names[place])
-            answer.append(
-                ToolFound(
-                    names[place],
-                    score,
-                    listing.kit_name if listing else "",
-                    "",
-                    dict(sorted(parts.items(), key=lambda item: -abs(item[1]))),
-                )
+        specs = self.search.specs()
+        return [
+            ToolHit(
+                names[place],
+                probability(float(scores[place])),
+                self.search.text(names[place]),
+                kit_name(specs[names[place]]),
+                "",
+                largest_first(
+                    {label: float(part) for label, part in zip(SIGNALS, WEIGHTS * found[:, place], strict=True)}
+                ),
             )
-        return answer
+            for place in order[: max(k, 0)]
+            if names[place] in specs
+        ]
+
+
+def probability(score: float) -> float:
+    """That a tool of this weighted sum comes before the target; see `search_rank.probability`."""
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, _ODDS[0] * score + _ODDS[1]))))
 
 
 class _Outputs:
@@ -141,16 +173,16 @@ class _Outputs:
         self._at: dict[str, array[int]] = {}  # word -> outputs
         self._uses: Counter[str] = Counter()  # tools that have a word in an input or output
 
-    def follow(self, listings: Mapping[str, ToolListing]) -> None:
+    def follow(self, specs: Mapping[str, ToolSpec]) -> None:
         """These are the tools now. What a tool that went gave out is passed over until half of all is such."""
-        gone = [name for name, spec in self._specs.items() if name not in listings or listings[name].spec is not spec]
+        gone = [name for name, spec in self._specs.items() if specs.get(name) is not spec]
         for name in gone:
             self._uses.subtract(_vocabulary(self._specs.pop(name)))
             self._owners = ["" if owner == name else owner for owner in self._owners]
         if self._owners.count("") * 2 > len(self._owners):
             self._clear()
-        for name in listings.keys() - self._specs.keys():
-            spec = listings[name].spec
+        for name in specs.keys() - self._specs.keys():
+            spec = specs[name]
             self._specs[name] = spec
             self._uses.update(_vocabulary(spec))
             for parts in {_parts(output) for output in outputs(spec)} - {frozenset()}:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,12 @@ TRUST: Final = (2.0, 4.0)
 """Votes that were right, and all votes, before the first one was checked."""
 
 
+class _Episode(NamedTuple):
+    place: int | None  # of the request in the index; None: it says nothing
+    words: tuple[str, ...]
+    earlier: dict[str, frozenset[str]]  # tool -> those called before its last call
+
+
 class Precedents:
     """Episodes, counted. Safe for threads."""
 
@@ -48,33 +54,47 @@ class Precedents:
         self._episodes = 0
         self._requests = WordIndex()
         self._tools: list[frozenset[str]] = []
+        self._kept: dict[object, _Episode] = {}
         self._right = [TRUST[0]] * STEPS
         self._votes = [TRUST[1]] * STEPS
 
     def __len__(self) -> int:
         return self._episodes
 
-    def add(self, tools: Sequence[str], request: str = "") -> None:
-        """One more episode: the tools called, in order, and what the user asked for. No call, nothing learned."""
-        if not tools:
-            return
-        called = frozenset(tools)
+    def add(self, tools: Sequence[str], request: str = "", *, key: str | None = None) -> None:
+        """One more episode: the tools called, in order, and what the user asked for. No call, nothing learned.
+
+        Args:
+            key: under which it can be removed; one of the same key goes first.
+        """
+        earlier: dict[str, frozenset[str]] = {}
+        seen: dict[str, None] = {}
+        for tool in tools:
+            earlier[tool] = frozenset(seen) - {tool}  # before its last call
+            seen[tool] = None
+        words = tuple(stems(request[: clauses.MAX_CHARS]))
         with self._lock:
-            words = tuple(stems(request[: clauses.MAX_CHARS]))
+            known = None if key is None else self._kept.get(key)
+            if known is not None and (known.words, known.earlier) == (words, earlier):
+                return
+            self._remove(key)
+            if not tools:
+                return
             if words:
-                self._check(words, called)
-                self._requests.add(Fields((), words, (), (), (), ()), 0)
-                self._tools.append(called)
-            self._episodes += 1
-            self._uses.update(called)
-            seen: dict[str, None] = {}
-            earlier: dict[str, frozenset[str]] = {}
-            for tool in tools:
-                earlier[tool] = frozenset(seen) - {tool}  # before its last call
-                seen[tool] = None
-            for tool, others in earlier.items():
-                self._before[tool].update(others)
-                self._together[tool].update(called - {tool})
+                self._check(words, seen.keys())
+            self._kept[object() if key is None else key] = _Episode(self._place(words, seen), words, earlier)
+            self._count(earlier, 1)
+
+    def remove(self, key: str) -> None:
+        """An episode less; none of that key is no error. What it said of how far votes can be trusted stays."""
+        with self._lock:
+            self._remove(key)
+
+    def keep_latest(self, most: int) -> None:
+        """The first that came go until so many are left."""
+        with self._lock:
+            for key in list(self._kept)[: max(0, len(self._kept) - most)]:
+                self._remove(key)
 
     def seen(self, target: str) -> int:
         """Episodes in which a tool was called."""
@@ -113,7 +133,37 @@ class Precedents:
         with self._lock:
             return list(zip(self._right, self._votes, strict=True))
 
-    def _check(self, words: Sequence[str], called: frozenset[str]) -> None:
+    def _remove(self, key: object) -> None:
+        known = self._kept.pop(key, None)
+        if known is None:
+            return
+        self._count(known.earlier, -1)
+        if known.place is not None:
+            self._requests.remove(known.place)
+            self._tools[known.place] = frozenset()
+        if len(self._tools) > 64 + 2 * len(self._kept):
+            self._requests, self._tools = WordIndex(), []
+            for other, each in self._kept.items():
+                self._kept[other] = each._replace(place=self._place(each.words, each.earlier))
+
+    def _place(self, words: tuple[str, ...], tools: Iterable[str]) -> int | None:
+        """Where a request is among those that can be searched; None if it has no telling word."""
+        if not words:
+            return None
+        self._tools.append(frozenset(tools))
+        return self._requests.add(Fields((), words, (), (), (), ()), 0)
+
+    def _count(self, earlier: Mapping[str, frozenset[str]], sign: int) -> None:
+        self._episodes += sign
+        for tool, others in earlier.items():
+            self._uses[tool] += sign
+            for table, names in ((self._before, others), (self._together, earlier.keys() - {tool})):
+                for name in names:
+                    table[tool][name] += sign
+                    if not table[tool][name]:
+                        del table[tool][name]
+
+    def _check(self, words: Sequence[str], called: Collection[str]) -> None:
         found, step = self._vote(words)
         self._votes[step] += sum(found.values())
         self._right[step] += sum(share for tool, share in found.items() if tool in called)

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Final, NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from langchain_core.tools import BaseTool
-
-from langgraph_toolmem.stores.lexical import STOP_WEIGHT, features, stem, words
-from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.stores.lexical import STOP_WORDS, stem, words
+from langgraph_toolmem.tools import ToolSpec
 
 MAX_CHARS: Final = 4000
 """Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
@@ -32,59 +28,25 @@ USES: Final = 3
 _LONGEST_CACHED: Final = 48
 _SMALL: Final = frozenset({"by", "id", "of", "in", "to"})
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
+USUAL: Final = frozenset((
+    *STOP_WORDS, "getting", "gets", "having", "letting", "lets", "liked", "likes", "liking", "needed", "needing",
+    "needs", "ours", "pleased", "pleasing", "theirs", "wanted", "wanting", "wants", "willing",
+))  # fmt: skip
+"""Words that any text has. By their forms, not by their stems: "note" has the stem of "not"."""
 _JOINTS: Final = ("/", "::", ":", "__", ".")
 
 
-@dataclass(frozen=True)
-class ToolListing:
-    """A tool as a catalogue lists it.
-
-    Attributes:
-        toolkit: the service, server or API it is a part of; "": taken from the name, if it is ``kit.tool``,
-            ``kit/tool``, ``kit:tool`` or ``kit__tool``.
-        category: what the toolkit is about, if the catalogue says.
+def kit_name(spec: ToolSpec) -> str:
+    """Name of a tool's toolkit: said, else taken from a name like ``kit.tool``, ``kit/tool``, ``kit:tool`` or
+    ``kit__tool``; "" if the tool is on its own.
     """
-
-    spec: ToolSpec
-    toolkit: str = ""
-    category: str = ""
-
-    @cached_property
-    def kit(self) -> str:
-        """Identity of the toolkit; "": the tool is on its own."""
-        toolkit = self.toolkit or _prefix(self.spec.name)
-        return f"{self.category}\n{toolkit}" if toolkit else ""
-
-    @cached_property
-    def kit_name(self) -> str:
-        """Name of the toolkit, said or taken from the tool's name."""
-        return self.toolkit or _prefix(self.spec.name)
+    return spec.toolkit or _prefix(spec.name)
 
 
-def read_listings(tools: Iterable[ToolLike]) -> list[ToolListing]:
-    """Tools as `read_tools` reads them, with the keys ``toolkit`` and ``category`` of dicts and of metadata.
-
-    Raises:
-        ConfigurationError: as `read_tools`.
-    """
-    given = list(tools)
-    found = []
-    for tool, spec in zip(given, read_tools(given).values(), strict=True):
-        said: Mapping[str, Any] = {}
-        if isinstance(tool, BaseTool):
-            said = tool.metadata or {}
-        elif isinstance(tool, Mapping):
-            inner = tool.get("function")
-            said = {**tool, **inner} if isinstance(inner, Mapping) else tool
-        toolkit, category = (said.get(key) for key in ("toolkit", "category"))
-        found.append(
-            ToolListing(
-                spec,
-                toolkit if isinstance(toolkit, str) else "",
-                category if isinstance(category, str) else "",
-            )
-        )
-    return found
+def kit_of(spec: ToolSpec) -> str:
+    """Identity of the toolkit, "" if the tool is on its own: toolkits of one name in two categories are two."""
+    name = kit_name(spec)
+    return f"{spec.category}\n{name}" if name else ""
 
 
 class Fields(NamedTuple):
@@ -107,22 +69,21 @@ class Wording:
         self._said: Counter[str] = Counter()  # sentences of descriptions
         self._split: dict[str, tuple[str, ...]] = {}
 
-    def learn(self, listing: ToolListing) -> None:
+    def learn(self, spec: ToolSpec) -> None:
         """The words of one more tool."""
-        self._uses.update(_all_words(listing))
-        self._said.update(set(_sentences(listing)))
+        self._uses.update(_all_words(spec))
+        self._said.update(set(_sentences(spec)))
         self._split.clear()
 
-    def forget(self, listing: ToolListing) -> None:
+    def forget(self, spec: ToolSpec) -> None:
         """One tool less."""
-        self._uses.subtract(_all_words(listing))
-        self._said.subtract(set(_sentences(listing)))
+        self._uses.subtract(_all_words(spec))
+        self._said.subtract(set(_sentences(spec)))
         self._split.clear()
 
-    def fields(self, listing: ToolListing) -> Fields:
+    def fields(self, spec: ToolSpec) -> Fields:
         """What is searched of a tool. The words of its toolkit are not counted again in its name."""
-        spec = listing.spec
-        toolkit = self.identifier(listing.kit_name)
+        toolkit = self.identifier(kit_name(spec))
         shared = set(toolkit)
         names = list(spec.properties)[:MAX_PARAMETERS]
         said = (spec.properties[name].get("description") for name in names)
@@ -132,24 +93,24 @@ class Wording:
             parameters=tuple(word for name in names for word in self.identifier(name)),
             described=tuple(stems(" ".join(text for text in said if isinstance(text, str))[:MAX_CHARS])),
             toolkit=tuple(toolkit),
-            category=tuple(stems(listing.category)),
+            category=tuple(stems(spec.category)),
         )
 
     def identifier(self, text: str) -> list[str]:
         """Stems of an identifier; a glued word is there as a whole and in its pieces."""
         found = stems(text)
         for word in words(text):
-            found += [stem(piece) for piece in self.pieces(word) if not _is_usual(piece)]
+            found += [stem(piece) for piece in self.pieces(word) if piece not in USUAL]
         return found
 
-    def own_words(self, listing: ToolListing) -> str:
+    def own_words(self, spec: ToolSpec) -> str:
         """The description without sentences that USES tools or more share word for word; all of it if none is left.
 
         Servers put "This tool belongs to the …" before each description, and an embedder that reads it finds all
         tools alike.
         """
-        own = [sentence for sentence in _sentences(listing) if self._said[sentence] < USES]
-        return " ".join(own or _sentences(listing))
+        own = [sentence for sentence in _sentences(spec) if self._said[sentence] < USES]
+        return " ".join(own or _sentences(spec))
 
     def plain(self, text: str) -> str:
         """An identifier as one would say it."""
@@ -194,16 +155,15 @@ def stems(text: str) -> list[str]:
     return [base for token in text.split() for base in _stems(token)]
 
 
-def embedded_text(listing: ToolListing, wording: Wording) -> str:
+def embedded_text(spec: ToolSpec, wording: Wording) -> str:
     """What an embedder gets of a tool."""
-    spec = listing.spec
-    kit = listing.kit_name
+    kit = kit_name(spec)
     own = wording.plain(spec.name)
     parts = [
         f"{kit}: {_without(own, wording.plain(kit))}" if kit else own,
-        wording.own_words(listing),
+        wording.own_words(spec),
         ", ".join(list(spec.properties)[:MAX_PARAMETERS]),
-        listing.category,
+        spec.category,
     ]
     return ". ".join(part for part in parts if part)[:EMBEDDED_CHARS]
 
@@ -214,17 +174,16 @@ def _without(name: str, kit: str) -> str:
     return " ".join(word for word in name.split() if word not in known) or name
 
 
-def _sentences(listing: ToolListing) -> list[str]:
-    return _SENTENCE.split(" ".join(listing.spec.description[:MAX_CHARS].split()))
+def _sentences(spec: ToolSpec) -> list[str]:
+    return _SENTENCE.split(" ".join(spec.description[:MAX_CHARS].split()))
 
 
-def _all_words(listing: ToolListing) -> set[str]:
-    spec = listing.spec
-    return {*words(spec.description[:MAX_CHARS]), *words(listing.kit_name), *words(spec.name)}
+def _all_words(spec: ToolSpec) -> set[str]:
+    return {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
 
 
 def _analyse(token: str) -> tuple[str, ...]:
-    return tuple(stem(word) for word in words(token) if not _is_usual(word))
+    return tuple(stem(word) for word in words(token) if word not in USUAL)
 
 
 _analyse_cached = lru_cache(maxsize=32_768)(_analyse)
@@ -232,11 +191,6 @@ _analyse_cached = lru_cache(maxsize=32_768)(_analyse)
 
 def _stems(token: str) -> tuple[str, ...]:
     return _analyse_cached(token) if len(token) <= _LONGEST_CACHED else _analyse(token)
-
-
-@lru_cache(maxsize=16_384)
-def _is_usual(word: str) -> bool:
-    return max(features(word).values()) <= STOP_WEIGHT
 
 
 def _prefix(name: str) -> str:

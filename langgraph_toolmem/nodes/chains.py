@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.hints import Offered, avoided_now, new_offered, offered_now
-from langgraph_toolmem.host import emit, run_id_of, runtime_of
+from langgraph_toolmem.host import emit, run_id_of, runtime_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.asking import SearchTool
 from langgraph_toolmem.navigator.offer import Offer, offer
@@ -98,14 +98,15 @@ class ToolRetriever(MemoryNode):
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
-        return self._answer(self._found(state, run_id_of(config, runtime)), state, runtime)
+        found = self._found(state, run_id_of(config, runtime), user_id_of(config, runtime))
+        return self._answer(found, state, runtime)
 
     async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
-        found = await asyncio.to_thread(self._found, state, run_id_of(config, runtime))
+        found = await asyncio.to_thread(self._found, state, run_id_of(config, runtime), user_id_of(config, runtime))
         return self._answer(found, state, runtime)
 
-    def _found(self, state: Any, run_id: str | None) -> tuple[Offer, Progress] | None:
+    def _found(self, state: Any, run_id: str | None, user_id: str | None) -> tuple[Offer, Progress] | None:
         """What is to be offered now, and where the run stands; None if nothing is new."""
         if len(self.tools) <= self.most:
             return None
@@ -116,7 +117,7 @@ class ToolRetriever(MemoryNode):
         take_in(self.memory, self.tools)
         out = avoided_now(state, messages_key=self.messages_key) or {}
         names = [name for name in self.tools if name not in out]
-        found = look_up_turn(self.memory, where, names, most=self.most, targets=self.targets)
+        found = look_up_turn(self.memory, where, names, most=self.most, targets=self.targets, user_id=user_id)
         ways = other_ways(self.memory, found, where.called, names)
         chosen = offer(
             found.plan,

@@ -84,6 +84,11 @@ class EntryLibrary:
         self._make_room()
         return found
 
+    def loaded(self, namespace: Namespace, wait: float | None = None) -> EntryStore | None:
+        """The entries of a namespace, in RAM; None if they are still being read after `wait` seconds."""
+        shelf = self._shelf(namespace)
+        return shelf.store if shelf.loaded(wait) else None
+
     def leave(self, namespace: Namespace) -> None:
         """What is in RAM of a namespace goes, words of its requests in caches too."""
         with self._lock:

@@ -9,6 +9,7 @@ among the entries; see `weights`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -51,13 +52,19 @@ def tokens(text: str) -> list[str]:
     """
     found: list[str] = []
     text = text[:MAX_CHARS]
-    end = 0
-    for match in _VALUE.finditer(text):
-        found += map(stem, words(text[end : match.start()]))
-        found.append(_TYPES[(match.lastindex or 1) - 1][0])
-        end = match.end()
-    found += map(stem, words(text[end:]))
+    before = 0
+    for kind, start, end in typed_values(text):
+        found += map(stem, words(text[before:start]))
+        found.append(kind)
+        before = end
+    found += map(stem, words(text[before:]))
     return found
+
+
+def typed_values(text: str) -> Iterator[tuple[str, int, int]]:
+    """The values of a text that have a recognisable type: type, beginning and end, in order."""
+    for match in _VALUE.finditer(text):
+        yield _TYPES[(match.lastindex or 1) - 1][0], match.start(), match.end()
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,8 @@ from typing import Any
 
 from langgraph_toolmem.errors import GraphFileError
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.evolving import check_evolving
+from langgraph_toolmem.graph.fields import well_formed
 
 
 def check_state(state: dict[str, Any]) -> None:
@@ -31,6 +33,10 @@ def check_state(state: dict[str, Any]) -> None:
     _require(len(state["seen"]) % 8 == 0, "seen")
     for name in ("tools", "by_tool", "open_turns", "periods"):
         _require(_texts(state[name]) and all(type(entry) is dict for entry in state[name].values()), name)
+    for entry in state["tools"].values():
+        _require(well_formed(entry.get("outputs", {})) and type(entry.get("given", {})) is dict, "tools")
+        _require(_texts(entry.get("given", {})) and _numbers(entry.get("given", {}).values()), "tools")
+    check_evolving(state["evolving"])
     for name in ("counters", *state["by_tool"]):
         _require(_numbers((state["by_tool"].get(name) or state["counters"]).values()), f"counters of {name}")
     for period, amounts in state["periods"].items():

@@ -34,7 +34,7 @@ GRAM_WEIGHT = 0.25
 GRAM = 4
 LONGEST_CACHED = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
 
-_STOP_WORDS = """
+STOP_WORDS = """
 a about all also am an and any are as at be been but by can could did do does for from get had has
 have he her him his how i if in into is it its just let like may me might must my need no not now of
 on or our out please shall she should so some than that the their them then there these they this
@@ -100,7 +100,7 @@ def stem(word: str) -> str:
 
 
 # By stem, so that one feature never has two weights: "need" and "needs" are the same feature.
-_STOP_STEMS = frozenset(map(stem, _STOP_WORDS))
+_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 
 
 def _hash(sort: str, value: str) -> int:

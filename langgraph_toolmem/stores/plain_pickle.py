@@ -27,7 +27,7 @@ from typing import Any, Final, NoReturn
 from langgraph_toolmem.errors import GraphFileError
 from langgraph_toolmem.stores.migrations import MIGRATIONS
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 MAX_BYTES: Final = 1 << 30
 """Larger files are refused unread, and larger values are not written."""
 

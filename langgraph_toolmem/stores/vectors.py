@@ -28,9 +28,8 @@ from langgraph_toolmem.stores.chroma import ChromaConnection, collection_name, i
 from langgraph_toolmem.stores.embedders import Embedder, clean
 from langgraph_toolmem.stores.items import Hit, VectorItem
 from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
-from langgraph_toolmem.stores.tool_index import ToolHit, ToolIndex
 
-__all__ = ["Hit", "ToolHit", "ToolIndex", "VectorItem", "VectorStore"]
+__all__ = ["Hit", "VectorItem", "VectorStore"]
 
 T = TypeVar("T")
 

@@ -1,0 +1,85 @@
+"""The vectors of a catalogue's tools, one row per tool; rows are added without making the others again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.stores.embedders import Embedder
+
+Floats = npt.NDArray[np.float32]
+Vectors = Mapping[str, Sequence[float]]
+
+
+class VectorSource(Protocol):
+    """Where the vectors of texts come from: an embedder, or one with a memory of what it was asked before."""
+
+    def of(self, texts: Mapping[str, str]) -> Vectors:
+        """By name, the vector of each text. Raises StorageError or ConfigurationError if there are none."""
+        ...
+
+    def aof(self, texts: Mapping[str, str]) -> Awaitable[Vectors]:
+        """Async twin of `of`."""
+        ...
+
+
+class Embedding:
+    """Vectors as an embedder makes them, each time anew."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    def of(self, texts: Mapping[str, str]) -> Vectors:
+        """By name, the vector of each text."""
+        return dict(zip(texts, self._embedder.embed_documents(list(texts.values())), strict=True))
+
+    async def aof(self, texts: Mapping[str, str]) -> Vectors:
+        """Async twin of `of`."""
+        return dict(zip(texts, await self._embedder.aembed_documents(list(texts.values())), strict=True))
+
+
+class Rows:
+    """(N, D) vectors of length 1 by the number of their tool. Not safe for threads: the owner holds a lock."""
+
+    def __init__(self) -> None:
+        self._values: Floats = np.zeros((0, 0), dtype=np.float32)
+
+    def put(self, place: int, vector: Sequence[float], *, name: str) -> None:
+        """The vector of a tool.
+
+        Raises:
+            ConfigurationError: it has another shape than the others.
+        """
+        made = np.asarray(vector, dtype=np.float32)
+        width = self._values.shape[1] or made.size
+        if made.shape != (width,):
+            raise ConfigurationError(f"The vector of tool {name!r} has another shape than the others.")
+        self._grow(place + 1, width)
+        self._values[place] = made / max(float(np.linalg.norm(made)), 1e-9)
+
+    def drop(self, place: int) -> None:
+        """That tool has none any more."""
+        if place < len(self._values):
+            self._values[place] = 0
+
+    def row(self, place: int) -> Floats:
+        """The vector of a tool."""
+        found: Floats = self._values[place]
+        return found
+
+    def cosines(self, pieces: Floats, tools: int) -> Floats:
+        """(P, tools): each piece and each tool."""
+        self._grow(tools, pieces.shape[1])
+        found: Floats = pieces @ self._values[:tools].T
+        return found
+
+    def _grow(self, tools: int, width: int) -> None:
+        if tools > len(self._values):
+            grown = np.zeros((max(2 * len(self._values), tools, 64), width), dtype=np.float32)
+            if self._values.size:
+                grown[: len(self._values)] = self._values
+            self._values = grown

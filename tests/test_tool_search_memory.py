@@ -1,0 +1,401 @@
+"""Searching the tools of a memory: what is found, what is kept for the next process, and what happens when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import histories as h
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.navigator.offering import LookUp, look_up, targets_of
+from langgraph_toolmem.navigator.search_hit import ToolHit
+from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.stores.tool_index import ToolIndex
+from langgraph_toolmem.stores.tool_vectors import KIND, ToolVectors
+from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.tools import read_tools
+
+
+def tool(name: str, description: str, *parameters: str, **more: Any) -> dict[str, Any]:
+    return h.schema(name, *parameters) | {"description": description} | more
+
+
+TOOLS = [
+    tool("reserve_room", "Reserve a room in a hotel", "hotel_id", toolkit="Bedfinder", category="Travel"),
+    tool("search_flights", "Find flights between two airports", "origin"),
+    tool("send_mail", "Send an email", "to"),
+    tool("rotateImage", "Turn a picture", "recipientAddress"),
+]
+
+
+class Concepts(Embeddings):
+    """Knows that lodging is a hotel."""
+
+    def __init__(self, model: str = "concepts") -> None:
+        self.model = model
+        self.texts: list[str] = []
+        self.awaited = 0
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken:
+            raise TimeoutError("no answer")
+        self.texts += texts
+        groups = (("hotel", "lodging", "room"), ("flight", "plane"), ("mail", "letter"), ("image", "picture"))
+        return [[float(sum(word in text.lower() for word in group)) for group in groups] + [0.1] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.awaited += 1
+        return self.embed_documents(texts)
+
+
+def names(found: Any) -> list[str]:
+    return [hit.name for hit in found]
+
+
+def test_a_compound_request_finds_all_its_tools_and_says_why() -> None:
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        found = memory.search_tools("Find flights to Oslo, reserve a hotel room and send an email", k=4)
+        assert {*names(found)} >= {"search_flights", "reserve_room", "send_mail"}
+        hit = next(hit for hit in found if hit.name == "reserve_room")
+        assert (hit.toolkit, hit.piece) == ("Bedfinder", "reserve a hotel room")
+        assert hit.text == "Bedfinder: reserve room. Reserve a room in a hotel. hotel_id. Travel"
+        assert 0 < hit.score <= 1
+        assert hit.parts
+        assert memory.search_tools("rotating the images", k=1)[0].name == "rotateImage"
+        assert memory.search_tools("mushroom") == memory.search_tools("hotel", k=0) == memory.search_tools("") == []
+        assert names(memory.search_tools("hotel or mail", available=["send_mail"])) == ["send_mail"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"query": 5}, {"query": "x", "available": "send_mail"}, {"query": "x", "available": 5}], ids=str
+)
+async def test_arguments_that_cannot_work(arguments: dict[str, Any]) -> None:
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        with pytest.raises(ConfigurationError):
+            memory.search_tools(**arguments)
+        with pytest.raises(ConfigurationError):
+            await memory.asearch_tools(**arguments)
+
+
+@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
+async def test_the_async_twin_finds_the_same(embeddings: Any) -> None:
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=embeddings) as memory:
+        for query in ("reserve a room and send an email", "a room, then mail", ""):
+            assert await memory.asearch_tools(query, k=3) == memory.search_tools(query, k=3)
+        assert await memory.asearch_tools("mail", available=["rotateImage"]) == memory.search_tools(
+            "mail", available=["rotateImage"]
+        )
+
+
+async def test_the_async_twin_awaits_the_embedder() -> None:
+    model = Concepts()
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
+        assert names(await memory.asearch_tools("lodging", k=1)) == ["reserve_room"]
+    assert model.awaited == 2  # the tools, and the request
+
+
+async def test_small_talk_has_no_plan_and_no_offer() -> None:
+    with ToolMemory.ephemeral(tools=[*TOOLS, tool("thanks_card", "Say thanks, good morning and yes")]) as memory:
+        for text in ("thanks!", "Good morning", "yes, please"):
+            assert memory.plan(text).chains == (await memory.aplan(text)).chains == ()
+            assert look_up(memory, text, [each["name"] for each in TOOLS], most=3, targets=2) == LookUp()
+        assert memory.plan("Send an email").chains
+
+
+def test_what_is_far_less_likely_than_the_best_brings_no_chain() -> None:
+    hits = [ToolHit(name, score, "") for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
+    assert targets_of(hits) == ["a", "b", "c"]
+    assert targets_of([]) == []
+
+
+# --- the next process -------------------------------------------------------------------------------------------
+
+
+def test_the_words_need_no_chroma(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert memory.search_tools("reserve a room")
+        assert memory._vectors._connection._client is None
+    assert not (tmp_path / "chroma").exists()
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path, read_only: bool) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        expected = memory.search_tools("reserve a room and send an email")
+    with ToolMemory(tmp_path, read_only=read_only) as memory:
+        assert memory.search_tools("reserve a room and send an email") == expected
+        assert memory._searched()[0] is memory._searched()[0]
+    if not read_only:
+        with ToolMemory(tmp_path) as memory:
+            memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+            assert names(memory.search_tools("reserve a room or paint a wall")) == ["paint_wall"]
+
+
+def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
+    first, second = Concepts(), Concepts()
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:
+        expected = memory.search_tools("lodging")
+        assert len(first.texts) == 5
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=second) as memory:
+        found = memory.search_tools("lodging")
+        assert second.texts == ["lodging"]
+        assert names(found) == names(expected)
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
+
+
+def test_of_changed_tools_only_the_changed_are_embedded_again(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts()) as memory:
+        memory.search_tools("lodging")
+    model = Concepts()
+    later = [tool("send_mail", "Send a letter by plane", "to"), *TOOLS[:2], tool("new", "Show an image")]
+    with ToolMemory(tmp_path, tools=later, embeddings=model) as memory:
+        assert "rotateImage" not in names(memory.search_tools("picture", k=9))
+        assert model.texts == ["send mail. Send a letter by plane. to", "new. Show an image", "picture"]
+
+
+def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
+    model = Concepts()
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=model) as memory:
+        memory.search_tools("lodging", available=["send_mail"])
+    extra = [*TOOLS, tool("new", "Show an image")]
+    with ToolMemory(tmp_path, tools=extra, embeddings=model, read_only=True) as memory:
+        assert "new" in names(memory.search_tools("picture", k=9))
+        assert sorted(hit.id for hit in memory._vectors.get(KIND)) == sorted(each["name"] for each in TOOLS)
+
+
+async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.tool_vectors.BATCH", 2)
+    model = Concepts()
+    made: list[list[str]] = []
+    real = model.embed_documents
+
+    def counted(texts: list[str]) -> list[list[float]]:
+        made.append(texts)
+        if len(made) == 2:
+            raise TimeoutError("no answer")
+        return real(texts)
+
+    monkeypatch.setattr(model, "embed_documents", counted)
+    texts = {name: f"text of {name}" for name in "abcde"}
+    with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
+        vectors = ToolVectors(store)
+        with pytest.raises(Exception, match="no answer"):
+            vectors.of(texts)
+        found = vectors.of(texts)
+        one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
+        assert made == [one, two, two, three]
+        assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
+        again = await vectors.aof({**texts, "f": "text of f", "a": "another text"})
+        assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
+        assert {*again} == {*texts, "f"}
+
+
+# --- tools come and go ------------------------------------------------------------------------------------------
+
+
+def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [tool(f"t{i}", f"thing number {i}") for i in range(300)]
+    with ToolMemory.ephemeral(tools=many) as memory:
+        memory.search_tools("thing")
+        search, _ = memory._searched()
+        read: list[str] = []
+        real = search._enter
+        monkeypatch.setattr(search, "_enter", lambda spec: (read.append(spec.name), real(spec)))
+        memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+        assert names(memory.search_tools("paint the wall")) == ["paint_wall"]
+        assert read == ["paint_wall"]
+        assert memory._searched()[0] is search
+        alone = ToolMemory.ephemeral(tools=[*many, tool("paint_wall", "Paint a wall")])
+        assert {hit.name: hit.score for hit in memory.search_tools("thing 7", k=9)} == {
+            hit.name: pytest.approx(hit.score, abs=1e-5) for hit in alone.search_tools("thing 7", k=9)
+        }
+        alone.close()
+
+
+def test_many_threads_and_tasks_find_the_same() -> None:
+    model = Concepts()
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
+        found: list[list[str]] = []
+
+        def look() -> None:
+            found.append(names(memory.search_tools("lodging", k=2)))
+
+        threads = [threading.Thread(target=look) for _ in range(6)]
+
+        async def tasks() -> None:
+            found.extend(map(names, await asyncio.gather(*(memory.asearch_tools("lodging", k=2) for _ in range(6)))))
+
+        for each in threads:
+            each.start()
+        asyncio.run(tasks())
+        for each in threads:
+            each.join()
+        assert len(found) == 12
+        assert {tuple(each) for each in found} == {tuple(found[0])}
+        assert len(model.texts) - 12 in (4, 8)  # once by the threads, once by the tasks, if both had to
+
+
+# --- finished runs ----------------------------------------------------------------------------------------------
+
+PAST = [tool("alpha", "Does this"), tool("beta", "Does that"), tool("gamma", "Books"), tool("delta", "Trip")]
+TRIP = "Organise the Oslo trip of team {}"
+
+
+def went(memory: ToolMemory, number: int, *tools: str, user: str | None = None, success: bool | None = True) -> None:
+    messages = h.history(h.user(TRIP.format(number)), *(h.call(name, {}, {"n": number}) for name in tools), h.words())
+    memory.finish(messages, run_id=f"{user}-{number}", user_id=user, success=success)
+
+
+def lifted(found: Any, before: dict[str, float]) -> set[str]:
+    return {hit.name for hit in found if hit.score > 2 * before.get(hit.name, 0.0)}
+
+
+@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
+async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path, embeddings: Any) -> None:
+    query = TRIP.format(99)
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        before = {hit.name: hit.score for hit in memory.search_tools(query)}
+        for number in range(8):
+            went(memory, number, "alpha", "beta")
+        memory.recall(query)  # waits until they are written
+        found = memory.search_tools(query)
+        assert lifted(found, before) == {"alpha", "beta"}
+        assert await memory.asearch_tools(query) == found
+        assert memory.search_tools("Books") != []
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        assert lifted(memory.search_tools(query), before) == {"alpha", "beta"}
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings, entries=False) as memory:
+        assert {hit.name: hit.score for hit in memory.search_tools(query)} == pytest.approx(before, abs=1e-5)
+
+
+def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
+    query = TRIP.format(99)
+    with ToolMemory.ephemeral(tools=PAST, namespace=("toolmem", "{user_id}")) as memory:
+        plain = names(memory.search_tools(query))
+        for number in range(6):
+            went(memory, number, "alpha", user="ann")
+            went(memory, number, "beta", user="bob", success=False)
+        for user in ("ann", "bob"):
+            memory.recall(query, user_id=user)  # waits until they are written
+        assert {*names(memory.search_tools(query, user_id="ann"))} == {"alpha", *plain}
+        assert names(memory.search_tools(query, user_id="bob")) == plain
+        assert names(memory.search_tools(query)) == plain, "nobody's runs are nobody's"
+        memory.forget(user_id="ann")
+        assert memory._past is not None
+        assert "ann" not in repr(memory._past._kept)
+        assert names(memory.search_tools(query, user_id="ann")) == plain
+
+
+def test_runs_that_cannot_be_read_leave_the_search(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    with ToolMemory.ephemeral(tools=PAST) as memory:
+        went(memory, 1, "alpha")
+        memory.recall("trip")
+
+        def broken(*_: Any) -> Any:
+            raise StorageError("down")
+
+        monkeypatch.setattr(memory._library, "loaded", broken)
+        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+            assert names(memory.search_tools(TRIP.format(9))) == names(memory.search_tools(TRIP.format(9))) == ["delta"]
+        assert caplog.text.count("past runs could not be read for a search of tools") == 1
+
+
+def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.navigator.search_past.MOST", 3)
+    with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
+        for number in range(9):
+            went(memory, number, "alpha" if number < 6 else "beta")
+        memory.recall("trip")
+        assert "alpha" not in names(memory.search_tools(TRIP.format(9)))
+        past = memory._precedents(None)
+        assert past is not None
+        assert len(past) == 3
+        went(memory, 9, "gamma")
+        memory.recall("trip")
+        assert memory._precedents(None) is past
+        assert (len(past), past.seen("beta"), past.seen("gamma")) == (3, 2, 1)
+
+
+# --- what comes before a tool -----------------------------------------------------------------------------------
+
+
+async def test_what_is_called_before_a_target() -> None:
+    with ToolMemory.ephemeral(tools=PAST) as memory:
+        for number in range(8):
+            went(memory, number, "alpha", "gamma", "delta")
+        memory.recall("trip")
+        found = memory.search_tools("Organise the trip", target="delta", k=2)
+        assert {*names(found)} == {"alpha", "gamma"}
+        assert found == await memory.asearch_tools("Organise the trip", target="delta", k=2)
+        assert found[0].parts["came before"] != 0
+        assert names(memory.search_tools("", target="delta", available=["beta", "gamma"])) == ["gamma", "beta"]
+        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
+            memory.search_tools("trip", target="omega")
+        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
+            await memory.asearch_tools("trip", target="omega")
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def test_an_embedder_that_fails_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
+    model = Concepts()
+    model.broken = True
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory, ToolMemory.ephemeral(tools=TOOLS) as words:
+        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+            for _ in range(2):
+                assert memory.search_tools("rotate image") == words.search_tools("rotate image")
+        assert caplog.text.count("by words alone") == 1
+        model.broken = False
+        assert names(memory.search_tools("lodging", k=1)) == ["reserve_room"]
+
+
+async def test_a_chroma_that_fails_leaves_the_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "chroma").write_text("no folder")
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts()) as memory:
+        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+            assert names(memory.search_tools("rotate image", k=1)) == ["rotateImage"]
+            assert names(await memory.asearch_tools("rotate image", k=1)) == ["rotateImage"]
+        assert caplog.text.count("by words alone") == 1
+        assert memory.search_tools("lodging") == []
+
+
+async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("one")) as memory:
+        memory.search_tools("lodging")
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
+        with pytest.raises(EmbedderChangedError):
+            memory.search_tools("lodging")
+        with pytest.raises(EmbedderChangedError):
+            await memory.asearch_tools("lodging")
+        memory._vectors.reembed()
+        assert names(memory.search_tools("lodging", k=1)) == ["reserve_room"]
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert names(memory.search_tools("room", k=1)) == ["reserve_room"]
+
+
+# --- words for suggestions --------------------------------------------------------------------------------------
+
+
+def test_the_quick_index_ranks_by_words() -> None:
+    index = ToolIndex()
+    assert index.search("anything", 3) == []
+    index.declare(read_tools(TOOLS))
+    [(name, score), *_] = index.search("rotating the images", 2)
+    assert name == "rotateImage"
+    assert 0 < score <= 1
+    assert index.search("recipient", 5) == [("rotateImage", pytest.approx(score, abs=1))]
+    assert index.search("xylophone", 5) == index.search("image", 0) == []
+    index.declare(read_tools([tool("paint", "Paint a wall")]))
+    assert index.search("rotate", 2) == []
