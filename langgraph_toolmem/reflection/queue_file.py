@@ -1,4 +1,4 @@
-"""The SQLite file under the queue: opened late, made durable, set aside if damaged, its errors in plain words."""
+"""The SQLite file under the queue and under the log of decisions: opened late, durable, set aside if damaged."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from langgraph_toolmem.errors import StorageError
 from langgraph_toolmem.stores.disk import free_names
@@ -20,6 +21,7 @@ logger = logging.getLogger("langgraph_toolmem.reflection.queue")
 FORMAT: Final = 1
 BUSY_SECONDS: Final = 30.0
 """How long another process's write is waited for."""
+LOOK_SECONDS: Final = 0.02
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -53,7 +55,18 @@ class QueueFile:
 
     Args:
         path: of the file; its folder is made with the first writing. None: in RAM.
+
+    Attributes:
+        what: what the file is, for messages.
+        version: of its format.
+        schema: its tables, each made if it is missing.
+        busy: seconds that another process's write is waited for.
     """
+
+    what: ClassVar[str] = "queue"
+    version: ClassVar[int] = FORMAT
+    schema: ClassVar[tuple[str, ...]] = (_SCHEMA, _FORGETTINGS, _PLACES, _LINE_INDEX)
+    busy: ClassVar[float] = BUSY_SECONDS
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -65,7 +78,7 @@ class QueueFile:
     @property
     def where(self) -> str:
         """The place, for error messages."""
-        return "The queue in memory" if self.path is None else str(self.path)
+        return f"The {self.what} in memory" if self.path is None else str(self.path)
 
     @property
     def empty(self) -> bool:
@@ -130,10 +143,10 @@ class QueueFile:
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
-            return _connect(None)
+            return self._connect()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            return _connect(self.path)
+            return self._connect()
         except sqlite3.OperationalError:
             raise  # locked, full, not to be opened: the file itself may be fine
         except sqlite3.DatabaseError:
@@ -141,34 +154,45 @@ class QueueFile:
         os.replace(self.path, aside)  # noqa: PTH105 - as elsewhere in this package
         for ending in ("-wal", "-shm"):
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
-        logger.error("%s is damaged; set aside as %s, and an empty queue begun", self.path.name, aside.name)
-        return _connect(self.path)
+        logger.error("%s is damaged; set aside as %s, and an empty %s begun", self.path.name, aside.name, self.what)
+        return self._connect()
 
+    def _connect(self) -> sqlite3.Connection:
+        place = ":memory:" if self.path is None else str(self.path)
+        database = sqlite3.connect(place, timeout=self.busy, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
 
-def _connect(path: Path | None) -> sqlite3.Connection:
-    place = ":memory:" if path is None else str(path)
-    database = sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        _prepare(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA secure_delete = ON")
+        found = database.execute("PRAGMA user_version").fetchone()[0]
+        if found > self.version:
+            raise StorageError(
+                f"The {self.what} was written by a newer version of this package (format {found}); update it."
+            )
+        self._begin_log(database)
+        database.execute("PRAGMA synchronous = FULL")
+        if database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("damaged")
+        database.execute("BEGIN IMMEDIATE")
+        for statement in self.schema:
+            database.execute(statement)
+        database.execute(f"PRAGMA user_version = {self.version}")
+        database.execute("COMMIT")
 
-
-def _prepare(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA secure_delete = ON")
-    found = database.execute("PRAGMA user_version").fetchone()[0]
-    if found > FORMAT:
-        raise StorageError(f"The queue was written by a newer version of this package (format {found}); update it.")
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = FULL")
-    if database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise sqlite3.DatabaseError("damaged")
-    database.execute("BEGIN IMMEDIATE")
-    database.execute(_SCHEMA)
-    database.execute(_FORGETTINGS)
-    database.execute(_PLACES)
-    database.execute(_LINE_INDEX)
-    database.execute(f"PRAGMA user_version = {FORMAT}")
-    database.execute("COMMIT")
+    def _begin_log(self, database: sqlite3.Connection) -> None:
+        """Here SQLite itself does not wait for another process that makes the same file at this moment."""
+        for _ in range(int(self.busy / LOOK_SECONDS)):
+            try:
+                database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
+                time.sleep(LOOK_SECONDS)
+            else:
+                return
+        database.execute("PRAGMA journal_mode = WAL")
