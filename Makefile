@@ -34,6 +34,8 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.recall
 	$(BIN)/python -m benchmarks.recall_scale
 	$(BIN)/python -m benchmarks.navigator
+	$(BIN)/python -m benchmarks.tool_search
+	$(BIN)/python -m benchmarks.navi
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .
