@@ -11,7 +11,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.observed import paths_of
+from langgraph_toolmem.navigator.observed import is_table
 from langgraph_toolmem.outputs import output_of_text
 from langgraph_toolmem.tools import ToolSpec, read_tools
 
@@ -177,7 +177,7 @@ def _texts(value: Any) -> Iterable[str]:
 def _scalars(value: Any, path: str) -> Iterable[tuple[str, str]]:
     """(path, text) of every value in an output, paths as `observed.paths_of` names them."""
     if isinstance(value, dict) and value:
-        table = set(paths_of(dict.fromkeys(value, 0))) == {"[]"}
+        table = is_table(value)
         for key, inner in value.items():
             yield from _scalars(inner, f"{path}[]" if table else f"{path}.{key}" if path else key)
     elif isinstance(value, list):

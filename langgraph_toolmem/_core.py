@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import ExecutionLog, timed
+from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.learning import source_of
 from langgraph_toolmem.graph.state import START, RunState
@@ -22,6 +23,7 @@ from langgraph_toolmem.inertia.engine import InertiaEngine
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
+from langgraph_toolmem.navigator.observed import paths_of, shows_fields
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.recall.policy import RecallPolicy
 from langgraph_toolmem.run import OWN_TOOLS
@@ -31,15 +33,21 @@ from langgraph_toolmem.sit.transitions import just_asked
 from langgraph_toolmem.stores.embedders import resolve_embedder
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
 from langgraph_toolmem.stores.similarity import DescriptionSimilarity
-from langgraph_toolmem.stores.vectors import ToolIndex, VectorStore
+from langgraph_toolmem.stores.tool_index import ToolIndex
+from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.trajectory import Run, Turn, parse_run
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
+    from langgraph_toolmem.navi.recording import DecisionLog
     from langgraph_toolmem.navigator.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.history import History
+    from langgraph_toolmem.navigator.scoring import EdgeScorer
+    from langgraph_toolmem.navigator.search import ToolSearch
+    from langgraph_toolmem.navigator.search_chain import ChainSearch
+    from langgraph_toolmem.navigator.search_past import PastRuns
     from langgraph_toolmem.recall.library import EntryLibrary
     from langgraph_toolmem.reflection.critique import Critic
     from langgraph_toolmem.reflection.executors import Executor
@@ -54,6 +62,10 @@ MAX_DRAFT = 4_000
 """Characters of a summary that are kept."""
 MAX_ADOPTED = 64
 """Sets of tools of hosts that are not looked at again."""
+MAX_LOOKED_AT: Final = 4_096
+"""Calls whose results are not looked at again for what tools give."""
+QUIET: Final = 16
+"""Results of a tool that showed nothing new one after another; from then on only one in so many is looked at."""
 
 
 class MemoryCore:
@@ -79,6 +91,7 @@ class MemoryCore:
         critic: BaseChatModel | Critic | str | None = None,
         recall: RecallPolicy | None = None,
         executor: Executor | None = None,
+        scorer: EdgeScorer | None = None,
     ) -> None:
         self.namespace = check_namespace(namespace, name="namespace", user_allowed=True)
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -111,7 +124,16 @@ class MemoryCore:
         self._made_library: EntryLibrary | None = None
         self._made_worker: ReflectionWorker | None = None
         self._recalls: list[tuple[str, list[str], tuple[int, int, int], str | None]] = []
+        self._made_decisions: DecisionLog | None = None
+        if scorer is not None:
+            from langgraph_toolmem.navigator.scoring import check_scorer
+
+            check_scorer(scorer)
+        self._scorer = scorer
         self._navigating = threading.Lock()
+        self._rules_of: list[Any] | None = None
+        self._looked_at: dict[str, None] = {}
+        self._quiet: dict[str, int] = {}
         self._dependencies: ToolDependencyGraph | None = None
         self._counted: tuple[float, History] | None = None
         self._look_again = 0.0  # by time.monotonic
@@ -128,8 +150,12 @@ class MemoryCore:
         self._similarity = DescriptionSimilarity(embedder, specs or {})
         self._engine = InertiaEngine(self._graph, specs, similarity=self._similarity, seed=seed)
         self._vectors = VectorStore(root, embedder=embedder, client=chroma, namespace=self.graph_namespace)
-        self._tool_index = ToolIndex(self._vectors)
-        self._tools_to_sync = specs is not None and not read_only
+        self._tool_index = ToolIndex()
+        self._finding = threading.Lock()
+        self._tool_search: tuple[ToolSearch, ChainSearch] | None = None
+        self._followed: Mapping[str, ToolSpec] | None = None
+        self._past: PastRuns | None = None
+        self._described: dict[str, tuple[Any, ToolSpec]] = {}
         if specs is not None:
             self._tool_index.declare(specs)
             if not read_only:
@@ -146,6 +172,7 @@ class MemoryCore:
         specs: Mapping[str, ToolSpec] | None = None,
     ) -> tuple[RunState, int]:
         self._store.refresh()
+        self._note_outputs(run, user_digest(user_id))
         return self._engine.learn(
             run,
             apply=partial(self._apply, user_id=user_id),
@@ -156,6 +183,27 @@ class MemoryCore:
             specs=specs,
             more=partial(self._drafts, user=user_digest(user_id)),
         )
+
+    def _note_outputs(self, run: Run, user: str | None) -> None:
+        """Notes which fields results have, for tools that declare none; only what is new is written."""
+        record: Record = []
+        for turn in run.events:
+            for step in turn.steps if isinstance(turn, Turn) else ():
+                if step.status != "ok" or step.output is None or step.key in self._looked_at:
+                    continue
+                self._looked_at[step.key] = None
+                if len(self._looked_at) > MAX_LOOKED_AT:
+                    del self._looked_at[next(iter(self._looked_at))]
+                quiet = self._quiet.get(step.tool, 0)
+                self._quiet[step.tool] = quiet + 1
+                if (quiet < QUIET or quiet % QUIET == 0) and shows_fields(step.output):
+                    known = self._graph.tools.get(step.tool, {}).get("outputs", {})
+                    news = fields.news_in(known, paths_of(step.output), user)
+                    if news:
+                        record.append(["ou", step.tool, news, user])
+                        self._quiet[step.tool] = 0
+        if record:
+            self._apply(None, record)
 
     def _drafts(self, state: RunState, turn: Turn, run: str, *, user: str | None) -> Record:
         """The state before a turn in words, to be kept if the run turns out well."""
@@ -218,6 +266,7 @@ class MemoryCore:
         record: Record = []
         for name, spec in specs.items():
             plain = {"description": spec.description, "parameters": spec.parameters}
+            plain |= {field: said for field in ("toolkit", "category") if (said := getattr(spec, field))}
             if any(known.get(name, {}).get(field) != value for field, value in plain.items()):
                 record.append(["d", name, plain])
         if record:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._searching import Searching
 from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.view import view_of
 
 if TYPE_CHECKING:
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.plan import Chain, Plan
     from langgraph_toolmem.navigator.planner import Strategy
     from langgraph_toolmem.navigator.reroute import Recombination
+    from langgraph_toolmem.navigator.rules import ClusterRules
+    from langgraph_toolmem.navigator.scoring import EdgeScorer
+
+logger = logging.getLogger("langgraph_toolmem.memory")
 
 FRESH_SECONDS: Final = 1.0
 """Counts of the evidence graph are read anew at most this often."""
@@ -37,6 +43,7 @@ class Navigating(Searching):
         strategy: Strategy = "alpha_beta",
         seed: int = 0,
         budget: float = 0.2,
+        scorer: EdgeScorer | None = None,
     ) -> Plan:
         """Chains of tools from what is known to what is wanted, best first, and the part of the graph they lie in.
 
@@ -51,6 +58,8 @@ class Navigating(Searching):
             strategy: "alpha_beta": the most reliable chain; "annealing": the fittest by the paper's measure.
             seed: of the annealing.
             budget: seconds for the search.
+            scorer: weighs links in place of structure and record, such as a trained predictor: an object with
+                ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`). The memory's own if None.
 
         Returns:
             A plan; without chains if no tool fits the query.
@@ -61,7 +70,10 @@ class Navigating(Searching):
         """
         from langgraph_toolmem.navigator.plan import Plan, Subgraph
         from langgraph_toolmem.navigator.planner import plan
+        from langgraph_toolmem.navigator.scoring import check_scorer
 
+        if scorer is not None:
+            check_scorer(scorer)
         if (query is None) == (target is None):
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
         out = self._out(avoid, available)
@@ -84,6 +96,7 @@ class Navigating(Searching):
                 k=k,
                 strategy=strategy,
                 history=history,
+                scorer=scorer or self._scorer,
                 avoid=out,
                 done=done,
                 seed=seed,
@@ -125,6 +138,7 @@ class Navigating(Searching):
                 known,
                 done=done,
                 history=history,
+                scorer=self._scorer,
                 strategy=strategy,
                 seed=seed,
                 clock=time.monotonic,
@@ -134,8 +148,7 @@ class Navigating(Searching):
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
         if isinstance(avoid, str) or isinstance(available, str):
             raise ConfigurationError("Names of tools come as a collection, not as one text.")
-        with self._lock:
-            specs = self._engine.specs
+        specs = self._known_tools()
         return {*avoid, *(() if available is None else (name for name in specs if name not in available))}
 
     def _navigator(self) -> ToolDependencyGraph:
@@ -143,15 +156,36 @@ class Navigating(Searching):
         from langgraph_toolmem.navigator.graph import ToolDependencyGraph
 
         with self._lock:
-            specs = dict(self._engine.specs)
-        if self._dependencies is None:
-            self._dependencies = ToolDependencyGraph(specs.values())
+            specs = dict(self._known_tools())
+            left_out = self._graph.left_out()
+            groups = self._graph.evolving.groups
+            afresh = self._dependencies is None or self._rules_of is not groups
+            changed, self._graph.outputs_changed = self._graph.outputs_changed, {}
+            known = self._graph.tools
+            outputs = {
+                tool: fields.usable(known[tool]["outputs"])
+                for tool in (known if afresh else changed)
+                if "outputs" in known.get(tool, {})
+            }
+        if self._dependencies is None or afresh:
+            self._dependencies = ToolDependencyGraph(specs.values(), rules=_rules(groups[1]), observed=outputs)
+            self._dependencies.leave_out(left_out)
+            self._rules_of = groups
             return self._dependencies
         graph = self._dependencies
+        for name, seen in outputs.items():
+            graph.note_outputs(name, seen)
+        if left_out != graph.left_out:
+            graph.leave_out(left_out)
         for name in [name for name in graph.apis if name not in specs]:
             graph.remove(name)
         new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
         if new:
+            with self._lock:
+                again = {spec.name: known.get(spec.name, {}).get("outputs", {}) for spec in new}
+                again = {name: fields.usable(row) for name, row in again.items()}
+            for name, seen in again.items():
+                graph.note_outputs(name, seen)  # those of a tool that left are forgotten there
             graph.update(new)
         return graph
 
@@ -164,5 +198,22 @@ class Navigating(Searching):
             with self._lock:
                 self._store.refresh()
                 view = view_of(self._graph)
-            self._counted = now, History.of_view(view)
+                given = {
+                    (tool, parameter): count
+                    for tool, entry in self._graph.tools.items()
+                    for parameter, count in entry.get("given", {}).items()
+                }
+                shifts = self._graph.evolving.shifts[1]
+            self._counted = now, History.of_view(view, given=given, shifts=shifts)
         return self._counted[1]
+
+
+def _rules(plain: Any) -> ClusterRules | None:
+    """What a user said about clusters; None, and the log says so, if it cannot be read."""
+    from langgraph_toolmem.navigator.rules import ClusterRules
+
+    try:
+        return ClusterRules.from_dict(plain)
+    except ConfigurationError as error:
+        logger.warning("the cluster rules in the memory cannot be used: %s", error)
+        return None

@@ -30,11 +30,12 @@ _EVIDENCE: Final = frozenset(
         "descriptor_witnesses",
         "rules",
         "cases",
+        "evolving",
         "seen",
     }
 )
 """Parts of a snapshot that are not kept."""
-_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d"})
+_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d", "ou", "dy", "sh", "gr"})
 """Operations that add to these (see `graph.evidence`)."""
 _EARLIER: Final = 20
 

@@ -38,7 +38,7 @@ def test_it_shows_who_gives_what_and_why_and_writes_nothing(folder: Path) -> Non
     before = files(folder)
     out = run("--memory", folder).stdout
     assert re.search(r"^33 tools, \d+ parameters \(2 that one tool gives and another takes\)", out)
-    assert re.search(r"add_note\W+order_id\W+latest_order\W+id\W+0\.\d\d", out)
+    assert re.search(r"add_note\W+order_id\W+latest_order\W+order_id\W+0\.\d\d", out)
     assert "order id: 1 inputs of 1 tools, 1 outputs of 1 tools" in out
     assert "  same words: add_note.order_id" in out
     assert "What pruning would take out first (dry run, nothing is taken out)" in out
@@ -50,7 +50,8 @@ def test_it_shows_who_gives_what_and_why_and_writes_nothing(folder: Path) -> Non
 
 def test_a_plan_is_a_tree(folder: Path) -> None:
     out = run("--memory", folder, "Add a note to the order").stdout
-    assert "\nadd_note\n  order_id <- id of latest_order\n    customer_id <- id of find_customer\n" in out
+    assert "\nadd_note\n  order_id <- order_id of latest_order\n" in out
+    assert "latest_order\n    customer_id <- customer_id of find_customer\n" in out
     assert "  find_customer.name: the user says it" in out
     out = run("--memory", folder, "--target", "add_note", "--known", "customer_id, note").stdout
     assert "\n    customer_id <- customer_id\n  note <- note\n" in out
@@ -83,7 +84,7 @@ def test_tools_of_a_file_come_on_top(folder: Path, tmp_path: Path) -> None:
     file.write_text(json.dumps(more), encoding="utf-8")
     found = run("--memory", folder, "--tools", file, "--target", "cancel_order")
     assert "35 tools" in found.stdout
-    assert "\ncancel_order\n  order_id <- id of latest_order\n" in found.stdout
+    assert "\ncancel_order\n  order_id <- order_id of latest_order\n" in found.stdout
     drawn = tmp_path / "odd.graphml"
     assert run("--memory", folder, "--tools", file, "--graphml", drawn).exit_code == 0
     assert "api:bell\ufffd" in nx.read_graphml(drawn, force_multigraph=True)
@@ -134,8 +135,8 @@ def test_the_example_offers_chains_and_lets_the_model_ask(capsys: pytest.Capture
     module.main()
     out = capsys.readouterr().out
     first, second = out.split("\n> ")[1:]
-    assert "latest_order: gives id to refund" in first
-    assert "find_customer: gives id to latest_order on the way to refund" in first
+    assert "latest_order: gives order_id to refund" in first
+    assert "find_customer: gives customer_id to latest_order on the way to refund" in first
     assert "chains: 3 of 303 tools" in first
     assert "The order of Ann is refunded." in first
     assert "chains: 0 of 303 tools" in second

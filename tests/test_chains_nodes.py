@@ -174,7 +174,7 @@ async def test_a_failure_brings_the_tools_of_another_way_once(desk: Desk, way: s
     searched: list[str] = []
     with knowing(tools) as memory:
         real = memory.search_tools
-        memory.search_tools = lambda query, *, k=5: (searched.append(query), real(query, k=k))[1]  # type: ignore[method-assign]
+        memory.search_tools = lambda query, **more: (searched.append(query), real(query, **more))[1]  # type: ignore[method-assign]
         retriever = ToolRetriever(memory, tools, most=3, targets=1)
         agent = Agent(retriever, tools, steps([DO_NOTE[0], ("search_customers", {"name": "Ann"}), *DO_NOTE[1:]]))
         state = await agent.ask(NOTE, way)
@@ -209,7 +209,7 @@ async def test_what_was_found_survives_a_pause_and_another_process(desk: Desk, w
 async def test_a_shortcut_goes_only_to_what_is_offered(desk: Desk, way: str) -> None:
     tools = crowded(desk)
     made: dict[str, int] = {}
-    for kind, search in (("all", None), ("none", lambda query, *, k=5: [])):
+    for kind, search in (("all", None), ("none", lambda query, **more: [])):
         with knowing(tools, 30) as memory:
             if search is not None:
                 memory.search_tools = search  # type: ignore[method-assign, assignment]
@@ -244,7 +244,7 @@ async def test_when_the_look_up_fails_all_tools_are_offered(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def search(query: str, *, k: int = 5) -> Any:
+    def search(query: str, **more: Any) -> Any:
         raise StorageError("down")
 
     monkeypatch.setattr(memory, "search_tools", search)

@@ -177,3 +177,46 @@ def test_observations_are_merged():
         "a": {"string", "integer"},
         "b": {"string"},
     }
+
+
+@pytest.mark.parametrize(
+    ("output", "paths"),
+    [
+        ({"ann@x.org": {"age": 3}}, {"[].age"}),
+        ({"users": {"ann@x.org": 3, "bob": 2}}, {"users[]"}),
+        ({"3f2504e0-4f89-11d3-9a0c-0305e82c3301": {"x": 1}}, {"[].x"}),
+        ({"2024-01-05": 3, "2024-01-06": 5}, {"[]"}),
+        ({"o1": {"a": 1}}, {"[].a"}),
+        ({"C-1": 3, "C-2": 4}, {"[]"}),
+        ({"Ann": {"x": 1}, "Ben": {"x": 2}}, {"[].x"}),
+        ({"+49 170 1234567": "Ann"}, {"[]"}),
+        ({7: "x", 8: "y"}, {"[]"}),
+        ({"Ann Miller": 3, "Ben Stone": 4}, {"[]"}),
+        ({"age": 3, "Ann Miller": 4}, {"age"}),
+        ({"order": {"4f3a9c21": 1, "total": 2}}, {"order.total"}),
+        (
+            {"line1": "x", "line2": "y", "@id": 1, "$ref": "z", "content-type": "t"},
+            {"line1", "line2", "@id", "$ref", "content-type"},
+        ),
+        ({"k" * 61: 1, "short": 2}, {"short"}),
+        ({"from": {"lat": 1}, "to": {"city": "x"}}, {"from.lat", "to.city"}),
+    ],
+    ids=lambda value: "" if isinstance(value, set) else str(next(iter(value)))[:12],
+)
+def test_keys_that_are_data_are_no_names_of_fields(output: dict[Any, Any], paths: set[str]):
+    assert set(paths_of(output)) == paths
+
+
+def test_a_huge_result_is_looked_at_in_part():
+    opened = []
+
+    class Watched(dict[str, Any]):
+        def items(self) -> Any:
+            opened.append(1)
+            return super().items()
+
+    row: Any = 1
+    for _ in range(3):
+        row = Watched({f"f{chr(97 + i)}": [row] * 5 for i in range(26)})
+    assert 0 < len(paths_of(row)) <= 96
+    assert len(opened) < 100

@@ -1,4 +1,4 @@
-"""The command line: `toolmem replay | import | bootstrap | feedback | recall | report | watch | inspect | doctor`.
+"""The command line: `toolmem replay | import | bootstrap | feedback | recall | report | inspect | graph | doctor` …
 
 ==============  ==========================================================
 ``app``         the commands and their options
@@ -9,6 +9,8 @@
 ``imports``     runs that are learned, and their states put into words
 ``bootstrap``   a cold start: invented requests, run in a sandbox
 ``feedback``    a verdict on a run; which past runs a request brings up
+``graph``       which tool gives what to which, and plans
+``evolve``      what changes that: prune, restore, propagate, rules
 ``record``      what a memory did so far, in sentences and tables
 ``live``        a memory followed while another process writes to it
 ``health``      what `doctor` looks at

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem._version import __version__
+from langgraph_toolmem.cli import evolve
 from langgraph_toolmem.cli.bootstrap import bootstrap
+from langgraph_toolmem.cli.discover import discover
+from langgraph_toolmem.cli.export import export
 from langgraph_toolmem.cli.feedback import feedback, recall
-from langgraph_toolmem.cli.graph import graph
 from langgraph_toolmem.cli.inputs import (
     POLICY_HELP,
     By,
@@ -347,8 +349,10 @@ def doctor(
         raise typer.Exit(1)
 
 
-app.command()(graph)
+app.command()(export)
+app.add_typer(evolve.app, name="graph")
 app.command()(bootstrap)
+app.command()(discover)
 app.command()(feedback)
 app.command()(recall)
 

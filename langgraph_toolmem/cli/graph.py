@@ -1,4 +1,4 @@
-"""`toolmem graph`: which tool gives what to which, plans for a request, and what pruning would take out. Only reads."""
+"""`toolmem graph show`: who gives what to whom, plans for a request, and what pruning would take out. Only reads."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ LINKS_SHOWN: Final = 20
 LINKS_READ: Final = 2_000
 """Tools whose inputs are looked at for who gives what, those that were called most first."""
 ROUTES: Final = 2
+COMMANDS: Final = ("show", "prune", "restore", "propagate", "rules")
+"""The words that are commands of `toolmem graph`, and no requests."""
 
 
 def graph(
@@ -59,6 +61,8 @@ def graph(
     Which parameters mean the same and why, who gives what to whom, the chain of calls for a request or a tool as a
     tree, and which tools pruning would take out. Writes nothing to the memory and calls no model.
     """
+    if request in COMMANDS:
+        raise ConfigurationError(f"write the command first: toolmem graph {request} --memory {memory}")
     if request is not None and target is not None:
         raise ConfigurationError("give a REQUEST or --target, not both")
     if as_json and graphml is not None:
@@ -67,7 +71,7 @@ def graph(
 
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True, embeddings=embeddings) as opened:
-        _take_in(opened, schemas)
+        take_in(opened, schemas)
         drawn, history = opened._navigator(), opened._history()
         plan = None
         if request is not None or target is not None:
@@ -79,7 +83,7 @@ def graph(
         write_text(graphml, graphml_of(drawn.to_networkx(history)))
         return
     shared = _shared(drawn)
-    gone = leaving(drawn, history, most=prune, dry_run=True)
+    gone = leaving(drawn, history, most=prune, keep=drawn.left_out, dry_run=True)
     links = _links(drawn, history)
     if as_json:
         answer_json(_in_plain(drawn, history, shared[:clusters], links, plan, gone))
@@ -88,10 +92,13 @@ def graph(
     _show_graph(out, drawn, history, shared, clusters, links)
     if plan is not None:
         _show_plan(out, plan)
+    if drawn.left_out:
+        out.print()
+        out.print(f"Pruned, in no plan but their own: {printable(', '.join(sorted(drawn.left_out)))}", soft_wrap=True)
     _show_leaving(out, gone)
 
 
-def _take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
+def take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
     """Has the memory know all tools that were described to it, and those of a file."""
     from langgraph_toolmem.inertia.engine import infer_spec
     from langgraph_toolmem.navigator.offering import take_in
@@ -108,7 +115,11 @@ def _take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
 
 def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
     """Parameters that one tool gives and another takes, those of most tools first."""
-    found = [each for each in drawn.clusters.by_id.values() if each.producers and each.consumers]
+    found = [
+        each
+        for each in drawn.clusters.by_id.values()
+        if each.producers and each.consumers and len({*each.producers, *each.consumers}) > 1
+    ]
     return sorted(found, key=lambda each: (-len({*each.producers, *each.consumers}), each.label, each.id))
 
 
@@ -154,7 +165,7 @@ def _show_graph(
         out.print()
         out.print("Parameters that several tools share", style="bold", soft_wrap=True)
         for each in shared[:clusters]:
-            out.print(_lines(each.explain()), soft_wrap=True)
+            out.print(lines_of(each.explain()), soft_wrap=True)
 
 
 def _show_plan(out: Console, plan: Plan) -> None:
@@ -165,7 +176,7 @@ def _show_plan(out: Console, plan: Plan) -> None:
     if not plan.chains:
         out.print("No tool fits that.")
     for chain in plan.chains:
-        out.print(_lines(tree(chain)), soft_wrap=True)
+        out.print(lines_of(tree(chain)), soft_wrap=True)
         for line in _asks(chain):
             out.print(f"  {printable(line)}", soft_wrap=True)
     if plan.cut_short:
@@ -206,6 +217,7 @@ def _in_plain(
         ],
         "plan": None if plan is None else plan.to_dict(),
         "prune": [asdict(each) for each in gone],
+        "left_out": sorted(drawn.left_out),
     }
 
 
@@ -219,6 +231,6 @@ def _sizes(drawn: ToolDependencyGraph, history: History) -> dict[str, int]:
     }
 
 
-def _lines(text: str) -> str:
+def lines_of(text: str) -> str:
     """Text of several lines in which names hold no control characters."""
     return "\n".join(printable(line) for line in text.splitlines())

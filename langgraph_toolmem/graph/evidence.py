@@ -16,7 +16,13 @@ Operations (first element is the code):
     ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
     ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
     ["h", hour, {counter: amount}]           the same counters in the hour (since 1970, UTC) in which they were counted
-    ["p", tool, {parameter: JSON type}]      the arguments of a call, for tools whose schema nobody gave
+    ["p", tool, {parameter: JSON type}, [parameters]]   the arguments of a call, for tools whose schema nobody gave;
+                                             the last: those whose value no earlier output of the run had
+    ["ou", tool, {path: [JSON types]}, user] what a result showed that was not known of the tool's results yet
+    ["dy", day, {tool: uses}, [[source, target, good uses]]]   the uses of a day (since 1970, UTC)
+    ["lo", {tool: good calls}, when] ["lo-", tools, when]   tools are left out of plans; they are put back
+    ["sh", {target: {source: uses}}, when]   what links count more or less than they were used
+    ["gr", groups, when]                     what the user says about clusters of parameters
     ["d", tool, plain description]           what is known of a tool itself
     ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
     ["tr", run, step, source, target]        in a run, `target` was called right after `source`; step: its key
@@ -35,10 +41,13 @@ Operations (first element is the code):
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
+from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.cases import CaseIndex
+from langgraph_toolmem.graph.evolving import Evolving
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
 from langgraph_toolmem.graph.walks import Walks
 
@@ -91,6 +100,9 @@ class EvidenceGraph:
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
         self.walks = Walks()
+        self.evolving = Evolving()
+        #: tools whose known outputs changed; whoever follows them takes them out
+        self.outputs_changed: dict[str, None] = {}
         #: run -> {step: [place, target, text, made_by, user or ""]}
         self.drafts: dict[str, dict[str, list[str]]] = {}
         #: turn -> [method, tools, ids]
@@ -119,7 +131,7 @@ class EvidenceGraph:
             if len(self._seen) > MAX_SEEN:
                 del self._seen[next(iter(self._seen))]
         for code, *rest in record:
-            getattr(self, _HANDLERS[code])(*rest)
+            _HANDLERS[code](self)(*rest)
         return True
 
     # --- the operations ---
@@ -155,15 +167,6 @@ class EvidenceGraph:
         for descriptor in descriptors:
             self.descriptor_witnesses.add(slot, descriptor, "", user)
 
-    def _open_case(self, case_id: str, text: str, user: str | None) -> None:
-        self.cases.open(case_id, text, user)
-
-    def _add_case_call(self, case_id: str, position: int, *call: Any) -> None:
-        self.cases.add_call(case_id, position, *call)
-
-    def _end_case(self, case_id: str, position: int, look: str) -> None:
-        self.cases.end(case_id, position, look)
-
     def _add_rules(self, rules: list[str], hit: int, amount: int = 1) -> None:
         for rule in rules:
             self.rules.add(rule, "", HIT if hit else MISS, amount)
@@ -182,13 +185,20 @@ class EvidenceGraph:
         entry = self.by_tool.setdefault(tool, {})
         entry[name] = entry.get(name, 0) + amount
 
-    def _add_parameters(self, tool: str, types: dict[str, str]) -> None:
+    def _add_parameters(self, tool: str, types: dict[str, str], given: Sequence[str] = ()) -> None:
         entry = self.tools.setdefault(tool, {})
+        for parameter in given:
+            counts = entry.setdefault("given", {})
+            counts[parameter] = counts.get(parameter, 0) + 1
         entry["calls_read"] = entry.get("calls_read", 0) + 1
         known = entry.setdefault("parameters_seen", {})
         for parameter, kind in types.items():
             kinds = known.setdefault(parameter, {})
             kinds[kind] = kinds.get(kind, 0) + 1
+
+    def _add_outputs(self, tool: str, paths: dict[str, list[str]], user: str | None) -> None:
+        fields.add(self.tools.setdefault(tool, {}).setdefault("outputs", {}), paths, user)
+        self.outputs_changed[tool] = None
 
     def _open_turn(self, turn: str, payload: dict[str, Any]) -> None:
         """Until its end is seen, a turn that began counts as "the model did something else".
@@ -225,9 +235,6 @@ class EvidenceGraph:
             entry[OWNER] = user if entry[OWNER] is None else min(entry[OWNER], user)
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
-
-    def _add_transition(self, run: str, step: str, source: str, target: str) -> None:
-        self.walks.add(run, step, source, target)
 
     def _add_draft(self, run: str, step: str, draft: list[str], user: str | None) -> None:
         self.drafts.setdefault(run, {})[step] = [*draft, user or ""]
@@ -288,6 +295,11 @@ class EvidenceGraph:
         entry = self.runs.get(run)
         return None if entry is None else entry[OWNER]
 
+    def left_out(self) -> frozenset[str]:
+        """Tools that were pruned and did not go well since: they are in no plan."""
+        left = self.evolving.left
+        return self.evolving.out({tool: int(self.tools.get(tool, {}).get("ok", 0)) for tool in left})
+
     def _describe_tool(self, tool: str, plain: dict[str, Any]) -> None:
         self.tools.setdefault(tool, {}).update(plain)
 
@@ -300,7 +312,7 @@ class EvidenceGraph:
 
         Returns:
             How many pieces were removed. Pure counts (which tool follows which) hold nothing of a person
-            and stay.
+            and stay. Names of output fields that only this user's runs showed go, uncounted.
         """
         removed = self.cases.forget_user(user)
         for witnesses, table in (
@@ -339,6 +351,9 @@ class EvidenceGraph:
             self._drop_drafts(run, [step])
         for run in [run for run, (whose, _) in self.recalls.items() if whose == user or run in mine]:
             del self.recalls[run]
+        for tool, entry_of_tool in self.tools.items():
+            if fields.forget(entry_of_tool.get("outputs", {}), user):
+                self.outputs_changed[tool] = None
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
             self._close_turn(turn)
@@ -382,36 +397,47 @@ _TABLES: Final[dict[str, Any]] = {
     "rules": CountTable,
     "cases": CaseIndex,
     "walks": Walks,
+    "evolving": Evolving,
 }
 
 _PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods", "drafts", "offers", "recalls")
 
-_HANDLERS: Final = {
-    "s": "_add_successor",
-    "t": "_add_outcome",
-    "e": "_add_repeat",
-    "a": "_add_sources",
-    "v": "_add_value",
-    "w": "_add_descriptor_witness",
-    "co": "_open_case",
-    "cc": "_add_case_call",
-    "ce": "_end_case",
-    "r": "_add_rules",
-    "n": "_count",
-    "nt": "_count_tool",
-    "h": "_count_period",
-    "p": "_add_parameters",
-    "d": "_describe_tool",
-    "o+": "_open_turn",
-    "o-": "_close_turn",
-    "tr": "_add_transition",
-    "sm": "_add_draft",
-    "sm-": "_drop_drafts",
-    "of+": "_add_offer",
-    "of-": "_close_offer",
-    "rc": "_add_recall",
-    "rv": "_judge_recall",
-    "ru": "_add_run",
-    "vd": "_add_verdict",
-    "fu": "_forget",
+_HANDLERS: Final[dict[str, attrgetter[Any]]] = {
+    code: attrgetter(name)
+    for code, name in {
+        "s": "_add_successor",
+        "t": "_add_outcome",
+        "e": "_add_repeat",
+        "a": "_add_sources",
+        "v": "_add_value",
+        "w": "_add_descriptor_witness",
+        "co": "cases.open",
+        "cc": "cases.add_call",
+        "ce": "cases.end",
+        "r": "_add_rules",
+        "n": "_count",
+        "nt": "_count_tool",
+        "h": "_count_period",
+        "p": "_add_parameters",
+        "d": "_describe_tool",
+        "o+": "_open_turn",
+        "o-": "_close_turn",
+        "tr": "walks.add",
+        "sm": "_add_draft",
+        "sm-": "_drop_drafts",
+        "of+": "_add_offer",
+        "of-": "_close_offer",
+        "rc": "_add_recall",
+        "rv": "_judge_recall",
+        "ru": "_add_run",
+        "vd": "_add_verdict",
+        "fu": "_forget",
+        "ou": "_add_outputs",
+        "dy": "evolving.count",
+        "lo": "evolving.leave_out",
+        "lo-": "evolving.put_back",
+        "sh": "evolving.shift",
+        "gr": "evolving.group",
+    }.items()
 }
+"""Code of an operation -> what applies it, looked up in a graph."""

@@ -21,7 +21,11 @@ from langgraph_toolmem.trajectory import Step, Turn
 
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
+MAX_OUTPUTS: Final = 8
+"""Latest outputs that are looked through for a value."""
 _PIECE = re.compile(r"\w+")
+_OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:t\|[^|]*\|)?[\^~]*(?:[ol]\||x[a-z]\|)", re.DOTALL)
+"""How a descriptor of a part of an output begins (`graph.sources`)."""
 
 
 def encode_value(value: Any) -> str:
@@ -128,14 +132,16 @@ def learn_turn(
             record.append(["t", step.tool, step.status])
         if step in executed:
             record += _learn_outcome(tools, step)
-            record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}])
             record.append(["e", step.tool, int((step.tool, canon_args(step.args)) in state.called)])
         sources: dict[str, list[str]] | None = None
+        given: list[str] = []
         if step in executed and (step.chosen_by == "model" or step.review == "edited"):
-            learned, sources = _learn_arguments(
+            learned, sources, given = _learn_arguments(
                 graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, run, user
             )
             record += learned
+        if step in executed:
+            record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}, given])
         if case_id and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
@@ -166,8 +172,10 @@ def _learn_arguments(
     neighbours: Iterable[Neighbour],
     run: str,
     user: str | None,
-) -> tuple[Record, dict[str, list[str]]]:
+) -> tuple[Record, dict[str, list[str]], list[str]]:
+    """The operations, where each value may have come from, and the parameters whose value no earlier output had."""
     record: Record = []
+    given: list[str] = []
     sources: dict[str, list[str]] = {}
     previous = state.symbols[-1]
     same_tool = [n for n in neighbours if n.tool == step.tool]
@@ -190,6 +198,8 @@ def _learn_arguments(
         right = [d for d, hit in judged.items() if hit and "|" in d]
         if right:
             sources[parameter] = right[:MAX_CASE_SOURCES]
+        if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not _may_be_from_output(value, truth, state):
+            given.append(parameter)
         if judged:
             record.append(["a", slot, previous, judged])
             # Not only those with words of a text: a JSON path may have a person's name in it.
@@ -199,7 +209,21 @@ def _learn_arguments(
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
             record.append(["v", slot, previous, encoded, pattern_of(value, state), run, user])
-    return record, sources
+    return record, sources, given
+
+
+def _may_be_from_output(value: Any, text: str, state: RunState) -> bool:
+    """Whether a value for which no place was found in the outputs may come from one all the same: from prose in it."""
+    latest = list(state.outputs.values())[-MAX_OUTPUTS:]
+    if isinstance(value, (list, dict)):
+        return bool(latest)
+    if isinstance(value, bool) or value is None:
+        return False
+    for seen in map(state.observation, latest):
+        parts = (seen.text.raw, *seen.scalars.values(), *(part for row in seen.lists.values() for part in row))
+        if any(isinstance(part, str) and text in part for part in parts):
+            return True
+    return False
 
 
 def _judge_dynamic(

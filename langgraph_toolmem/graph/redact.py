@@ -30,7 +30,7 @@ def redact(
     kept = []
     for operation in record:
         code = operation[0]
-        if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd", "sm"):
+        if code in ("v", "w", "co", "cc", "ce", "o+", "ru", "vd", "sm", "ou"):
             continue
         if code == "a":
             slot = operation[1]
@@ -44,7 +44,7 @@ def _owner(operation: list[object]) -> object:
     code = operation[0]
     if code == "v":
         return operation[6]
-    if code in ("w", "co", "ru"):
+    if code in ("w", "co", "ru", "ou"):
         return operation[3]
     if code in ("vd", "sm"):
         return operation[4]
