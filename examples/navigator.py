@@ -1,6 +1,8 @@
 """The navigator: complete toolchains, and another way when a tool fails. A scripted decider, so no key is needed.
 
-It works in the office of `examples.office`. The second request is made while one of its tools is down.
+It works in the office of `examples.office`. The second request is made while one of its tools is down. In LangGraph
+Studio (``langgraph dev`` in the folder of ``langgraph.json``) try "Forward the latest email from Priya Ueda": it asks
+back and waits.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from examples.office.decider import make_decider
 from examples.office.office import Office
 from examples.office.tasks import make_tasks
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.nodes import create_navi_subgraph
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
 

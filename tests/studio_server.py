@@ -45,7 +45,7 @@ def project(folder: Path, more_graphs: Mapping[str, str], *files: Path) -> Path:
 
     config: dict[str, Any] = json.loads((ROOT / "langgraph.json").read_text())
     config["graphs"].update(more_graphs)
-    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "office"))
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for file in files:
         shutil.copy(file, folder)
     (folder / "langgraph.json").write_text(json.dumps(config))

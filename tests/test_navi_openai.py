@@ -52,9 +52,11 @@ async def test_decisions_over_http(method: Any, way: str, shop: Shop, store: Too
         return answer(request, rounds[len(server.requests) - 1])
 
     with OpenAIStubServer(reply=reply) as server:
-        graph = create_navi_subgraph(make_chat_model(server), shop.tools, store, method=method)
+        model = make_chat_model(server)
+        graph = create_navi_subgraph(model, shop.tools, store, method=method)
         feed: Any = {"messages": [("user", "the orders of Ann")]}
         state = graph.invoke(feed) if way == "sync" else await graph.ainvoke(feed)
+        await model.root_async_client.close()
     assert [name for name, _ in shop.did] == ["find_customer", "find_customer", "list_orders"]
     assert state["messages"][-1].text == "One order."
     assert_well_formed(state["messages"])

@@ -193,6 +193,42 @@ def test_a_human_decides_about_a_call_of_the_memory(
     assert server.client.threads.get_state(paused.thread)["next"] == []
 
 
+# --- the navigator ---
+
+
+def test_the_navigator_shows_its_parts(server: StudioServer, assistants: dict[str, str]) -> None:
+    graph = server.client.assistants.get_graph(assistants["navigator"], xray=True)
+    nodes = {node["id"]: node.get("metadata", {}) for node in graph["nodes"]}
+    parts = {"begin", "decide", "tools", "retrieve", "clarify", "observe", "conclude", "record"}
+    assert set(nodes) == {"__start__", *parts, "__end__"}
+    assert all(nodes[part]["toolmem"] == "navi" and nodes[part]["toolmem_about"] for part in parts)
+    assert "find_person" in nodes["tools"]["__tools"]
+    labels = {edge["target"]: edge.get("data") for edge in graph["edges"] if edge["source"] == "decide"}
+    assert {"tools", "retrieve", "clarify", "conclude"} <= labels.keys()
+    assert (labels["tools"], labels["conclude"]) == ("execute", "stop"), "a label that is the node's name is left out"
+
+
+def test_the_navigator_asks_back_and_goes_on(server: StudioServer, assistants: dict[str, str]) -> None:
+    paused = run(server, assistants["navigator"], say("Forward the latest email from Priya Ueda."))
+    assert paused.error is None
+    assert [event["event"] for event in paused.events] == ["candidates", "decision"]
+    assert paused.events[-1]["action"] == "clarify"
+    state = server.client.threads.get_state(paused.thread)
+    assert state["next"] == ["clarify"]
+    assert state["interrupts"][0]["value"]["question"] == "To whom shall it be forwarded?"
+    answer = run(server, assistants["navigator"], thread=paused.thread, command={"resume": "Wei Xu"})
+    assert answer.error is None
+    assert [name for name, _ in answer.calls] == ["find_person", "list_emails", "find_person", "forward_email"]
+    assert answer.messages[-1]["content"].startswith("I forwarded")
+    decided = [event for event in answer.events if event.get("event") == "decision"]
+    assert [event["action"] for event in decided][-1] == "answer"
+    assert all({"node", "action", "subgraph", "chain", "alternatives", "failed"} <= event.keys() for event in decided)
+    assert all(event["node"] == "navi" for event in decided)
+    assert decided[0]["subgraph"]["nodes"]
+    assert decided[0]["chain"]
+    assert answer.values["toolmem_navi"]["stop"] == "answered"
+
+
 # --- other assistants ---
 
 

@@ -1,26 +1,30 @@
 """A scripted decider for the office, in place of a language model that gives structured output.
 
 It understands the wordings of the demo and nothing else. What it shares with a competent model: it sees the prompt
-only, calls candidate APIs only, remembers the results it was shown, searches when a candidate is missing, takes what
-stands in for an API that failed if it is among the candidates, and says so if nothing is.
+only, calls candidate APIs only, remembers the results it was shown, thinks ahead and searches for what is missing among
+the candidates, takes what stands in for an API that failed if it is among them, and says so if nothing is.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from examples.office.alternatives import ADAPTERS
 from examples.office.assistant import understand
-from examples.office.plan import GaveUp, Pending, Replay, Result
+from examples.office.plan import Do, GaveUp, Kind, Pending, Replay, Result, Slots
 from langgraph_toolmem.testing import ScriptedChatModel
 
 _SECTION = re.compile(r"^## ([^\n]+)\n---\n(.*?)\n---$", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"^(\w+)\((?=\{)", re.MULTILINE)
+_SAID = re.compile(r"^The user said: (.+)$", re.MULTILINE)
+_HALF = re.compile(r"Forward the latest email from (?P<sender>[\w ]+?)\.?")
+"""A wording that leaves something open; what the user answers completes it."""
 _OUTCOME = re.compile(r"\) -> (ok|failed|refused): ")
 
 
@@ -30,6 +34,7 @@ class OfficeDecider:
     def __init__(self) -> None:
         self._results: list[Result] = []
         self._searched: set[str] = set()
+        self._said = ""
 
     def __call__(self, messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         """The decision, as the call of the tool that stands for the structured output."""
@@ -40,7 +45,9 @@ class OfficeDecider:
             self._results.clear()
         if "Last decision" not in shown:
             self._searched.clear()
+            self._said = ""
         self._results += results_of(shown.get("Current observation", ""))
+        self._said = "".join(_SAID.findall(shown.get("Current observation", ""))[:1]) or self._said
         part = {"rank": 1, "intent": shown["Request"][:60], "analysis": "", "recall": "", "text": "", "api": ""}
         parts = [{**part, **chosen} for chosen in self._choose(shown["Request"], shown.get("Candidate APIs", ""))]
         call = {"name": tools[0]["function"]["name"], "args": {"sub_intents": parts}, "id": "decision"}
@@ -49,23 +56,34 @@ class OfficeDecider:
     def _choose(self, request: str, candidates: str) -> list[dict[str, Any]]:
         offered = frozenset(re.findall(r"^- (\w+)\(", candidates, re.MULTILINE))
         found = understand(request)
+        if found is None and (half := _HALF.fullmatch(request)):
+            if not self._said:
+                return [{"action": "clarify", "text": "To whom shall it be forwarded?"}]
+            found = understand(f"Forward the latest email from {half['sender']} to {self._said}.")
         if found is None:
             return [{"action": "answer", "text": "This is none of the wordings I know."}]
         kind, slots = found
         try:
             return [{"action": "answer", "text": kind.plan(Replay(self._results, offered), slots)}]
         except Pending as pending:
-            return [
+            calls = [
                 {"action": "execute", "api": call.tool, "parameters": json.dumps(call.args)} for call in pending.calls
             ]
+            return [*calls, *self._searches(foreseen(kind, slots), offered)]
         except GaveUp as missing:
             wanted = str(missing)
-            if wanted not in self._searched:
-                self._searched.add(wanted)
-                return [{"action": "retrieve", "recall": f"An API that can {wanted.replace('_', ' ')}"}]
+            if searches := self._searches([wanted, *foreseen(kind, slots)], offered):
+                return searches
             return [{"action": "answer", "text": f"I could not do this: {wanted} does not work and nothing else does."}]
         except (LookupError, TypeError, StopIteration, ValueError):
             return [{"action": "answer", "text": "I could not do this: I did not find what it is about."}]
+
+    def _searches(self, tools: Sequence[str], offered: frozenset[str]) -> list[dict[str, Any]]:
+        """For each of these tools that is not offered, and nothing in its place: an imagined API, once."""
+        missing = [tool for tool in dict.fromkeys(tools) if not offered.intersection([tool, *stand_ins(tool)])]
+        new = [tool for tool in missing if tool not in self._searched]
+        self._searched.update(new)
+        return [{"action": "retrieve", "recall": f"An API that can {tool.replace('_', ' ')}"} for tool in new]
 
 
 def make_decider() -> ScriptedChatModel:
@@ -82,7 +100,8 @@ def results_of(observation: str) -> list[Result]:
         args, stop = json.JSONDecoder().raw_decode(rest)
         outcome = _OUTCOME.match(rest, stop)
         if outcome is not None:
-            found.append(Result(tool, args, outcome[1] == "ok", _value(rest[outcome.end() :].rstrip("\n"))))
+            output = rest[outcome.end() :].rstrip("\n").replace("\n    ", "\n")
+            found.append(Result(tool, args, outcome[1] == "ok", value_of(output)))
     return found
 
 
@@ -91,7 +110,61 @@ def stand_ins(tool: str) -> Sequence[str]:
     return [adapter.tool for adapter in ADAPTERS.get(tool, ())]
 
 
-def _value(text: str) -> Any:
+def foreseen(kind: Kind, slots: Slots) -> list[str]:
+    """The tools that a task of this kind is likely to need, as one who only thinks it through would say."""
+    ahead = _Ahead()
+    with suppress(LookupError, TypeError, ValueError, AttributeError, StopIteration):
+        kind.plan(ahead, slots)  # where it ends, it depends on what comes back
+    return ahead.tools
+
+
+class _Ahead(Do):
+    """Carries out nothing; notes what would be called."""
+
+    def __init__(self) -> None:
+        self.tools: list[str] = []
+
+    def all(self, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
+        self.tools += [tool for tool, _ in calls]
+        return [_Something() for _ in calls]
+
+
+class _Something:
+    """An outcome that is not known yet: it has whatever is looked for in it."""
+
+    def __getitem__(self, _: object) -> _Something:
+        return self
+
+    def __getattr__(self, _: str) -> _Something:
+        return self
+
+    def __call__(self, *_: object, **__: object) -> _Something:
+        return self
+
+    def __iter__(self) -> Iterator[_Something]:
+        return iter([self])
+
+    def __len__(self) -> int:
+        return 1
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __lt__(self, _: object) -> bool:
+        return True
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __float__(self) -> float:
+        return 1.0
+
+
+def value_of(text: str) -> Any:
+    """What a tool gave, from its text."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text)
     except ValueError:

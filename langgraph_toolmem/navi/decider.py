@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -15,14 +16,19 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
 from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.navi.decision import Decision, read
+from langgraph_toolmem.navi.decision import FORM, Decision, read
 from langgraph_toolmem.navi.prompt import repair_message
 
-Method = Literal["function_calling", "json_schema", "json_mode"]
+logger = logging.getLogger("langgraph_toolmem.navi")
+
+Method = Literal["function_calling", "json_schema", "json_mode", "text"]
+"""How a model gives its decisions: as ``with_structured_output`` has it, or as JSON in its text."""
 ASIDE: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_decider")
 """langgraph.constants.TAG_NOSTREAM: a decision is not for the user's eyes."""
 
 _UNREADABLE: Final = (ValidationError, OutputParserException)
+_CUT_SHORT: Final = "FinishReasonError"
+"""End of the names of the openai package's errors for an output that is cut short; they have no base of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +52,34 @@ class Decider:
     """A chat model that gives decisions.
 
     Args:
-        model: any chat model with structured output.
-        method: of ``with_structured_output``; the model's own default if None.
+        model: any chat model.
+        method: of ``with_structured_output``, or "text": the prompt asks for JSON as text, for models without
+            structured output and for those that were fine-tuned on decisions. None: the model's own default, and
+            "text" if it has no structured output.
+
+    Attributes:
+        form: what a prompt must say of the form; "" where the model's interface says it.
 
     Raises:
-        ConfigurationError: the model gives no structured output, or not by this method.
+        ConfigurationError: the model gives no structured output by this method.
     """
 
     def __init__(self, model: BaseChatModel, method: Method | None = None) -> None:
+        self._bound: Runnable[Any, Any] = model
+        self.form = FORM
+        if method == "text":
+            return
         options: dict[str, Any] = {} if method is None else {"method": method}
         try:
-            self._bound: Runnable[Any, Any] = model.with_structured_output(Decision, include_raw=True, **options)
+            self._bound = model.with_structured_output(Decision, include_raw=True, **options)
         except (NotImplementedError, ValueError, TypeError) as error:
+            if method is None and isinstance(error, NotImplementedError):
+                logger.info("%s gives no structured output: its text is read", type(model).__name__)
+                return
             raise ConfigurationError(
                 f"{type(model).__name__} gives no structured output{f' by {method}' if method else ''}: {error}"
             ) from error
+        self.form = ""
 
     def decide(self, messages: Sequence[BaseMessage], config: RunnableConfig | None) -> Outcome:
         """Asks; what the model raises goes on to the host."""
@@ -69,8 +88,8 @@ class Decider:
         while True:
             try:
                 output = self._bound.invoke(prompt, merge_configs(config, ASIDE))
-            except _UNREADABLE as error:  # some clients validate by themselves
-                output = {"raw": None, "parsed": None, "parsing_error": error}
+            except Exception as error:  # noqa: BLE001 - all but a few are raised again
+                output = _unreadable(error)
             try:
                 prompt = asking.send(output)
             except StopIteration as end:
@@ -83,8 +102,8 @@ class Decider:
         while True:
             try:
                 output = await self._bound.ainvoke(prompt, merge_configs(config, ASIDE))
-            except _UNREADABLE as error:
-                output = {"raw": None, "parsed": None, "parsing_error": error}
+            except Exception as error:  # noqa: BLE001 - all but a few are raised again
+                output = _unreadable(error)
             try:
                 prompt = asking.send(output)
             except StopIteration as end:
@@ -104,7 +123,14 @@ def _asking(messages: Sequence[BaseMessage]) -> Generator[list[BaseMessage], Any
     return Outcome(found, "", 2, usage) if isinstance(found, Decision) else Outcome(None, found, 2, usage)
 
 
+def _unreadable(error: Exception) -> dict[str, Any]:
+    """As an output, what some clients raise who validate by themselves; every other error goes on."""
+    if isinstance(error, _UNREADABLE) or type(error).__name__.endswith(_CUT_SHORT):
+        return {"raw": None, "parsed": None, "parsing_error": error}
+    raise error
+
+
 def _usage(before: UsageMetadata | None, output: Any) -> UsageMetadata | None:
-    raw = output.get("raw") if isinstance(output, dict) else None
+    raw = output.get("raw") if isinstance(output, dict) else output
     now = raw.usage_metadata if isinstance(raw, AIMessage) else None
     return before if now is None else now if before is None else add_usage(before, now)

@@ -19,7 +19,7 @@ from langgraph_toolmem.outputs import text_of
 Action = Literal["answer", "clarify", "retrieve", "execute"]
 MAX_INTENTS: Final = 24
 MAX_REASON: Final = 300
-_FENCE: Final = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
+_BEGIN: Final = re.compile(r"\{\s*\"sub_intents\"")
 
 
 class SubIntent(BaseModel):
@@ -93,23 +93,40 @@ class Decision(BaseModel):
         return "\n\n".join(dict.fromkeys(text for text in said if text))
 
 
+FORM: Final = "\n".join(
+    [
+        'Give the decision as one JSON object and nothing else: {"sub_intents": [{…}, …]}. Each sub-intent has:',
+        *(f"- {name}: {field.description}" for name, field in SubIntent.model_fields.items()),
+    ]
+)
+"""The form of a decision in words, for models whose interface does not say it."""
+
+
 def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
-    """What is done now, and what waits: the lowest rank with anything but answers, and the answers up to it."""
-    ranks = [part.rank for part in decision.sub_intents if part.action != "answer"]
-    now = min(ranks, default=max((part.rank for part in decision.sub_intents), default=0))
-    return (
-        [part for part in decision.sub_intents if part.rank <= now],
-        [part for part in decision.sub_intents if part.rank > now],
-    )
+    """What is done now, and what waits.
+
+    Now: the lowest rank with anything but answers, the answers up to it, and every search whatever its rank: looking
+    for a tool needs no outcome and changes nothing, and it saves a decision later.
+    """
+    parts = decision.sub_intents
+    ranks = [part.rank for part in parts if part.action not in ("answer", "retrieve")]
+    if not ranks:
+        ranks = [part.rank for part in parts if part.action == "retrieve"]
+    now = min(ranks, default=max((part.rank for part in parts), default=0))
+    due_now = [part for part in parts if part.rank <= now or part.action == "retrieve"]
+    return due_now, [part for part in parts if part not in due_now]
 
 
 def read(output: Any) -> Decision | str:
-    """The decision in what ``with_structured_output(Decision, include_raw=True)`` gave, or why there is none.
+    """The decision in what ``with_structured_output(Decision, include_raw=True)`` or the model gave, or why not.
 
-    A model that wrote the JSON as its text, with or without a code fence, is understood too.
+    A model that wrote the JSON in its text, with or without a code fence or words around it, is understood too; of
+    several decisions the last counts.
     """
     if isinstance(output, Decision):
         return _checked(output)
+    if isinstance(output, BaseMessage):
+        output = {"raw": output}
     if not isinstance(output, Mapping):
         return "there was no structured output"
     parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
@@ -118,10 +135,9 @@ def read(output: Any) -> Decision | str:
     if isinstance(parsed, Mapping):
         return _validated(parsed)
     text = text_of(raw.content) if isinstance(raw, BaseMessage) else ""
-    if "sub_intents" in text:
-        fenced = _FENCE.match(text)
+    for begin in reversed([match.start() for match in _BEGIN.finditer(text)]):
         try:
-            return _validated(json.loads(fenced[1] if fenced else text))
+            return _validated(json.JSONDecoder().raw_decode(text, begin)[0])
         except (ValueError, RecursionError) as unreadable:
             error = error or unreadable
     return reason_of(error) if isinstance(error, BaseException) else "there was no structured output"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from langgraph_toolmem.host import ErrorLog
 from langgraph_toolmem.navi.rounds import known, succeeded
+from langgraph_toolmem.navi.standins import StandIns, writes
 from langgraph_toolmem.navi.state import Call, Found, NaviLimits, NaviRecord, Route, chain_of, found_of, tools_of
-from langgraph_toolmem.navigator.meaning import verb_of
 from langgraph_toolmem.navigator.plan import Chain, Plan
-from langgraph_toolmem.navigator.vocabulary import READING
 from langgraph_toolmem.tools import ToolSpec
 
 if TYPE_CHECKING:
@@ -53,13 +52,19 @@ class LookUp:
     ) -> None:
         self._memory, self._specs, self._limits, self._errors = memory, specs, limits, errors
         self._strategy, self._seed, self._budget = strategy, seed, budget
+        self._stand_ins = StandIns(specs, lambda text, most: self._hits(text, specs, most))
 
     def first(self, request: str, allowed: Collection[str]) -> Found:
-        """The tools that the first decision sees: complete chains, then what else fits, then others if few fit."""
+        """The tools that the first decision sees: complete chains, then what else fits; others if hardly any fits.
+
+        Others stand in a small catalogue only, or where nothing was found: in a large one they would be noise.
+        """
         most = self._limits.candidates
         plan = self._plan(request, allowed, set(), [], {})
-        others = islice((name for name in self._specs if name in allowed), most)
-        return found_of(request, plan, [*self._hits(request, allowed, most), *others])
+        hits = self._hits(request, allowed, most)
+        if len(self._specs) <= FEW_TOOLS or not (hits or (plan is not None and plan.tools)):
+            hits += islice((name for name in self._specs if name in allowed), most)
+        return found_of(request, plan, hits)
 
     def search(self, record: NaviRecord, recall: str, allowed: Collection[str]) -> Found:
         """What fits an imagined API: complete chains, then what is no candidate yet."""
@@ -83,38 +88,46 @@ class LookUp:
             allowed: names of the tools that may be called now.
         """
         tool, out = call["tool"], set(after["failed"])
+        alike = self._stand_ins.of(tool, {name for name in allowed if name not in out})
         chain = self._broken(before, tool, allowed, out)
-        if chain is not None:
-            try:
-                way = self._memory.reroute(
-                    chain,
-                    out,
-                    known=known(after),
-                    available=allowed,
-                    done=[name for name in succeeded(after) if name not in out],
-                    strategy=self._strategy,
-                    seed=self._seed,
-                    budget=self._budget,
-                )
-            except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-                self._errors.failed(error)
-            else:
-                if way.chain is not None and way.way != "none" and not self._careless(way, chain):
-                    plan = self._around(way.chain, out, allowed, after)
-                    route = Route(failed=tool, way=way.way, stands_in=way.stands_in, chain=list(way.chain.tools))
-                    return route, found_of(f"in place of {tool}", plan, way.chain.tools)
-        found = self._fresh(after, call, allowed)
+        way = None if chain is None else self._rerouted(chain, after, allowed)
+        if way is not None and way.chain is not None:
+            plan = self._around(way.chain, out, allowed, after)
+            tools = list(way.chain.tools)
+            others = [name for name in alike if name not in tools]
+            kind: Literal["equivalent", "upstream"] = "equivalent" if way.way == "equivalent" else "upstream"
+            route = Route(failed=tool, way=kind, stands_in=way.stands_in, chain=tools, alike=others)
+            return route, found_of(f"in place of {tool}", plan, [*tools, *others])
+        found = self._fresh(after, call, allowed, alike)
         if found is None:
-            return Route(failed=tool, way="none", stands_in="", chain=[]), None
-        first = found["chains"][0] if found["chains"] else None
-        chain_tools = tools_of(first) if first is not None else []
-        return Route(failed=tool, way="fresh", stands_in="", chain=chain_tools), found
+            return Route(failed=tool, way="none", stands_in="", chain=[], alike=[]), None
+        first = tools_of(found["chains"][0]) if found["chains"] else []
+        return Route(failed=tool, way="fresh", stands_in="", chain=first, alike=alike), found
+
+    def _rerouted(self, chain: Chain, record: NaviRecord, allowed: Collection[str]) -> Recombination | None:
+        """Another chain to the same end by the graph; None if there is none that does no harm."""
+        out = set(record["failed"])
+        try:
+            way = self._memory.reroute(
+                chain,
+                out,
+                known=known(record),
+                available=allowed,
+                done=[name for name in succeeded(record) if name not in out],
+                strategy=self._strategy,
+                seed=self._seed,
+                budget=self._budget,
+            )
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self._errors.failed(error)
+            return None
+        return None if way.way == "none" or self._careless(way, chain) else way
 
     def _careless(self, way: Recombination, broken: Chain) -> bool:
         """Whether something would be written on the way only to get what the failed tool did not give."""
         steps = () if way.chain is None else way.chain.tools[:-1]
         new = (name for name in steps if name not in broken.tools and name != way.stands_in)
-        return any(name in self._specs and _writes(self._specs[name]) for name in new)
+        return any(name in self._specs and writes(self._specs[name]) for name in new)
 
     def _broken(self, before: NaviRecord, tool: str, allowed: Collection[str], out: set[str]) -> Chain | None:
         """The chain that the failed tool was in; a new one to it if it was in none."""
@@ -134,20 +147,26 @@ class LookUp:
         others = tuple(other for other in plan.chains if other.tools != chain.tools)
         return Plan((chain, *others), plan.subgraph, plan.strategy, plan.cut_short)
 
-    def _fresh(self, record: NaviRecord, call: Call, allowed: Collection[str]) -> Found | None:
-        """Other targets, by what the failed tool is described to do, else by what it was called for.
+    def _fresh(self, record: NaviRecord, call: Call, allowed: Collection[str], alike: list[str]) -> Found | None:
+        """What is most like the failed tool, else other targets, by what it was called for.
 
         What is no candidate yet goes before what the decider could have taken all along.
         """
         spec = self._specs.get(call["tool"])
+        about = "" if spec is None else spec.description.strip()
         near: Found | None = None
-        for text in (spec.description if spec is not None else "", call["intent"], record["request"]):
-            if not text.strip():
-                continue
-            found = self.search(record, text.strip(), allowed)
-            if any(tool not in record["candidates"] for tool in found["tools"]):
-                return found
-            near = near or (found if found["chains"] else None)
+        if alike:
+            out = set(record["failed"])
+            plan = self._plan(about, allowed, out, succeeded(record), known(record)) if about else None
+            near = found_of(about or call["intent"], plan, alike)
+        for text in (about, call["intent"].strip(), record["request"].strip()):
+            if near is not None and any(tool not in record["candidates"] for tool in near["tools"]):
+                return near
+            if text:
+                found = self.search(record, text, allowed)
+                if any(tool not in record["candidates"] for tool in found["tools"]):
+                    return {**found, "tools": list(dict.fromkeys([*alike, *found["tools"]]))}
+                near = near or (found if found["chains"] else None)
         return near
 
     def _plan(
@@ -184,11 +203,3 @@ class LookUp:
             self._errors.failed(error)
             return []
         return [hit.name for hit in hits if hit.name in allowed]
-
-
-def _writes(spec: ToolSpec) -> bool:
-    """Whether a tool is known to change something, by what is declared, else by its verb."""
-    if spec.destructive or spec.read_only is not None:
-        return bool(spec.destructive) or spec.read_only is False
-    verb = verb_of(spec.name)
-    return bool(verb) and verb not in READING

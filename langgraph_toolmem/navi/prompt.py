@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ MAX_REQUEST: Final = 8_000
 MAX_BEFORE: Final = 1_500
 """Characters of one observation that is not the current one."""
 
+_FRAME: Final = re.compile(r"(?m)^(?=[ \t]*(?:-{3,}[ \t]*$|#))")
+_MARKED: Final = "| "
+
 RULES: Final = """\
 You decide what an assistant does next. The assistant works for a user and can call APIs. Each time you are asked you \
 see the request, what was done and observed so far, and the candidate APIs. Split what is still open into sub-intents \
@@ -30,7 +34,8 @@ and choose one action for each:
 - answer: it is common knowledge, or all that is needed was observed. Write the answer in `text`.
 - execute: a candidate API does it and every required parameter is known. Name it in `api` and give `parameters`.
 - retrieve: no candidate does it. Describe in `recall` one imagined API that would: what it does, what it takes, what \
-it gives. It is used to search and nothing else; one API per description.
+it gives. It is used to search and nothing else; one API per description. Searches are made at once whatever their \
+rank, so retrieve for all parts that lack a candidate in one decision, beside the calls that can be made now.
 - clarify: a value is missing that only the user can know and no API gives. Ask in `text`, as one question.
 
 How to choose, in this order: answer if you can; else take a candidate whose required parameters are all known; else \
@@ -72,7 +77,7 @@ def decider_messages(
         *_request(record, messages),
         ("Candidate APIs", "\n".join(api_lines(specs[name]) for name in record["candidates"] if name in specs)),
         ("Toolchains of the last search, the best first", trees(record)),
-        *_so_far(record),
+        *_so_far(record, specs),
     ]
     shown = "\n\n".join(_section(title, body) for title, body in parts if body)
     return [SystemMessage(rules), HumanMessage(f"{shown}\n\nDecide what is done next.")]
@@ -87,7 +92,7 @@ def repair_message(reason: str) -> HumanMessage:
 
 def closing_messages(record: NaviRecord, messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
     """The prompt for the answer of a run that has to stop."""
-    parts = [*_request(record, messages), *_so_far(record), ("Why it has to stop", reason)]
+    parts = [*_request(record, messages), *_so_far(record, {}), ("Why it has to stop", reason)]
     shown = "\n\n".join(_section(title, body) for title, body in parts if body)
     return [SystemMessage(CLOSING), HumanMessage(shown)]
 
@@ -117,6 +122,11 @@ def api_lines(spec: ToolSpec) -> str:
     return shortened("\n".join(lines), MAX_API)
 
 
+def indented(text: str) -> str:
+    """A text whose further lines cannot be taken for lines of the prompt, such as words of the user or other calls."""
+    return "\n    ".join(text.splitlines())
+
+
 def call_line(tool: str, args: Mapping[str, Any]) -> str:
     """A call in one line, its arguments as JSON."""
     return f"{tool}({as_text(dict(args))})"
@@ -126,10 +136,13 @@ def _request(record: NaviRecord, messages: Sequence[BaseMessage]) -> list[tuple[
     return [("Earlier in the conversation", _earlier(messages)), ("Request", shortened(record["request"], MAX_REQUEST))]
 
 
-def _so_far(record: NaviRecord) -> list[tuple[str, str]]:
+def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str, str]]:
     parts = []
     if record["failed"]:
-        failed = (f"- {tool}: {shortened(why, MAX_WORDS)}" for tool, why in record["failed"].items())
+        failed = (
+            f"- {tool}: {indented(shortened(why, MAX_WORDS))}{_was(specs.get(tool))}"
+            for tool, why in record["failed"].items()
+        )
         parts.append(("APIs that failed: never call them", "\n".join(failed)))
     current = record["pairs"][-1]["observed"] if record["pairs"] else []
     parts.append(("Calls that were made", "\n".join(_made(record["made"]))))
@@ -144,11 +157,17 @@ def _so_far(record: NaviRecord) -> list[tuple[str, str]]:
     return parts
 
 
+def _was(spec: ToolSpec | None) -> str:
+    """What a failed API was for, so that another one can be described."""
+    about = "" if spec is None else " ".join(spec.description.split())
+    return f" (it was: {shortened(about, MAX_PARAMETER)})" if about else ""
+
+
 def _made(made: Sequence[Made]) -> Iterable[str]:
     if len(made) > MAX_MADE:
         yield f"[… {len(made) - MAX_MADE} calls before these …]"
     for call in made[-MAX_MADE:]:
-        yield f"- {call_line(call['tool'], call['args'])} -> {call['status']}: {call['result']}"
+        yield f"- {call_line(call['tool'], call['args'])} -> {call['status']}: {indented(call['result'])}"
 
 
 def _earlier(messages: Sequence[BaseMessage]) -> str:
@@ -159,7 +178,7 @@ def _earlier(messages: Sequence[BaseMessage]) -> str:
         text = text_of(message.content, separator="\n").strip()
         if text and isinstance(message, (HumanMessage, AIMessage, SystemMessage)):
             who = {"human": "User", "ai": "Assistant"}.get(message.type, "Note")
-            said.append(f"{who}: {shortened(text, MAX_WORDS)}")
+            said.append(f"{who}: {indented(shortened(text, MAX_WORDS))}")
     return "\n".join(said[-MAX_EARLIER:])
 
 
@@ -176,4 +195,5 @@ def _parameter(schema: Mapping[str, Any]) -> str:
 
 
 def _section(title: str, body: str) -> str:
-    return f"## {title}\n---\n{body}\n---"
+    """A part of the prompt. What looks like its frame is marked: nobody's text ends a section or begins another."""
+    return f"## {title}\n---\n{_FRAME.sub(_MARKED, body)}\n---"

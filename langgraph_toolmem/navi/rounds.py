@@ -12,7 +12,7 @@ from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.keys import canonical
 from langgraph_toolmem.navi.decision import Decision, SubIntent, due
-from langgraph_toolmem.navi.prompt import call_line
+from langgraph_toolmem.navi.prompt import call_line, indented
 from langgraph_toolmem.navi.state import (
     WINDOW,
     Call,
@@ -91,12 +91,12 @@ def _call(
 ) -> None:
     tool, args = part.api.strip(), part.arguments or {}
     if tool in record["failed"]:
-        notes.append(f"{tool} was not called: it failed before ({shortened(record['failed'][tool], 200)}).")
+        notes.append(f"{tool} was not called: it failed before ({indented(shortened(record['failed'][tool], 200))}).")
         return
     if tool not in record["candidates"]:
         notes.append(f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve.")
         return
-    call = Call(id=new_id(), tool=tool, args=args, intent=part.intent)
+    call = Call(id=new_id(), tool=tool, args=args, intent=part.sought)
     if tool not in allowed:
         pending["gone"].append(call)
         return
@@ -106,9 +106,8 @@ def _call(
         return
     before = next((made for made in record["made"] if _same(made["tool"], made["args"], tool, args)), None)
     if before is not None:
-        notes.append(
-            f"{call_line(tool, args)} was made before and is not made again: {before['status']}: {before['result']}"
-        )
+        result = f"{before['status']}: {indented(before['result'])}"
+        notes.append(f"{call_line(tool, args)} was made before and is not made again: {result}")
     elif not any(_same(other["tool"], other["args"], tool, args) for other in pending["calls"]):
         pending["calls"].append(call)
 
@@ -134,12 +133,12 @@ def observed(
     for call in pending["calls"]:
         status, text = _outcome(by_id.get(call["id"]), judge)
         made.append(Made(tool=call["tool"], args=call["args"], status=status, result=shortened(text, limits.digest)))
-        lines.append(f"{call_line(call['tool'], call['args'])} -> {status}: {shortened(text, limits.result)}")
+        lines.append(f"{call_line(call['tool'], call['args'])} -> {status}: {indented(shortened(text, limits.result))}")
         if status == "failed":
             failed.setdefault(call["tool"], shortened(text, MAX_ERROR))
             broken.setdefault(call["tool"], call)
     lines += [f"The user was asked: {question}" for question in pending["questions"]]
-    lines += [f"The user said: {words}" for words in said]
+    lines += [f"The user said: {indented(words)}" for words in said]
     pair = record["pairs"][-1]
     after: NaviRecord = {
         **record,
@@ -189,15 +188,18 @@ def with_route(record: NaviRecord, route: Route, found: Found | None, limits: Na
     """What was done about a failure: the chain that goes on comes first, and the decider is told."""
     if found is not None:
         record = with_found(record, found, limits)[0]
+    failed, alike = route["failed"], ", ".join(route["alike"])
+    chain = " -> ".join(route["chain"])
     told = {
-        "equivalent": f"{route['stands_in']} can stand in for {route['failed']}",
-        "upstream": f"there is another way without {route['failed']}",
-        "fresh": f"a fresh search for what {route['failed']} does found what comes closest",
-        "none": f"no other way is known for what {route['failed']} does: if nothing else helps, say so",
+        "equivalent": f"{route['stands_in']} can stand in for {failed}: {chain}.",
+        "upstream": f"there is another way without {failed}: {chain}.",
+        "fresh": f"a fresh search for what {failed} does found what comes closest: "
+        f"{alike or ', '.join(() if found is None else found['tools'])}.",
+        "none": f"no other way is known for what {failed} does: if nothing else helps, say so.",
     }[route["way"]]
-    shown = ", ".join(found["tools"]) if found is not None and route["way"] == "fresh" else " -> ".join(route["chain"])
-    chain = f": {shown}" if shown else ""
-    return {**_noted(record, f"{told}{chain}."), "routes": [*record["routes"], route]}
+    if alike and route["way"] != "fresh":
+        told = f"{told} Described most like {failed}: {alike}."
+    return {**_noted(record, told), "routes": [*record["routes"], route]}
 
 
 def without_failed(record: NaviRecord) -> NaviRecord:

@@ -20,7 +20,7 @@ Stop = Literal["", "answered", "unreadable", "limit", "no progress", "out of ste
 
 
 class Call(TypedDict):
-    """A call that is about to be made: `intent` and `recall` are the decider's words for what it is for."""
+    """A call that is about to be made; `intent`: the decider's words for what it is for."""
 
     id: str
     tool: str
@@ -61,12 +61,21 @@ class Pair(TypedDict):
 
 
 class Route(TypedDict):
-    """What was done about a failed tool: the way, the tool that stands in, the chain that goes on."""
+    """What was done about a failed tool.
+
+    Attributes:
+        failed: the tool.
+        way: an equivalent tool by inputs and outputs, another way from upstream, what comes closest, or none.
+        stands_in: the equivalent tool, "" otherwise.
+        chain: the chain that goes on.
+        alike: tools that are described most like it, the most similar first.
+    """
 
     failed: str
     way: Literal["equivalent", "upstream", "fresh", "none"]
     stands_in: str
     chain: list[str]
+    alike: list[str]
 
 
 class NaviRecord(TypedDict):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send, interrupt
 
 from langgraph_toolmem.hints import avoided_now
-from langgraph_toolmem.host import ErrorLog, emit, read_key, run_id_of, runtime_of
+from langgraph_toolmem.host import ErrorLog, emit, read_key, runtime_of
 from langgraph_toolmem.navi.decider import ASIDE, Decider, Outcome
+from langgraph_toolmem.navi.handing import DecisionHook, decision_event, outcome_event
 from langgraph_toolmem.navi.lookup import LookUp
 from langgraph_toolmem.navi.prompt import closing_messages, decider_messages, plain_closing
 from langgraph_toolmem.navi.rounds import Judge, decided, observed, with_found, with_route
@@ -36,8 +36,6 @@ logger = logging.getLogger("langgraph_toolmem.navi")
 ROLE: Final = "navi"
 STEPS_TO_CLOSE: Final = 6
 """Graph steps that one more round and the closing take."""
-DecisionHook = Callable[[dict[str, Any]], Any]
-"""Is handed ``{"messages", "decision", "run_id", "step"}``: the prompt in chat format, and what was decided."""
 
 _REASONS: Final = {
     "unreadable": "the decision could not be read, not even when it was asked for again",
@@ -90,7 +88,8 @@ class NaviSteps:
         messages_key: str,
     ) -> None:
         self._model, self._decider, self._specs, self._limits = model, decider, specs, limits
-        self._instructions, self._available, self._judge = instructions, available, judge
+        self._instructions, self._available = instructions, available
+        self._judge = None if judge is None else self._judged(judge)
         self._on_decision, self._key = on_decision, messages_key
         self._errors = ErrorLog("create_navi_subgraph", logger)
         self._look = LookUp(
@@ -124,7 +123,10 @@ class NaviSteps:
 
     async def _adecide(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         prompt = self._prompt(state)
-        return self._decided(state, prompt, await self._decider.adecide(prompt, config), config)
+        outcome = await self._decider.adecide(prompt, config)
+        if self._on_decision is None:
+            return self._decided(state, prompt, outcome, config)
+        return await asyncio.to_thread(self._decided, state, prompt, outcome, config)  # the hook may write to disk
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         del config
@@ -149,6 +151,7 @@ class NaviSteps:
             limits=self._limits,
             judge=self._judge,
         )
+        self._tell_outcome(state, before, record, config)
         for call in broken:
             route, found = self._look.another_way(before, record, call, allowed)
             record = with_route(record, route, found, self._limits)
@@ -220,7 +223,8 @@ class NaviSteps:
 
     def _prompt(self, state: Any) -> list[BaseMessage]:
         record, messages = _record(state), self._messages(state)
-        return decider_messages(record, self._specs, messages, extra=self._instructions)
+        extra = "\n\n".join(part for part in (self._instructions.strip(), self._decider.form) if part)
+        return decider_messages(record, self._specs, messages, extra=extra)
 
     def _decided(
         self, state: Any, prompt: Sequence[BaseMessage], outcome: Outcome, config: RunnableConfig | None
@@ -237,7 +241,7 @@ class NaviSteps:
             if calls := record["pending"]["calls"]:
                 made = [{"name": c["tool"], "args": c["args"], "id": c["id"], "type": "tool_call"} for c in calls]
                 update[self._key] = [AIMessage(content="", tool_calls=made, usage_metadata=outcome.usage)]
-        self._tell_decision(before, record, prompt, outcome, config)
+        self._tell_decision(state, record, prompt, outcome, config)
         return {**update, "toolmem_navi": record}
 
     def _answer(self, text: str, record: NaviRecord, outcome: Outcome | None) -> AIMessage:
@@ -262,13 +266,13 @@ class NaviSteps:
 
     def _tell_decision(
         self,
-        before: NaviRecord,
+        state: Any,
         record: NaviRecord,
         prompt: Sequence[BaseMessage],
         outcome: Outcome,
         config: RunnableConfig | None,
     ) -> None:
-        decision = outcome.decision
+        before, decision = _record(state), outcome.decision
         parts = [] if decision is None else [part.model_dump() for part in decision.sub_intents]
         actions = list(dict.fromkeys(part["action"] for part in parts))
         annotate({"toolmem.node": ROLE, "toolmem.action": "+".join(actions), "toolmem.step": record["decisions"]})
@@ -284,16 +288,20 @@ class NaviSteps:
         _tell(config, {**event, "reason": outcome.reason} if outcome.reason else event)
         if self._on_decision is not None and decision is not None:
             try:
-                self._on_decision(
-                    {
-                        "messages": convert_to_openai_messages(list(prompt)),
-                        "decision": decision.model_dump(),
-                        "run_id": run_id_of(config, runtime_of(config)),
-                        "step": record["decisions"],
-                    }
-                )
+                self._on_decision(decision_event(decision, record, prompt, self._messages(state), config))
             except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
                 self._errors.failed(error)
+
+    def _tell_outcome(self, state: Any, before: NaviRecord, record: NaviRecord, config: RunnableConfig | None) -> None:
+        """Tells who wants to know what became of the calls of the last decision."""
+        told = getattr(self._on_decision, "observed", None)
+        if told is None:
+            return
+        try:
+            if event := outcome_event(before, record, self._messages(state), config):
+                told(event)
+        except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
+            self._errors.failed(error)
 
     def _allowed(self, state: Any) -> set[str]:
         """The tools that may be called now: not taken away, not left out for this user."""
@@ -304,6 +312,18 @@ class NaviSteps:
             except Exception as error:  # noqa: BLE001 - not to know is no reason to stop
                 self._errors.failed(error)
         return allowed - set(avoided_now(state, messages_key=self._key) or ())
+
+    def _judged(self, judge: Judge) -> Judge:
+        """The host's judge; where it fails, an error counts as a failure, as it does without one."""
+
+        def judged(answer: ToolMessage) -> bool:
+            try:
+                return bool(judge(answer))
+            except Exception as error:  # noqa: BLE001 - a judge must not stop the run
+                self._errors.failed(error)
+                return True
+
+        return judged
 
     def _messages(self, state: Any) -> list[BaseMessage]:
         return list(read_key(state, self._key) or ())

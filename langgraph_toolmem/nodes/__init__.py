@@ -1,8 +1,10 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they decide is decided in the memory."""
 
 from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, OfferedState, memory_prompt
+from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.nodes.chains import ToolRetriever, offered_tools
 from langgraph_toolmem.nodes.inertia import InertiaShortcut, shortcut_condition, shortcut_message
+from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.nodes.preferences import PreferenceGuide, guided_tools
 from langgraph_toolmem.nodes.react import ashortcut_model, shortcut_model
 from langgraph_toolmem.nodes.recall import MemoryRecall
@@ -16,6 +18,9 @@ __all__ = [
     "InertiaShortcut",
     "MemoryRecall",
     "MemoryState",
+    "NaviLimits",
+    "NaviRecord",
+    "NaviState",
     "OfferedState",
     "PreferenceGuide",
     "Recorder",
@@ -23,6 +28,7 @@ __all__ = [
     "SITSummary",
     "ToolRetriever",
     "ashortcut_model",
+    "create_navi_subgraph",
     "guided_tools",
     "memory_prompt",
     "offered_tools",

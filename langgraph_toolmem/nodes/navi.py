@@ -6,7 +6,7 @@ NaviAgent (arXiv 2506.19500), sections 1 and 6 of its method; independent parts 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph, add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer
-from typing_extensions import TypedDict, get_type_hints
+from typing_extensions import NotRequired, ReadOnly, Required, TypedDict, get_type_hints
 
 from langgraph_toolmem.checks import is_number
 from langgraph_toolmem.errors import ConfigurationError
@@ -23,9 +23,10 @@ from langgraph_toolmem.hints import AvoidedState
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models import resolve_model
 from langgraph_toolmem.navi.decider import Decider, Method
+from langgraph_toolmem.navi.handing import DecisionHook
 from langgraph_toolmem.navi.rounds import Judge
 from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.navi.steps import ROLE, DecisionHook, NaviSteps
+from langgraph_toolmem.navi.steps import ROLE, NaviSteps
 from langgraph_toolmem.navigator.offering import take_in
 from langgraph_toolmem.navigator.planner import Strategy
 from langgraph_toolmem.nodes.recorder import Recorder
@@ -88,7 +89,7 @@ def create_navi_subgraph(
     adds the key ``toolmem_navi``.
 
     Args:
-        model: the decider: any chat model with structured output, or ``"provider:model"``.
+        model: the decider: any chat model, or ``"provider:model"``.
         tools: what may be called.
         memory: where tools and chains are looked up; it learns from the executions.
         instructions: the host's own words to the decider: who it works for, which day it is.
@@ -99,11 +100,13 @@ def create_navi_subgraph(
             approval by ``interrupt()`` has its place here. The memory's recorder sees what they let through.
         limits: bounds of one request; see `NaviLimits`.
         strategy, seed, budget: of ``memory.plan``; the budget is in seconds, for each search.
-        method: of ``with_structured_output``; the model's own default if None.
+        method: of ``with_structured_output``, or "text": the prompt asks for JSON as text. None: the model's own
+            default, and "text" for a model without structured output.
         on_decision: is handed each decision with its prompt: chat messages, what was decided, run id. Its errors are
-            logged and passed over.
+            logged and passed over. ``memory.decisions`` keeps them for fine-tuning (``toolmem export --sft``).
         record: the memory learns from calls and answers. False: it only looks up.
-        state_schema: the host's state, if tools want parts of it injected; a TypedDict.
+        state_schema: the host's state, if tools want parts of it injected or change it by a ``Command``; a TypedDict.
+            Keys without a reducer are handed back to the host.
         context_schema: of the graph.
         messages_key: key of the messages.
         checkpointer: for a graph that stands alone; inside a host's graph the host's is used.
@@ -181,6 +184,8 @@ def _builder(
             hosts = get_type_hints(state_schema, include_extras=True)
         except (TypeError, NameError) as error:
             raise ConfigurationError(f"state_schema cannot be read: {error}") from error
+    # What has a reducer would be reduced a second time in the host's graph.
+    plain = {key: kind for key, kind in hosts.items() if not hasattr(_bare(kind), "__metadata__")}
     avoided = get_type_hints(AvoidedState, include_extras=True)
     inside = {**hosts, **said, **avoided, **get_type_hints(NaviState, include_extras=True)}
     make: Any = TypedDict  # the keys are known when the graph is made, not when types are checked
@@ -188,8 +193,15 @@ def _builder(
         make("NaviGraphState", inside),
         context_schema=context_schema,
         input_schema=make("NaviInput", {**hosts, **said, **avoided}),
-        output_schema=make("NaviOutput", {**said, "toolmem_navi": NaviRecord}),
+        output_schema=make("NaviOutput", {**plain, **said, "toolmem_navi": NaviRecord}),
     )
+
+
+def _bare(kind: Any) -> Any:
+    """A type without ``NotRequired`` and the like around it."""
+    while get_origin(kind) in (NotRequired, Required, ReadOnly):
+        kind = get_args(kind)[0]
+    return kind
 
 
 def _wrappers(wrap: Any, awrap: Any, recorder: Recorder | None) -> tuple[Any, Any]:
