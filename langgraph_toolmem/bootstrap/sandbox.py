@@ -150,6 +150,24 @@ def load_sandbox(
     Raises:
         ConfigurationError: it names nothing that can be used; the message says what is wrong.
     """
+    found = load_object(spec, folder)
+    if isinstance(found, type) or (callable(found) and not _invokes(found) and not hasattr(found, "compile")):
+        if inspect.iscoroutinefunction(found):
+            return _later(found, memory, spec)
+        found = _made(found, memory, spec)
+    return _sandbox_of(found, spec)
+
+
+def load_object(spec: str, folder: Path | None = None) -> Any:
+    """What an import path names: ``module:name`` or ``path/to/file.py:name``.
+
+    Args:
+        spec: the import path.
+        folder: where modules are looked for before anywhere else; None: the current one.
+
+    Raises:
+        ConfigurationError: it names nothing; the message says what is wrong.
+    """
     module, colon, name = spec.rpartition(":")
     if not colon or not module or not name:
         raise ConfigurationError(f"{spec!r} is not module:factory, such as my_app.sandbox:make")
@@ -158,11 +176,7 @@ def load_sandbox(
         if not hasattr(found, part):
             raise ConfigurationError(f"{spec}: {_name(found)} has no {part!r}")
         found = getattr(found, part)
-    if isinstance(found, type) or (callable(found) and not _invokes(found) and not hasattr(found, "compile")):
-        if inspect.iscoroutinefunction(found):
-            return _later(found, memory, spec)
-        found = _made(found, memory, spec)
-    return _sandbox_of(found, spec)
+    return found
 
 
 def tools_of(agent: Any) -> list[ToolLike]:

@@ -112,10 +112,11 @@ class BootstrapState:
         folder: the memory's; None: in RAM.
         namespace: where the entries go; each has requests of its own.
         user: digest of the user whose entries they become, or "".
+        name: of the file.
     """
 
-    def __init__(self, folder: Path | None, namespace: tuple[str, ...], *, user: str = "") -> None:
-        self._path = None if folder is None else folder / NAME
+    def __init__(self, folder: Path | None, namespace: tuple[str, ...], *, user: str = "", name: str = NAME) -> None:
+        self._path = None if folder is None else folder / name
         self._scope, self._user = digest("bootstrap", *namespace), user
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None

@@ -15,7 +15,7 @@ import typer
 from langgraph_toolmem.cli.inputs import check_folder, open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
-from langgraph_toolmem.cli.terminal import answer_json, note
+from langgraph_toolmem.cli.terminal import answer_json, described_progress, note
 from langgraph_toolmem.errors import ConfigurationError, InputError
 from langgraph_toolmem.graph.export import printable
 from langgraph_toolmem.models import resolve_model
@@ -283,22 +283,11 @@ def _sentences(done: Progress, folder: Path, *, only_invented: bool) -> Iterator
 @contextmanager
 def _bar(budget: Budget, *, show: bool, inventing: bool = False) -> Iterator[Callable[[Progress], None]]:
     """A progress bar on stderr while it is a terminal, with what became of the runs."""
-    if not (show and sys.stderr.isatty()):
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Drawn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Drawn(*columns, console=Console(stderr=True), transient=True) as drawn:
-        task = drawn.add_task("", total=budget.queries)
-
-        def update(now: Progress) -> None:
-            state = f"{now.good} well, {now.wrong} wrong, {now.failed} failed; {now.model_calls:,} model calls"
-            drawn.update(task, completed=now.invented if inventing else now.run, description=state)
-
-        yield update
+    with described_progress(budget.queries, show=show) as update:
+        yield lambda now: update(
+            now.invented if inventing else now.run,
+            f"{now.good} well, {now.wrong} wrong, {now.failed} failed; {now.model_calls:,} model calls",
+        )
 
 
 def _read_text(path: Path) -> str:

@@ -120,3 +120,26 @@ def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], 
             bar.update(task, completed=done)
 
         yield update
+
+
+@contextmanager
+def described_progress(total: int, *, show: bool) -> Iterator[Callable[[int, str], None]]:
+    """As `progress`, with a count, the time, and a text that changes.
+
+    Yields:
+        A function to call with what is done so far, and with the text.
+    """
+    if not (show and sys.stderr.isatty()):
+        yield lambda _done, _text: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def update(done: int, text: str) -> None:
+            bar.update(task, completed=done, description=text)
+
+        yield update

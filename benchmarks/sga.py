@@ -1,0 +1,344 @@
+"""Atoms of experience: is the next tool among the hints, how many actions make an atom, how long does a search take?
+
+``python -m benchmarks.sga``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.next_tool import Point, points
+from benchmarks.replay import DATA, arrange
+from benchmarks.sga_data import Renaming, load
+from langgraph_toolmem.logs import LoggedRun
+from langgraph_toolmem.run import Run, Turn, UserMessage
+from langgraph_toolmem.sga.atoms import Atom, Wording, make_atom
+from langgraph_toolmem.sga.extract import Extractor, distil
+from langgraph_toolmem.sga.known import Known
+from langgraph_toolmem.sga.resolve import Resolver
+from langgraph_toolmem.sga.retrieve import BETA, EPSILON, AtomIndex, texts_of
+from langgraph_toolmem.sga.situation import Situation
+from langgraph_toolmem.sga.slots import satisfied
+from langgraph_toolmem.stores.lexical import LexicalEmbedder
+from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.trajectory import parse_run
+
+SETS: Final = ("bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold")
+COMPRESSED: Final = ("workbench_gpt4", "workbench_gold")
+NAMES: Final = ("as they are", "renamed")
+METHODS: Final = ("hybrid", "semantic", "paper", "trajectory")
+HINTS: Final = 3
+LEAST_LEAD: Final = 5.0
+LEAST_COMPRESSION: Final = 6.9
+MOST_MS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """A turn of a test run: what is known before it, and which tool was called."""
+
+    where: Situation
+    known: Known
+    point: Point
+
+
+Method = Callable[[Question], Sequence[str]]
+
+
+# --- what is compared ---------------------------------------------------------------------------------------
+
+
+def atom_hints(index: AtomIndex, tools: Mapping[str, ToolSpec], *, beta: float = BETA) -> Method:
+    """Tools of the best atoms."""
+
+    def hints(asked: Question) -> list[str]:
+        found = index.search(
+            asked.where.state, asked.where.goals or ("",), asked.known, k=HINTS, beta=beta, tools=tools
+        )
+        return [hit.tool for hit in found]
+
+    return hints
+
+
+def paper_hints(atoms: Sequence[Atom], tools: Mapping[str, ToolSpec]) -> Method:
+    """The paper's score as it is written: one vector of state and all that is open, plain cosine, any three atoms."""
+    embed = lru_cache(maxsize=8192)(LexicalEmbedder().embed_query)
+    resolver = Resolver(tools)
+    rows = [(atom, resolver.resolve(atom)) for atom in atoms]
+    matrix = np.array([embed(texts_of(replace(atom, wordings=()))[0]) for atom in atoms], dtype=np.float32)
+
+    def hints(asked: Question) -> list[str]:
+        text = "\n".join((" ".join(asked.where.goals), asked.where.state))
+        types = asked.known.types
+        feasible = [
+            satisfied(a.required_slots, types) / (len(a.required_slots) + EPSILON) if a.required_slots else 1.0
+            for a in atoms
+        ]
+        scores = (1 - BETA) * (matrix @ np.array(embed(text), dtype=np.float32)) + BETA * np.array(feasible)
+        order = np.argsort(-scores, kind="stable")
+        found = (rows[place][1] for place in order)
+        return [each.tool for each, _ in zip((one for one in found if one is not None), range(HINTS), strict=False)]
+
+    return hints
+
+
+def nearest_task(history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Mapping[str, ToolSpec]) -> Method:
+    """The next step of the nearest past tasks: what they called after as many calls. Tools are found as for atoms."""
+    embed = lru_cache(maxsize=8192)(LexicalEmbedder().embed_query)
+    resolver = Resolver(tools)
+    extractor = Extractor(specs)
+    past: list[list[str | None]] = []
+    for run in history:
+        called: list[str | None] = []
+        for event in run.events:
+            for step in event.steps if isinstance(event, Turn) else ():
+                atom = make_atom(
+                    state="", goal="", tool=step.tool, arguments=step.args, about=extractor.abouts.whole(step.tool)
+                )
+                found = resolver.resolve(atom)
+                called.append(None if found is None else found.tool)
+        past.append(called)
+    matrix = np.array([embed(_asked(run)) for run in history], dtype=np.float32)
+
+    def hints(asked: Question) -> list[str]:
+        place = len(asked.point.state.tools)
+        order = np.argsort(-(matrix @ np.array(embed(_asked(asked.point.run)), dtype=np.float32)), kind="stable")
+        found: dict[str, None] = {}
+        for number in order:
+            tool = past[number][place] if place < len(past[number]) else None
+            if tool is not None:
+                found[tool] = None
+            if len(found) == HINTS:
+                break
+        return list(found)
+
+    return hints
+
+
+def _asked(run: Run) -> str:
+    return "\n".join(event.text for event in run.events if isinstance(event, UserMessage))
+
+
+def methods_of(
+    history: Sequence[Run], specs: Mapping[str, ToolSpec], tools: Mapping[str, ToolSpec]
+) -> dict[str, Method]:
+    """All methods, taught by the history; `tools` are those at hand afterwards."""
+    atoms = distil(history, specs)
+    index = AtomIndex()
+    for atom in atoms:
+        index.add(atom)
+    return {
+        "hybrid": atom_hints(index, tools),
+        "semantic": atom_hints(index, tools, beta=0.0),
+        "paper": paper_hints(atoms, tools),
+        "trajectory": nearest_task(history, specs, tools),
+    }
+
+
+def questions(runs: Sequence[Run], tools: Mapping[str, ToolSpec]) -> Iterator[Question]:
+    """The turns with a call of some runs."""
+    extractor = Extractor(tools)
+    for run in runs:
+        for point in points(run):
+            yield Question(*extractor.before(point.run), point)
+
+
+def hits_of(methods: Mapping[str, Method], asked: Sequence[Question]) -> dict[str, float]:
+    """Share of the turns in percent whose tool is among the hints, by method."""
+    return {
+        name: 100 * fmean([question.point.tool in method(question) for question in asked]) if asked else 0.0
+        for name, method in methods.items()
+    }
+
+
+def read(runs: Sequence[LoggedRun]) -> list[Run]:
+    """The runs, parsed."""
+    return [parse_run(run.messages, run_id=run.run_id) for run in runs]
+
+
+def work(folder: Path, names: str, seed: int, *, limit: int | None = None) -> dict[str, float]:
+    """All methods on one split of one set. Half of the tasks, with all their runs, are the history."""
+    loaded = load(folder, limit=limit)
+    assert loaded is not None
+    runs, specs = loaded
+    arranged, cut = arrange(runs, "warm", seed)
+    history, test = arranged[:cut], arranged[cut:]
+    tools: Mapping[str, ToolSpec] = specs
+    if names == "renamed":
+        other = Renaming(test, specs)
+        test, tools = [other.run(run) for run in test], other.specs()
+    return hits_of(methods_of(read(history), specs, tools), list(questions(read(test), tools)))
+
+
+# --- compression and time -----------------------------------------------------------------------------------
+
+
+def compression(folders: Sequence[Path]) -> tuple[int, int, int]:
+    """Recorded successful actions, the atoms they became, and the wordings of these."""
+    found = [loaded for folder in folders if (loaded := load(folder)) is not None]
+    runs = [run for loaded, _ in found for run in loaded]
+    specs = {name: spec for _, each in found for name, spec in each.items()}
+    atoms = distil(read(runs), specs)
+    return sum(atom.visits for atom in atoms), len(atoms), sum(len(atom.wordings) for atom in atoms)
+
+
+def times(folders: Sequence[Path], *, stored: int, samples: int) -> tuple[float, float, int]:
+    """p50 and p95 of one search in milliseconds with so many atoms, and the number of their wordings.
+
+    The atoms are those of the sets, again and again: half of their words are replaced by words drawn from all of them,
+    and tool and slots get numbers, so that no two are alike.
+    """
+    atoms: list[Atom] = []
+    asked: list[Question] = []
+    tools: dict[str, ToolSpec] = {}
+    for folder in folders:
+        if (loaded := load(folder)) is not None:
+            runs, specs = read(loaded[0]), loaded[1]
+            atoms += distil(runs, specs)
+            tools |= specs
+            asked += list(questions(runs[:: max(1, len(runs) // 40)], specs))
+    vocabulary = sorted({word for atom in atoms for each in atom.wordings for word in each.goal.split()})
+    draw = random.Random(0)
+    index = AtomIndex()
+    rows = 0
+    for number in range(stored):
+        index.add(variant := _variant(atoms[number % len(atoms)], number, vocabulary, draw))
+        rows += len(variant.wordings)
+    step = max(1, len(asked) // samples)
+    index.search("", ("warm",), tools=tools)
+    taken = []
+    for question in asked[::step][:samples]:
+        begun = time.perf_counter()
+        index.search(question.where.state, question.where.goals or ("",), question.known, tools=tools)
+        taken.append(1000 * (time.perf_counter() - begun))
+    return median(taken), sorted(taken)[int(0.95 * (len(taken) - 1))], rows
+
+
+def _variant(atom: Atom, number: int, vocabulary: Sequence[str], draw: random.Random) -> Atom:
+    def other(text: str) -> str:
+        return " ".join(draw.choice(vocabulary) if draw.random() < 0.5 else word for word in text.split())
+
+    wordings = tuple(Wording(each.state, other(each.goal), each.visits) for each in atom.wordings)
+    return replace(atom, id=f"{atom.id}{number}", goal=wordings[0].goal, wordings=wordings)
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One method on one set, mean of the splits."""
+
+    name: str
+    names: str
+    method: str
+    hits: float
+
+
+def table(means: Sequence[Mean], seeds: int) -> Table:
+    """hit@3 by set, names and method."""
+    shown = Table(title=f"next tool among {HINTS} hints in %, mean of {seeds} split(s)", title_justify="left")
+    shown.add_column("set", no_wrap=True)
+    shown.add_column("names", no_wrap=True)
+    for method in METHODS:
+        shown.add_column(method, justify="right")
+    found = {(m.name, m.names, m.method): m.hits for m in means}
+    for name, names in dict.fromkeys((m.name, m.names) for m in means):
+        shown.add_row(name, names, *(f"{found[name, names, method]:.1f}" for method in METHODS))
+    return shown
+
+
+def verdicts(means: Sequence[Mean]) -> list[tuple[bool, str]]:
+    """Whether what is asked of the retrieval holds."""
+    found = {(m.name, m.names, m.method): m.hits for m in means}
+    checks: list[tuple[bool, str]] = []
+    for name, names in dict.fromkeys((m.name, m.names) for m in means):
+        own, other = found[name, names, "hybrid"], found[name, names, "semantic"]
+        checks.append((own >= other, f"{name}, names {names}: hybrid {own:.1f} >= semantic {other:.1f}"))
+    renamed = [m.name for m in means if m.names == "renamed" and m.method == "hybrid"]
+    if renamed:
+        own = fmean(found[name, "renamed", "hybrid"] for name in renamed)
+        other = fmean(found[name, "renamed", "trajectory"] for name in renamed)
+        text = f"renamed, mean of the sets: hybrid {own:.1f} >= trajectory {other:.1f} + {LEAST_LEAD:g}"
+        checks.append((own >= other + LEAST_LEAD, text))
+    return checks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sga", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5, help="number of splits (0, 1, …)")
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
+    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
+    parser.add_argument("--stored", type=int, default=100_000, help="atoms when times are taken; 0: no times")
+    parser.add_argument("--samples", type=int, default=200, help="searches that are timed")
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
+    options = parser.parse_args(arguments)
+
+    present = [name for name in options.sets if load(options.data / name, limit=1) is not None]
+    for name in options.sets:
+        if name not in present:
+            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
+    if not present:
+        return 0
+    console = Console(stderr=True)
+    splits: list[dict[str, Any]] = []
+    for name in present:
+        for names in NAMES:
+            for seed in range(options.seeds):
+                with console.status(f"{name}, names {names}, split {seed}"):
+                    hits = work(options.data / name, names, seed, limit=options.limit)
+                splits.append({"name": name, "names": names, "seed": seed, "hits": hits})
+    means = [
+        Mean(name, names, method, fmean(s["hits"][method] for s in splits if (s["name"], s["names"]) == (name, names)))
+        for name, names in dict.fromkeys((s["name"], s["names"]) for s in splits)
+        for method in METHODS
+    ]
+    output = Console(width=None if sys.stdout.isatty() else 160)
+    output.print(table(means, options.seeds))
+    checks = verdicts(means)
+    figures: dict[str, Any] = {}
+    folders = [options.data / name for name in COMPRESSED if name in (*options.sets, "workbench_gold")]
+    actions, atoms, wordings = compression(folders)
+    if atoms:
+        figures["compression"] = {"actions": actions, "atoms": atoms, "wordings": wordings}
+        text = f"{' + '.join(f.name for f in folders)}: {actions} actions, {atoms} atoms with {wordings} wordings"
+        output.print(text)
+        checks.append((actions >= LEAST_COMPRESSION * atoms, f"{actions / atoms:.1f} actions per atom >= 6.9"))
+    if options.stored:
+        p50, p95, rows = times(
+            [options.data / name for name in present], stored=options.stored, samples=options.samples
+        )
+        figures["times"] = {"p50": p50, "p95": p95, "atoms": options.stored, "wordings": rows}
+        output.print(f"one search, {options.stored} atoms with {rows} wordings: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
+        checks.append((p50 <= MOST_MS, f"a search among {options.stored} atoms: p50 {p50:.1f} ms <= {MOST_MS:g}"))
+    for holds, text in checks:
+        print(f"{'holds' if holds else 'MISSED'}  {text}")
+    if options.json_file is not None:
+        plain = {
+            "means": [asdict(m) for m in means],
+            "splits": splits,
+            **figures,
+            "targets": [{"holds": holds, "target": text} for holds, text in checks],
+        }
+        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""`toolmem discover`: tool calls are searched in a sandbox, and what won becomes atoms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from langgraph_toolmem.cli.options import Json, MemoryFolder
+from langgraph_toolmem.cli.tables import count
+from langgraph_toolmem.cli.terminal import answer_json, note
+from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.graph.export import printable
+from langgraph_toolmem.models import resolve_model
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.sga.discovery import DiscoveryProgress, DiscoveryReport
+
+WARNING = (
+    "The environment's tools are really executed, many times over: whatever they can send, book, pay or delete, they "
+    "may. Go on only if they act on a sandbox"
+)
+ATOMS = "atoms.jsonl"
+
+
+def discover(
+    memory: MemoryFolder,
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env",
+            metavar="MODULE:FACTORY",
+            help="The world that is searched: a factory of an environment (`tools`, `reset(task)`, `step(call)`, "
+            "`success()`), or of a sandbox as `bootstrap` takes it.",
+        ),
+    ],
+    tasks: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help='Tasks (JSONL): objects with "request", "id", and what the factory needs.'),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC", help="The chat model that plans and acts, `provider:model` [default: words, no model]."
+        ),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(metavar="SPEC", help="A chat model that says whether a task is done, where the world does not."),
+    ] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="Paths walked per task, at most.")] = 50,
+    depth: Annotated[int, typer.Option(min=1, help="Calls on a path, at most.")] = 10,
+    patience: Annotated[int, typer.Option(min=0, help="Paths walked in search of a shorter one than the best.")] = 3,
+    calls: Annotated[int, typer.Option(min=1, help="Model calls at most, over all tasks and sessions.")] = 1000,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Tokens at most, as models report them.")] = None,
+    seed: Annotated[int, typer.Option(help="Draws between actions that look alike.")] = 0,
+    workers: Annotated[int, typer.Option(min=1, help="Tasks searched at a time, each in a world of its own.")] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help=f"The atoms (JSONL) [default: {ATOMS} in the folder]."),
+    ] = None,
+    sandbox_is_safe: Annotated[
+        bool, typer.Option("--sandbox-is-safe", help="Do not ask: the tools act on a sandbox.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Search again where the search itself failed.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Search your own tools offline, and keep what worked as atoms.
+
+    THE TOOLS ARE REALLY EXECUTED, AGAIN AND AGAIN. Each task is searched by a Monte Carlo tree search; each step of the
+    best path that ended well becomes an atom. Interrupted or killed, it goes on where it was when it is begun again;
+    the same seed gives the same atoms, for any number of workers.
+    """
+    from langgraph_toolmem.bootstrap import Budget
+    from langgraph_toolmem.sga.discovery import Discovery, JsonLines, SearchSettings, load_environment, read_tasks
+    from langgraph_toolmem.sga.discovery.runner import FOLDER
+    from langgraph_toolmem.stores.folder_lock import FolderLock
+
+    if not (sandbox_is_safe or sys.stdin.isatty()):
+        raise ConfigurationError(f"{WARNING}, and say so with --sandbox-is-safe")
+    if memory.exists() and not memory.is_dir():
+        raise InputError(f"{memory} is a file; --memory takes the folder of a memory")
+    wanted = read_tasks(tasks)
+    found = load_environment(env)
+    planner = None if model is None else resolve_model(model, name="--model")
+    judged = None if judge is None else resolve_model(judge, name="--judge")
+    if not sandbox_is_safe:
+        note(f"The tools of {env} are going to be called for {count(len(wanted), 'task')}.")
+        if not typer.confirm(f"{WARNING}. Go on?", err=True):
+            raise typer.Abort
+    folder = memory / FOLDER
+    lock = FolderLock(folder)
+    try:
+        with Discovery(
+            found,
+            wanted,
+            model=planner,
+            judge=judged,
+            settings=SearchSettings(iterations=iterations, depth=depth, patience=patience),
+            budget=Budget(queries=len(wanted), model_calls=calls, tokens=tokens),
+            seed=seed,
+            workers=workers,
+            folder=folder,
+        ) as discovery:
+            if retry_failed:
+                discovery.retry_failed()
+            target = folder / ATOMS if output is None else output
+            try:
+                with _bar(len(wanted), show=not as_json) as update:
+                    report = discovery.run(update, sink=JsonLines(target))
+            except BaseException:
+                now = discovery.progress()
+                note(
+                    f"{now.done} of {count(now.tasks, 'task')} are searched; the same command again goes on from there"
+                )
+                raise
+    finally:
+        lock.release()
+    if as_json:
+        answer_json({"memory": str(memory), "atoms_file": str(target), **report.to_dict()})
+        return
+    for line in _sentences(report, target):
+        typer.echo(line)
+
+
+def _sentences(report: DiscoveryReport, target: Path) -> Iterator[str]:
+    now = report.progress
+    yield f"Of {count(now.tasks, 'task')}, {now.done:,} are searched: {now.solved:,} were solved" + (
+        f", {report.already:,} were done before anything was." if report.already else "."
+    )
+    yield (
+        f"Per search {report.iterations:.1f} paths were walked, {report.branching:.2f} actions tried in a state; the "
+        f"best paths have {report.depth:.1f} calls, the longest one tried {report.deepest:,}."
+    )
+    if report.atoms:
+        yield (
+            f"{report.explored:,} calls were explored and became {count(report.atoms, 'atom')}, "
+            f"{report.compression:.1f} calls each, in {target}."
+        )
+    else:
+        yield f"{report.explored:,} calls were explored; no atoms came of them."
+    if now.model_calls:
+        yield f"It took {count(now.model_calls, 'model call')} and {now.tokens:,} tokens so far."
+    if report.diverged:
+        yield (
+            f"{count(report.diverged, 'call')} answered something else when made again: the world does not come back "
+            "to the same state, and what was searched behind such calls was given up."
+        )
+    if now.failed:
+        yield f"{count(now.failed, 'search')} failed; --retry-failed tries them again."
+    for error in report.errors:
+        yield f"Error in the environment: {printable(error)}"
+    if report.stopped:
+        yield f"Stopped early: {printable(report.stopped)}. The same command with a larger budget goes on from there."
+
+
+@contextmanager
+def _bar(total: int, *, show: bool) -> Iterator[Callable[[DiscoveryProgress], None]]:
+    """A progress bar on stderr while it is a terminal, with what became of the tasks."""
+    from langgraph_toolmem.cli.terminal import described_progress
+
+    with described_progress(total, show=show) as update:
+        yield lambda now: update(
+            now.done + now.failed,
+            f"{now.solved} solved, {now.failed} failed; {now.model_calls:,} model calls",
+        )

@@ -1,0 +1,1 @@
+"""State–Goal–Action planning (SGA-MCTS): atoms of experience, distilled offline and retrieved as soft hints."""

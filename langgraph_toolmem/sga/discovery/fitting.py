@@ -1,0 +1,446 @@
+"""Which values could stand in an input, and how well each fits: general rules, no knowledge of particular tools.
+
+A value fits by its looks (a mail address, a date), by what it is (the id of an event), by the word before it in the
+request ("from", "to"), by whether the user named it, and by whether it was used before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+from langgraph_toolmem.graph.values import ABSENT, canon, fit
+from langgraph_toolmem.navigator.schema import resolved
+from langgraph_toolmem.sga.discovery.environment import Taken
+from langgraph_toolmem.sga.discovery.facts import REQUEST, Fact, Request, dates, in_words, phrases
+from langgraph_toolmem.sga.discovery.states import State
+from langgraph_toolmem.sga.discovery.toolbox import Input, Toolbox
+from langgraph_toolmem.sga.known import leaves_of
+from langgraph_toolmem.sga.words import DATE, EMAIL, ID, NAME, NUMBER, TEXT, URL
+from langgraph_toolmem.stores.lexical import stem, words
+from langgraph_toolmem.tools import ToolSpec
+
+STRONG: Final = 0.75
+"""Fit from which a value is given though it is optional."""
+LEAST: Final = 0.35
+"""Fit below which a value is not tried."""
+_TYPED: Final = frozenset({"email", "url", "id"})
+_GIVERS: Final = frozenset({"from", "of", "by"})
+_GOALS: Final = frozenset({"to", "for", "with", "onto", "at"})
+_CLOCK: Final = re.compile(r"\b([01]?\d|2[0-3]):[0-5]\d\b")
+_ISO: Final = re.compile(r"\d{4}-\d\d-\d\d$")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A value for an input.
+
+    Attributes:
+        value: a JSON value of the input's type.
+        fit: how well it fits, 0 to 1.
+        fact: where it comes from; None: put together.
+    """
+
+    value: Any
+    fit: float
+    fact: Fact | None = None
+
+
+@dataclass
+class Context:
+    """What a state knows, for all inputs of all tools."""
+
+    state: State
+    request: Request
+    facts: Sequence[Fact]
+    toolbox: Toolbox
+    used: set[str] = field(default_factory=set)
+    used_by: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    found: dict[object, list[Candidate]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Reads what the calls so far were given."""
+        self._told = "\n".join(
+            fact.value.lower()
+            for fact in self.facts
+            if fact.step != REQUEST and isinstance(fact.value, str) and fact.kind not in (EMAIL, URL)
+        )
+        for taken in self.state.taken:
+            for path, value in leaves_of(taken.call.args):
+                self.used.add(canon(value))
+                self.used_by.setdefault((taken.call.tool, path), set()).add(canon(value))
+
+    def is_told(self, fact: Fact) -> bool:
+        """Whether a name of the request was found in an answer."""
+        return str(fact.value).lower() in self._told
+
+    @cached_property
+    def unexplained(self) -> list[Fact]:
+        """Names in the request that no answer was about and no call was given; of two that overlap neither was."""
+        given = "\n".join(_plain(each) for each in self.used)
+        names = self.request.names()
+        clear = [fact for fact in names if self.is_told(fact) or _plain(str(fact.value)) in given]
+        return [fact for fact in names if not any(_overlap(fact, other) for other in clear)]
+
+    @cached_property
+    def waiting(self) -> frozenset[str]:
+        """Dates and quoted parts of the request that no call was given yet, but for those in what is to be told."""
+        return (
+            frozenset(
+                canon(fact.value)
+                for fact in self.request.facts
+                if fact.kind in (DATE, TEXT) and str(fact.value) not in self.request.message
+            )
+            - self.used
+        )
+
+    @cached_property
+    def idle(self) -> list[frozenset[str]]:
+        """For each name that was asked about: the values of the answer, if none of them was used since."""
+        names = {canon(fact.value) for fact in self.request.names()}
+        found: list[frozenset[str]] = []
+        for index, taken in enumerate(self.state.taken):
+            if not self.toolbox.reads.get(taken.call.tool) or not names & _given(taken):
+                continue
+            told = frozenset(canon(fact.value) for fact in self.facts if fact.step == index and fact.kind) - names
+            if not any(told & _given(later) for later in self.state.taken[index + 1 :]):
+                found.append(told)
+        return found
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """Stems by which known values and the tools called so far go."""
+        found = {word for fact in self.facts if fact.step != REQUEST for word in fact.words}
+        return frozenset(found)
+
+    @cached_property
+    def fresh(self) -> frozenset[str]:
+        """Values of the request that no call was given yet."""
+        return frozenset(canon(fact.value) for fact in self.request.facts) - self.used
+
+    @property
+    def latest(self) -> int:
+        """Index of the latest call."""
+        return len(self.state.taken) - 1
+
+
+def _given(taken: Taken) -> set[str]:
+    return {canon(value) for _, value in leaves_of(taken.call.args)}
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone: ``ann.lee@x.org`` has "annlee" in it."""
+    return re.sub(r"\W|_", "", text.lower())
+
+
+def _overlap(one: Fact, other: Fact) -> bool:
+    """Whether two names stand at the same place of the request, or are the same."""
+    ends = one.order + len(str(one.value)), other.order + len(str(other.value))
+    return one.value == other.value or (one.order < ends[1] and other.order < ends[0])
+
+
+def candidates(tool: str, wanted: Input, context: Context) -> list[Candidate]:
+    """The best values for an input, each once, the best first."""
+    used = frozenset(context.used_by.get((tool, wanted.path), ())) if wanted.kind in _TYPED else None
+    key = (wanted, context.toolbox.reads[tool], used)
+    known = context.found.get(key)
+    if known is None:
+        found = _found(tool, wanted, context)
+        known = context.found[key] = fitting(context.toolbox.specs[tool], wanted, found)
+    return known
+
+
+def fitting(spec: ToolSpec, wanted: Input, found: Iterable[Candidate]) -> list[Candidate]:
+    """Those that have the type of the input, each once, the best first."""
+    schema = _schema(spec, wanted.path)
+    kept: dict[str, Candidate] = {}
+    for each in found:
+        if each.fit < LEAST:
+            continue
+        value = fit(each.value, schema)
+        if value is ABSENT or value is None:
+            continue
+        key = canon(value)
+        if key not in kept or kept[key].fit < each.fit:
+            kept[key] = Candidate(value, min(1.0, each.fit), each.fact)
+    most = {"prose": 2, "headline": 3, "name": 8, "search": 8}.get(wanted.kind, 5)
+    return sorted(kept.values(), key=lambda each: -each.fit)[:most]
+
+
+def _found(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
+    if wanted.kind == "choice":
+        yield from _choices(wanted, context)
+    elif wanted.kind == "flag":
+        if (wanted.own - _SMALL) & context.request.stems:
+            yield Candidate(True, 0.9)
+    elif wanted.kind == "number":
+        yield from _numbers(wanted, context)
+    elif wanted.kind == "date":
+        yield from _dates(wanted, context)
+    elif wanted.kind == "time":
+        yield from _times(tool, wanted, context)
+    elif wanted.kind == "prose":
+        yield from _prose(tool, context)
+    elif wanted.kind == "headline":
+        yield from _headlines(tool, wanted, context)
+    elif wanted.kind in ("name", "search"):
+        yield from _names(wanted, context)
+    else:
+        kinds = {"email": EMAIL, "url": URL, "id": ID}
+        yield from _typed(tool, wanted, context, kinds[wanted.kind])
+
+
+_SMALL: Final = frozenset(map(stem, ("is", "has", "only", "with", "include")))
+
+
+def _choices(wanted: Input, context: Context) -> Iterator[Candidate]:
+    text = " ".join(words(context.request.text))
+    for choice in wanted.choices:
+        spot = re.search(rf"\b{re.escape(' '.join(words(choice)))}\b", text)
+        if spot:
+            yield Candidate(choice, 0.92 - 0.05 * spot.start() / max(1, len(text)))
+        elif wanted.required:
+            yield Candidate(choice, 0.5 if choice_is_meant(choice, context) else 0.4)
+
+
+def values_of(choice: str, wanted: Input, context: Context) -> Iterator[Candidate]:
+    """Values for "the value" of a field: such as are known for that field, or look like those that are."""
+    text = " ".join(words(context.request.text))
+    name = next((each for each in context.toolbox.choices_of if each.lower() == choice.lower()), choice)
+    for known in context.toolbox.choices_of.get(name, ()):
+        if re.search(rf"\b{re.escape(' '.join(words(known)))}\b", text):
+            yield Candidate(known, 0.95)
+    leaf = choice.lower()
+    now = [fact for fact in context.facts if fact.step >= 0 and fact.path.rsplit(".", 1)[-1].lower() == leaf]
+    kinds = {fact.kind for fact in now}
+    current = {canon(fact.value) for fact in now}
+    for fact in context.facts:
+        if not isinstance(fact.value, list) and fact.kind and fact.kind in kinds and canon(fact.value) not in current:
+            role = _role_fit(replace(wanted, role="to"), fact)
+            yield Candidate(fact.value, 0.5 + _standing(fact, context) + role, fact)
+
+
+def choice_is_meant(choice: str, context: Context) -> bool:
+    """Whether what is known is called by the name of a choice: a value known as a status speaks for "status"."""
+    return any(stem(choice.lower()) in fact.words and fact.named for fact in context.facts)
+
+
+def _numbers(wanted: Input, context: Context) -> Iterator[Candidate]:
+    for fact in context.facts:
+        if fact.kind != NUMBER or isinstance(fact.value, (bool, str, list)):
+            continue
+        near = bool(fact.words & wanted.words)
+        if fact.step == REQUEST:
+            yield Candidate(fact.value, 1.0 if near else 0.4 if wanted.required else 0.0, fact)
+        elif near and wanted.required:
+            yield Candidate(fact.value, 0.6 + _standing(fact, context), fact)
+
+
+def _dates(wanted: Input, context: Context) -> Iterator[Candidate]:
+    of_request = dates(context.request.facts)
+    for number, fact in enumerate(of_request):
+        score = 0.9
+        if wanted.role == "from" and len(of_request) > 1:
+            score = 0.95 if number == 0 else 0.5
+        elif wanted.role == "to" and len(of_request) > 1:
+            score = 0.95 if number == len(of_request) - 1 else 0.5
+        elif wanted.own & _LAST and len(of_request) > 1:
+            score = 0.95 if number == len(of_request) - 1 else 0.6
+        elif canon(fact.value) in context.used:
+            score = 0.85
+        if _ISO.match(str(fact.value)) or "ISO" not in wanted.port.leaf.description:
+            yield Candidate(fact.value, score, fact)
+    for fact in dates(context.facts):
+        if fact.step != REQUEST and fact.words & wanted.own:
+            yield Candidate(fact.value, 0.4 + _standing(fact, context), fact)
+
+
+_LAST: Final = frozenset(map(stem, ("last", "end", "until", "final", "return")))
+
+
+def _times(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
+    clock = _CLOCK.search(context.request.text)
+    if clock:
+        for fact in dates(context.request.facts):
+            yield Candidate(f"{fact.value}T{clock[0].zfill(5)}", 0.9, fact)
+    changes = not context.toolbox.reads[tool]
+    for fact in context.facts:
+        if not isinstance(fact.value, str) or not _INSTANT.match(fact.value):
+            continue
+        if changes and fact.of_thing:
+            continue  # the time of a thing that is there is no time to put one at
+        said = 0.3 if fact.words & wanted.own else 0.0
+        yield Candidate(fact.value, 0.35 + said + _standing(fact, context) + 0.1 * (fact.row == 0), fact)
+
+
+def _typed(tool: str, wanted: Input, context: Context, kind: str) -> Iterator[Candidate]:
+    used = context.used_by.get((tool, wanted.path), set())
+    together: list[str] = []
+    for fact in context.facts:
+        if isinstance(fact.value, list):
+            if wanted.many and (fact.kind == kind or fact.words & wanted.own):
+                near = 0.3 if fact.words & wanted.own else 0.0
+                yield Candidate(fact.value, 0.4 + near + _standing(fact, context), fact)
+            continue
+        if not isinstance(fact.value, (str, int)) or isinstance(fact.value, bool):
+            continue
+        score = _typed_fit(wanted, fact, kind, context)
+        if score <= 0:
+            continue
+        if canon(fact.value) in used and not fact.named:
+            score -= 0.1
+        if wanted.many:
+            if fact.named and fact.step != REQUEST and fact.value not in together:
+                together.append(str(fact.value))
+            yield Candidate([fact.value], score - 0.1, fact)
+        else:
+            yield Candidate(fact.value, score, fact)
+    if len(together) > 1:
+        yield Candidate(together, 0.85)
+
+
+def _typed_fit(wanted: Input, fact: Fact, kind: str, context: Context) -> float:
+    if kind == ID:
+        return _id_fit(wanted, fact, context)
+    if fact.kind != kind:
+        return 0.0
+    score = 0.5 + _standing(fact, context)
+    if fact.words & context.request.stems - _PLAIN:
+        score += 0.15  # it is called what the user calls it
+    return score + _role_fit(wanted, fact)
+
+
+_PLAIN: Final = frozenset(map(stem, ("email", "mail", "address", "id", "name", "user", "date")))
+
+
+def _id_fit(wanted: Input, fact: Fact, context: Context) -> float:
+    text = canon(fact.value)
+    if wanted.example:
+        if not text.startswith(wanted.example):
+            return 0.0
+        return 0.65 + _standing(fact, context)
+    if fact.kind not in (ID, NUMBER) and "id" not in fact.words:
+        return 0.0
+    meant = wanted.port.meaning.words - {"id"}
+    if fact.step == REQUEST:
+        return 0.8 if fact.kind == ID else 0.0
+    shared = {stem(word) for word in meant} & fact.words
+    return (0.65 if shared else 0.15) + _standing(fact, context) if "id" in fact.words else 0.0
+
+
+def _role_fit(wanted: Input, fact: Fact) -> float:
+    said = "from" if fact.before in _GIVERS else "to" if fact.before in _GOALS else ""
+    if not wanted.role or not said:
+        return 0.0
+    return 0.15 if wanted.role == said else -0.15
+
+
+def _standing(fact: Fact, context: Context) -> float:
+    """What speaks for a value whatever it is for: 0 to 0.3."""
+    if fact.step == REQUEST:
+        return 0.2
+    score = 0.15 if fact.named else 0.0
+    score += 0.1 if fact.step == context.latest else 0.05 if fact.step == context.latest - 1 else 0.0
+    score += 0.05 if fact.row <= 0 else max(0.0, 0.03 - 0.003 * fact.row)
+    return score - (0.02 if canon(fact.value) in context.used else 0.0)
+
+
+def _prose(tool: str, context: Context) -> Iterator[Candidate]:
+    if context.toolbox.reads[tool]:
+        return
+    request = context.request
+    message = request.message
+    if message:
+        yield Candidate(message, 0.8)
+    for fact in context.facts:
+        if fact.kind == TEXT and fact.step == REQUEST:
+            yield Candidate(fact.value, 0.4, fact)
+        elif isinstance(fact.value, str) and fact.step >= 0 and _leaf_stems(fact) & request.stems and not fact.named:
+            yield Candidate(fact.value, 0.55 if fact.kind != URL and not fact.value.startswith("http") else 0.9, fact)
+    asked = [taken for taken in context.state.taken if context.toolbox.reads[taken.call.tool]]
+    if asked:
+        latest = {id(taken): number for number, taken in enumerate(asked)}
+        about = max(
+            asked, key=lambda taken: (context.toolbox.shared(taken.call.tool, request.stems), latest[id(taken)])
+        )
+        told = in_words(about.observation.output)
+        if told:
+            yield Candidate(told, 0.72 - (0.3 if message else 0.0))
+    yield Candidate(request.text, 0.65)
+
+
+def _leaf_stems(fact: Fact) -> frozenset[str]:
+    leaf = fact.path.replace("[*]", "").rsplit(".", 1)[-1]
+    return frozenset(map(stem, words(leaf))) - _PLAIN
+
+
+def _headlines(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
+    for fact in context.facts:
+        if fact.kind == TEXT and fact.step == REQUEST:
+            yield Candidate(fact.value, 0.95, fact)
+        elif fact.step >= 0 and _leaf_stems(fact) & _TITLES and isinstance(fact.value, str):
+            yield Candidate(fact.value, 0.45 + _standing(fact, context), fact)
+        elif fact.kind == NAME and fact.step == REQUEST:
+            yield Candidate(fact.value, 0.3 if wanted.required else 0.2, fact)
+    if context.toolbox.reads[tool]:
+        about = re.search(r"\babout ([\w-]+(?: [\w-]+)?)", context.request.text)
+        if about and about[1] in phrases(context.request.text):
+            yield Candidate(about[1], 0.85)
+        for place, phrase in enumerate(phrases(context.request.text)[:6]):
+            yield Candidate(phrase, 0.6 - 0.02 * place)
+    else:
+        yield Candidate(context.request.text, 0.5)
+
+
+_TITLES: Final = frozenset(map(stem, ("title", "subject", "headline", "name")))
+
+
+def _names(wanted: Input, context: Context) -> Iterator[Candidate]:
+    request = context.request
+    text = " ".join(words(request.text))
+    for choice in wanted.choices:
+        if re.search(rf"\b{re.escape(' '.join(words(choice)))}\b", text):
+            yield Candidate(choice, 0.95)
+    for fact in request.facts:
+        if fact.kind in (NAME, TEXT):
+            near = 0.2 if fact.words & wanted.own else 0.0
+            known = -0.25 if wanted.required and context.is_told(fact) else 0.0
+            yield Candidate(fact.value, 0.6 + near + known - (0.1 if fact.kind == TEXT else 0.0), fact)
+        elif fact.kind in (ID, EMAIL) and wanted.kind == "search":
+            yield Candidate(fact.value, 0.6, fact)
+    if wanted.choices:
+        return
+    for fact in context.facts:
+        if fact.step != REQUEST and isinstance(fact.value, str) and fact.words & wanted.own and fact.kind != ID:
+            yield Candidate(fact.value, 0.3 + _standing(fact, context), fact)
+    if wanted.required:
+        for place, phrase in enumerate(phrases(request.text)[:12]):
+            head, _, tail = phrase.rpartition(" ")
+            if head and stem(tail) in wanted.own:  # "the design team", for a team
+                yield Candidate(head, 0.85)
+            yield Candidate(phrase, (0.8 if _beside(phrase, wanted, request.text) else 0.5) - 0.01 * place)
+
+
+def _beside(phrase: str, wanted: Input, text: str) -> bool:
+    """Whether a phrase stands right before or behind the name of the input: "the design team"."""
+    for own in wanted.own:
+        if re.search(rf"\b{re.escape(phrase)} {own}\w*\b|\b{own}\w* {re.escape(phrase)}\b", text, re.IGNORECASE):
+            return True
+    return False
+
+
+def _schema(spec: ToolSpec, path: str) -> dict[str, Any] | None:
+    """The schema at a path; of a list as a whole, not of its element."""
+    schema: Any = spec.parameters
+    for level in path.removesuffix("[]").split("."):
+        schema = resolved(schema, spec.parameters).get("properties", {}).get(level)
+        if schema is None:
+            return None
+    return dict(resolved(schema, spec.parameters))
+
+
+__all__ = ["STRONG", "Candidate", "Context", "candidates", "choice_is_meant", "fitting"]

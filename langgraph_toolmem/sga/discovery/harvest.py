@@ -1,0 +1,123 @@
+"""From paths that ended well to atoms: a path becomes a run, and each of its steps an atom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langgraph_toolmem.graph.values import canon, canon_args
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.outputs import Status
+from langgraph_toolmem.run import Run, Step, Turn, UserMessage
+from langgraph_toolmem.sga.atoms import Atom, merge_all
+from langgraph_toolmem.sga.discovery.environment import Call, Observation, Taken, Task
+from langgraph_toolmem.sga.discovery.states import told
+from langgraph_toolmem.sga.extract import Extractor
+from langgraph_toolmem.sga.known import leaves_of
+from langgraph_toolmem.sga.mask import Habits
+from langgraph_toolmem.tools import ToolSpec
+
+SHORTEST_PART = 3
+"""Characters from which a value is recognised inside of a longer text."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best path of a task, and what it took to find it.
+
+    Attributes:
+        task: id of the task.
+        request: the user's words.
+        path: calls and what came back; empty if none ended well.
+        reward: R of the path, 0 if none ended well.
+        answer: the last word, if one was needed.
+        counts: iterations, steps, replayed, nodes, inner, tried, shared, depth, paths, diverged; already: 1 if the task
+            was done before anything was.
+    """
+
+    task: str
+    request: str
+    path: tuple[Taken, ...] = ()
+    reward: float = 0.0
+    answer: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON values."""
+        path = [
+            {
+                "tool": taken.call.tool,
+                "args": dict(taken.call.args),
+                "output": taken.observation.output,
+                "ok": taken.observation.ok,
+            }
+            for taken in self.path
+        ]
+        return {**vars(self), "path": path, "counts": dict(self.counts)}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Found:
+        """The inverse of `to_plain`."""
+        path = tuple(
+            Taken(Call(each["tool"], each["args"]), Observation(each["output"], each["ok"])) for each in plain["path"]
+        )
+        return cls(**{**plain, "path": path})
+
+
+def run_of(task: Task, path: Sequence[Taken], *, answer: str = "") -> Run:
+    """A path as a run: one turn for each call."""
+    events: list[UserMessage | Turn] = [UserMessage(task.request, digest("task", task.id))]
+    for number, taken in enumerate(path):
+        key = digest("search", task.id, number, taken.call.tool, canon_args(taken.call.args))
+        status: Status = "ok" if taken.observation.ok else "failed"
+        args = dict(taken.call.args)
+        step = Step(taken.call.tool, args, taken.observation.output, status, "model", f"call_{key}", key)
+        events.append(Turn((step,), "", "model", digest("turn", key), settled=True))
+    if answer:
+        events.append(Turn((), answer, "model", digest("words", task.id), settled=True))
+    return Run(tuple(events), task.id, truncated=False, next_key=None, thought="")
+
+
+def atoms_of_paths(found: Iterable[Found], specs: Mapping[str, ToolSpec]) -> list[Atom]:
+    """The merged atoms of the paths that ended well, in the order in which they are given."""
+    good = [each for each in found if each.path]
+    runs = [run_of(Task(each.task, each.request), each.path) for each in good]
+    extractor = Extractor(specs, habits=Habits(runs))
+    steps = (
+        extractor.steps(run, value=each.reward, origin="search", source=each.task)
+        for run, each in zip(runs, good, strict=True)
+    )
+    return merge_all(each.atom for read in steps for each in read)
+
+
+def needed(path: Sequence[Taken], reads: Mapping[str, bool], request: str) -> tuple[Taken, ...]:
+    """The path without calls that only read and whose answers nothing behind them was made of.
+
+    Args:
+        path: calls that led to success.
+        reads: by tool, whether it changes nothing.
+        request: what the user said; values in it need no call.
+    """
+    kept = list(path)
+    for index in range(len(kept) - 1, -1, -1):
+        if not reads.get(kept[index].call.tool, False) or index == len(kept) - 1:
+            continue
+        rest = kept[:index] + kept[index + 1 :]
+        known = request.lower() + "\n" + "\n".join(sorted(_texts(rest[:index])))
+        later = [canon(value).lower() for taken in rest[index:] for _, value in leaves_of(taken.call.args)]
+        gave = _texts([kept[index]]) - _texts(rest[:index])
+        used = (value for value in gave if len(value) >= SHORTEST_PART or value.isdigit())
+        if not any(_is_in(value, text) for value in used if value not in known for text in later):
+            kept = rest
+    return tuple(kept)
+
+
+def _texts(path: Iterable[Taken]) -> set[str]:
+    """The values that calls told, in small letters."""
+    values = (value for taken in path for value in told(taken) if value[0] != "[")
+    return {(value[1:] if value[0] == "'" else value.rsplit("=", 1)[-1]).lower() for value in values}
+
+
+def _is_in(value: str, text: str) -> bool:
+    return value == text or (len(value) >= SHORTEST_PART and value in text) or (len(text) > 1 and text in value.split())

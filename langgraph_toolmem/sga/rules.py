@@ -1,0 +1,88 @@
+"""Decision rules on proposed calls: no identical repeat, a material change after a failure.
+
+Pure functions of a run and the calls the model proposes; what to do with a complaint is for others to decide. A call
+is the same as another if it has the same tool and the same arguments, whatever the order of keys and however numbers
+and white space are written. A call is no repeat if the user has spoken since, or if a tool was called since that is
+said to change something: what was read before may read otherwise now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from langgraph_toolmem.graph.values import canon
+from langgraph_toolmem.run import Run, Step, UserMessage
+from langgraph_toolmem.tools import ToolSpec
+
+Rule = Literal["repeat", "unchanged after failure", "twice"]
+
+
+class Complaint(NamedTuple):
+    """What is wrong with a proposed call: its place among the calls, the rule, and a sentence for the model."""
+
+    call: int
+    rule: Rule
+    text: str
+
+
+def complaints(
+    run: Run, calls: Sequence[tuple[str, Mapping[str, Any]]], specs: Mapping[str, ToolSpec] | None = None
+) -> list[Complaint]:
+    """What the decision rules say against proposed calls, in the order of the calls; at most one each.
+
+    Args:
+        run: the history so far.
+        calls: tool and arguments of each proposed call.
+        specs: the tools, by name: which of them change something (``read_only`` is False).
+    """
+    done = _since_change(run, specs or {})
+    found: list[Complaint] = []
+    proposed: set[str] = set()
+    for place, (tool, args) in enumerate(calls):
+        key = _same(tool, args)
+        before = done.get(key)
+        if key in proposed:
+            found.append(Complaint(place, "twice", f"{tool} is called twice with the same arguments; call it once."))
+        elif before is not None and before.status == "ok":
+            text = f"{tool} was already called with these arguments and answered. Use that answer, or go on."
+            found.append(Complaint(place, "repeat", text))
+        elif before is not None:
+            text = f"{tool} failed with these arguments. Change an argument that matters, or call another tool."
+            found.append(Complaint(place, "unchanged after failure", text))
+        proposed.add(key)
+    return found
+
+
+def _since_change(run: Run, specs: Mapping[str, ToolSpec]) -> dict[str, Step]:
+    """The executed calls since the user spoke or something may have changed, by what makes them the same."""
+    found: dict[str, Step] = {}
+    for event in run.events:
+        if isinstance(event, UserMessage):
+            found.clear()
+            continue
+        for step in event.steps:
+            if step.status not in ("ok", "failed"):
+                continue
+            if step.status == "ok" and _changes(step.tool, specs):
+                found.clear()
+            found[_same(step.tool, step.args)] = step
+    return found
+
+
+def _changes(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
+    spec = specs.get(tool)
+    return spec is not None and spec.read_only is False
+
+
+def _same(tool: str, args: Mapping[str, Any]) -> str:
+    return json.dumps([tool, _plain(args)], sort_keys=True, default=str)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return " ".join(canon(value).split()).lower()

@@ -1,0 +1,275 @@
+"""The tree search on a world of four tools: statistics, shared states, cycles, pivots, ways back."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from rooms import KEYS, SPECS, TASK, Rooms, Script, WithSnapshots, call
+
+from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.sga.discovery.environment import Call, Cursor, Observation, Taken, Task
+from langgraph_toolmem.sga.discovery.harvest import needed
+from langgraph_toolmem.sga.discovery.policy import Proposal
+from langgraph_toolmem.sga.discovery.states import Goal, State, only_reads
+from langgraph_toolmem.sga.discovery.tree import Search, SearchSettings, StoppedError
+
+FIND = call("find_key", 2.0, name="Cellar")
+OPEN = call("open_safe", 1.0, key_id=KEYS["Cellar"])
+WRONG = call("open_safe", 4.0, key_id=KEYS["Garden"])
+LAMP = call("light_lamp", 1.0, lamp_id="lamp_1")
+OTHER_LAMP = call("light_lamp", 1.0, lamp_id="lamp_2")
+BELL = call("ring_bell", 3.0)
+
+
+def search(world: Rooms, policy: Script, **settings: int) -> Search:
+    cursor = Cursor(world, TASK)
+    return Search(
+        cursor,
+        policy,
+        SPECS,
+        lambda _state, _answer: bool(cursor.success()),
+        settings=SearchSettings(**settings),
+        rng=random.Random(0),
+    )
+
+
+def tools(found: Search) -> list[str]:
+    return [taken.call.tool for taken in found.outcome.paths[0].taken]
+
+
+def test_the_reward_is_that_of_the_paper() -> None:
+    settings = SearchSettings()
+    assert settings.reward(1) == pytest.approx(0.9 + 0.1 / 2)
+    assert settings.reward(9) == pytest.approx(0.9 + 0.1 / 10)
+    assert SearchSettings(length_weight=1.0).reward(3) == 0.25
+    assert (settings.exploration, settings.iterations, settings.depth) == (1.41, 50, 10)
+
+
+@pytest.mark.parametrize("name", ["iterations", "depth", "attempts", "steps"])
+def test_settings_that_cannot_be(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        SearchSettings(**{name: 0})
+
+
+def test_the_shortest_path_wins_though_the_policy_prefers_what_is_wrong() -> None:
+    found = search(Rooms(), Script(WRONG, FIND, OPEN))
+    outcome = found.run()
+    assert outcome.solved
+    assert tools(found) == ["open_safe"]
+    assert dict(outcome.paths[0].taken[0].call.args) == {"key_id": "key_22"}
+    assert outcome.paths[0].reward == SearchSettings().reward(1)
+
+
+def test_statistics_are_sums_over_the_paths_walked() -> None:
+    found = search(Rooms(), Script(OPEN, LAMP), iterations=12, patience=12, depth=3)
+    outcome = found.run()
+    root = next(iter(found.nodes.values()))
+    assert root.visits == outcome.iterations
+    assert root.arms is not None
+    assert sum(arm.visits for arm in root.arms) == outcome.iterations
+    assert math.isclose(sum(arm.total for arm in root.arms), root.total)
+    assert root.total > 0
+    assert sum(arm.prior for arm in root.arms) == pytest.approx(1.0)
+
+
+def test_more_is_tried_of_what_the_policy_holds_for_promising() -> None:
+    found = search(Rooms(), Script(call("light_lamp", 8.0, lamp_id="lamp_1"), OTHER_LAMP), iterations=20, depth=6)
+    found.run()
+    root = next(iter(found.nodes.values()))
+    assert root.arms is not None
+    assert root.arms[0].visits > 2 * root.arms[1].visits > 0
+
+
+def test_two_orders_lead_to_one_node() -> None:
+    found = search(Rooms(), Script(LAMP, OTHER_LAMP), iterations=30, depth=2)
+    found.run()
+    assert found.outcome.shared > 0
+    lit = [node for node in found.nodes.values() if len(node.state.changed) == 2 and len(node.state.changes) == 2]
+    assert len(lit) == 1  # lamp_1 and lamp_2, in whatever order
+    assert lit[0].entrances > 1
+
+
+def test_what_is_done_to_the_same_thing_keeps_its_order() -> None:
+    state = State(TASK).at(Goal("x"))
+    on, off = (Taken(Call("set", {"id": "dev_1", "to": to}), Observation("ok")) for to in ("on", "off"))
+    other = Taken(Call("set", {"id": "dev_2", "to": "on"}), Observation("ok"))
+
+    def after(*taken: Taken) -> str:
+        result = state
+        for each in taken:
+            result = result.after(each, reads=False)
+        return result.key
+
+    assert after(on, off) != after(off, on)
+    assert after(on, other, off) == after(other, on, off) == after(on, off, other)
+    assert after(on) != after(on, on) != state.key
+
+
+def test_a_read_that_tells_nothing_new_leads_back() -> None:
+    state = State(TASK)
+    told = Taken(Call("find", {"q": "Ann"}), Observation({"people": [{"name": "Ann", "id": "p_1"}], "total": 1}))
+    known = state.after(told, reads=True)
+    assert known.key != state.key
+    assert known.after(told, reads=True).key == known.key
+    empty = Taken(Call("find", {"q": "Bob"}), Observation({"people": [], "total": 0}))
+    assert known.after(empty, reads=True).key == known.key
+    narrower = Taken(Call("find", {"q": "A"}), Observation({"people": [{"name": "Ann", "id": "p_1"}]}))
+    assert known.after(narrower, reads=True).key == known.key
+    assert known.at(Goal("another")).key != known.key
+
+
+def test_which_rows_there_are_is_known_too() -> None:
+    state = State(TASK)
+    rows = [{"id": "a_1"}, {"id": "a_2"}]
+    both = state.after(Taken(Call("list", {}), Observation({"rows": rows})), reads=True)
+    one = both.after(Taken(Call("list", {"only": "new"}), Observation({"rows": rows[:1]})), reads=True)
+    assert one.key != both.key
+
+
+def test_cycles_end() -> None:
+    world = Rooms()
+    found = search(world, Script(FIND, call("find_key", 1.0, name="Garden")), iterations=50)
+    outcome = found.run()
+    assert not outcome.solved
+    assert outcome.nodes == 4  # nothing, one key, the other, both
+    assert outcome.iterations < 10  # all was tried
+    assert world.log.count("find_key") == 2  # the same question in the same world is asked once
+
+
+def test_no_path_is_longer_than_the_depth() -> None:
+    found = search(Rooms(), Script(LAMP, OTHER_LAMP), iterations=15, depth=4)
+    found.run()
+    assert found.outcome.depth == 4
+    assert max(len(node.state.taken) for node in found.nodes.values()) == 4
+
+
+def test_after_a_failure_the_pivot_is_first() -> None:
+    world = Rooms()
+    policy = Script(BELL, LAMP, OTHER_LAMP, pivots=[OPEN])
+    found = search(world, policy, iterations=1)
+    assert found.run().solved
+    assert world.log == ["reset", "ring_bell", "reset", "open_safe"]  # what failed may have changed something
+    assert policy.reflected == ["ring_bell"]
+
+
+def test_an_action_that_failed_is_not_taken_again_in_that_state() -> None:
+    world = Rooms()
+    search(world, Script(BELL, LAMP), iterations=6, depth=2).run()
+    states = len({"", "lamp_1", "lamp_1 lamp_1"})
+    assert world.log.count("ring_bell") <= states
+
+
+@pytest.mark.parametrize("kind", [Rooms, WithSnapshots])
+def test_with_and_without_snapshots_the_same_is_found(kind: type[Rooms]) -> None:
+    world = kind()
+    found = search(world, Script(LAMP, WRONG, OPEN, OTHER_LAMP), iterations=25, patience=25, depth=3)
+    found.run()
+    plain = search(Rooms(), Script(LAMP, WRONG, OPEN, OTHER_LAMP), iterations=25, patience=25, depth=3)
+    plain.run()
+    assert [path.taken for path in found.outcome.paths] == [path.taken for path in plain.outcome.paths]
+    assert set(found.nodes) == set(plain.nodes)
+    if kind is WithSnapshots:
+        assert found._cursor.replayed == 0
+        assert "restore" in world.log
+    else:
+        assert found._cursor.replayed > 0
+
+
+def test_a_world_that_does_not_repeat_itself_is_noticed() -> None:
+    class Moody(Rooms):
+        def step(self, call: Call) -> Observation:
+            super().step(call)
+            return Observation({"mood": f"mood_{len(self.log)}"})
+
+    world = Moody()
+    found = search(world, Script(LAMP, OTHER_LAMP), iterations=10, depth=3)
+    assert not found.run().solved
+    assert found._cursor.diverged > 0
+
+
+def test_it_stops_when_told_and_when_the_calls_are_used_up() -> None:
+    with pytest.raises(StoppedError):
+        search(Rooms(), Script(LAMP)).run(lambda: True)
+    world = Rooms()
+    cursor = Cursor(world, TASK, most=5)
+    Search(cursor, Script(LAMP, OTHER_LAMP), SPECS, lambda _s, _a: False).run()
+    assert 5 <= cursor.steps + cursor.replayed <= 7
+    assert cursor.spent
+
+
+def test_a_task_that_is_done_before_anything_was() -> None:
+    policy = Script(LAMP)
+    found = Search(Cursor(Rooms(), TASK), policy, SPECS, lambda _s, _a: True)
+    outcome = found.run()
+    assert (outcome.already, outcome.solved, outcome.iterations) == (True, False, 0)
+    assert policy.planned == []
+
+
+def test_plan_and_finish_are_actions() -> None:
+    world = Rooms()
+    cursor = Cursor(world, TASK)
+    policy = Script(Proposal("plan", 3.0), OPEN, Proposal("finish", 1.0, answer="It is open."))
+    answers: list[tuple[int, str]] = []
+
+    def check(state: State, answer: str) -> bool:
+        answers.append((len(state.taken), answer))
+        return bool(cursor.success())
+
+    found = Search(cursor, policy, SPECS, check, stepwise=False, settings=SearchSettings(depth=2))
+    outcome = found.run()
+    assert outcome.solved
+    assert outcome.paths[0].answer == "It is open."
+    assert {answer for _, answer in answers} == {"It is open."}
+    assert len(policy.planned) > 1
+    assert {node.state.goal.number for node in found.nodes.values()} >= {0, 1}
+
+
+def test_success_has_to_be_a_verdict() -> None:
+    class Wordy(Rooms):
+        def success(self) -> bool | None:
+            return "yes"  # type: ignore[return-value]
+
+    cursor = Cursor(Wordy(), TASK)
+    cursor.reset()
+    with pytest.raises(InputError, match="success"):
+        cursor.success()
+
+
+def test_reads_of_which_nothing_was_made_are_no_part_of_a_path() -> None:
+    find = Taken(Call("find_key", {"name": "Cellar"}), Observation({"keys": [{"id": "key_22"}]}))
+    idle = Taken(Call("find_key", {"name": "Garden"}), Observation({"keys": [{"id": "key_11"}]}))
+    opened = Taken(Call("open_safe", {"key_id": "key_22"}), Observation({"safe": "open"}))
+    reads = {"find_key": True}
+    assert needed((idle, find, opened), reads, "Open it") == (find, opened)
+    assert needed((find, idle, opened), reads, "Open it") == (find, opened)
+    assert needed((find, opened), reads, "Open it with key_22") == (opened,)
+    assert needed((find,), reads, "Which key?") == (find,)
+    joined = Taken(Call("write", {"text": "The keys: key_11; key_22"}), Observation("ok"))
+    assert needed((idle, find, joined), reads, "Write them down") == (idle, find, joined)
+
+
+def test_what_only_reads() -> None:
+    assert only_reads(SPECS["find_key"], "find_key")
+    assert not only_reads(SPECS["open_safe"], "open_safe")
+    assert only_reads(None, "list_orders")
+    assert not only_reads(None, "send_order")
+
+
+def test_the_same_draws_give_the_same_tree() -> None:
+    def nodes(seed: int) -> list[str]:
+        cursor = Cursor(Rooms(), TASK)
+        policy = Script(*(call("light_lamp", 1.0, lamp_id=f"lamp_{n}") for n in range(6)))
+        found = Search(
+            cursor, policy, SPECS, lambda _s, _a: False, settings=SearchSettings(iterations=8), rng=random.Random(seed)
+        )
+        found.run()
+        return list(found.nodes)
+
+    assert nodes(3) == nodes(3)
+    assert nodes(3) != nodes(4)
+
+
+def test_a_task_keeps_what_its_line_said() -> None:
+    assert Task("a", "b", {"key": 1}).data["key"] == 1

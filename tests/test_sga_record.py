@@ -1,0 +1,47 @@
+"""The record of an atom and what it is worth."""
+
+from __future__ import annotations
+
+import pytest
+
+from langgraph_toolmem.sga.atoms import make_atom
+from langgraph_toolmem.sga.record import GATE, PULL, AtomRecord, prior, priors
+from langgraph_toolmem.sga.retrieve import AtomIndex
+
+
+def test_without_a_record_nothing_is_said():
+    assert AtomRecord().usefulness == 0.5
+    assert prior(make_atom(state="", goal="x", tool="a", arguments={}, value=0.5)) == 0.0
+
+
+def test_the_formula_by_hand():
+    atom = make_atom(state="", goal="x", tool="a", arguments={}, value=1.0, visits=8)
+    record = AtomRecord(8, 6, 4)
+    assert record.usefulness == pytest.approx((4 + 1 + 1) / 10)
+    expected = PULL * (0.1 * 8 / (8 + GATE) + 0.5 * 8 / (8 + GATE))
+    assert prior(atom, record) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("record", "misleads"),
+    [((19, 19, 0), False), ((20, 0, 0), True), ((39, 9, 1), False), ((40, 9, 1), True), ((0, 0, 0), False)],
+)
+def test_an_atom_that_seldom_led_to_success_misleads(record: tuple[int, int, int], misleads: bool):
+    assert AtomRecord(*record).misleads is misleads
+
+
+def test_records_add_up_and_never_go_below_zero():
+    assert AtomRecord(1, 1, 0).plus(AtomRecord(2, 0, 0)) == (3, 1, 0)
+    assert AtomRecord(1, 0, 0).plus(AtomRecord(-5, 0, 0)) == (0, 0, 0)
+
+
+def test_the_better_record_decides_between_atoms_that_fit_alike_and_bad_ones_go():
+    atoms = [make_atom(state="", goal="do it", tool=tool, arguments={}) for tool in ("a", "b", "c")]
+    index = AtomIndex()
+    for atom in atoms:
+        index.add(atom)
+    records = {atoms[0].id: AtomRecord(60, 9, 1), atoms[1].id: AtomRecord(9, 1, 0), atoms[2].id: AtomRecord(9, 9, 9)}
+    given, bad = priors(atoms, records)
+    hits = index.search("", "do it", priors=given, exclude=bad)
+    assert [hit.tool for hit in hits] == ["c", "b"]
+    assert bad == {atoms[0].id}
