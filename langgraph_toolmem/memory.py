@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
+from langgraph_toolmem._deciding import KeepingDecisions
+from langgraph_toolmem._evolving import EvolvingGraph
 from langgraph_toolmem._importing import Importing
-from langgraph_toolmem._navigating import Navigating
 from langgraph_toolmem._recalling import KeepingEntries
 from langgraph_toolmem.errors import NamespaceError, StorageError
 from langgraph_toolmem.graph.export import GraphView
@@ -26,7 +27,7 @@ from langgraph_toolmem.trajectory import Run
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(Navigating, KeepingEntries, Importing, AsyncTwins):
+class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Importing, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -54,6 +55,8 @@ class ToolMemory(Navigating, KeepingEntries, Importing, AsyncTwins):
         critic: writes critiques of runs that went wrong, in the background: a chat model, ``"provider:model"``, or
             a `Critic`. None: there are none.
         recall: how many past runs are worth recalling.
+        scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
+            an object with ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`).
         executor: when background work is done; in a thread of its own if None, `LangmemExecutor` for langmem's.
 
     Raises:
@@ -180,7 +183,8 @@ class ToolMemory(Navigating, KeepingEntries, Importing, AsyncTwins):
 
         A Chroma server clears its files of what was deleted by itself, with ``chroma vacuum`` at once.
 
-        Counts such as "search is followed by read" hold nothing of a person and stay.
+        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields in results,
+        but for those that only this user's runs showed.
 
         Returns:
             How many pieces were removed.
@@ -196,6 +200,7 @@ class ToolMemory(Navigating, KeepingEntries, Importing, AsyncTwins):
         everywhere = (
             self._forget_jobs,  # first: what is being done ends with it
             self._forget_cold_start,
+            self._forget_decisions,
             self._forget_learned,
             self._forget_entries,
             self._forget_summaries,
@@ -228,6 +233,7 @@ class ToolMemory(Navigating, KeepingEntries, Importing, AsyncTwins):
             closed, self._closed = self._closed, True
         if not closed:
             self._close_reflection()  # without the lock: its thread may be about to take it
+            self._close_decisions()
             with self._lock:
                 self._close_summaries()
                 self._store.close()

@@ -7,10 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
-
-from langgraph_toolmem.sga.atoms import Atom
+from langgraph_toolmem.sga.atoms import Atom, Wording, wordings_of
 from langgraph_toolmem.sga.record import NO_RECORD, AtomRecord, prior
 from langgraph_toolmem.sga.retrieve import AtomHit, AtomIndex, texts_of
 from langgraph_toolmem.sga.store_rows import text_id
@@ -45,12 +42,18 @@ class AtomShelf:
 
     def texts(self, atom: Atom) -> list[str]:
         """What an embedder gets of an atom: at most `MAX_VECTORS` texts, the most usual first."""
-        return list(dict.fromkeys(texts_of(atom)))[:MAX_VECTORS]
+        return list(_said(atom))[:MAX_VECTORS]
 
     def put(
-        self, key: str, atom: Atom | None, record: AtomRecord, vectors: Sequence[npt.NDArray[np.float32]] | None = None
+        self, key: str, atom: Atom | None, record: AtomRecord, vectors: Any = None
     ) -> list[str]:
         """Keeps an atom, or the record of one that is not to be found (None).
+
+        Args:
+            key: id of the atom.
+            atom: the atom.
+            record: what became of its hints, as it is stored.
+            vectors: one for each of `texts`, where atoms have vectors.
 
         Returns:
             Ids (`text_id`) of the texts that it has no longer.
@@ -61,7 +64,7 @@ class AtomShelf:
                 self._index.remove(key)
                 self._whole.pop(key, None)
             else:
-                self._index.add(self._indexed(atom), None if vectors is None else np.stack(vectors))  # type: ignore[arg-type]
+                self._index.add(self._indexed(atom), vectors)
                 self._whole[key] = atom
             self._records[key] = record
             self._weigh(key)
@@ -124,10 +127,7 @@ class AtomShelf:
         self.unsaved = 0  # it is tried again after as many more
 
     def _indexed(self, atom: Atom) -> Atom:
-        if not self._dense:
-            return atom
-        said = list({text: wording for wording, text in reversed(list(zip(atom.wordings, texts_of(atom), strict=True)))}.values())
-        return replace(atom, wordings=tuple(reversed(said))[:MAX_VECTORS])
+        return replace(atom, wordings=tuple(_said(atom).values())[:MAX_VECTORS]) if self._dense else atom
 
     def _ids_of(self, key: str) -> set[str]:
         atom = self._whole.get(key) if self._dense else None
@@ -142,3 +142,11 @@ class AtomShelf:
             self._misleading.add(key)
         else:
             self._misleading.discard(key)
+
+
+def _said(atom: Atom) -> dict[str, Wording]:
+    """Its different texts, each with a wording."""
+    found: dict[str, Wording] = {}
+    for text, wording in zip(texts_of(atom), wordings_of(atom), strict=True):
+        found.setdefault(text, wording)
+    return found

@@ -28,7 +28,7 @@ from langgraph_toolmem.errors import ConfigurationError, InputError, StorageErro
 from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.sga.atoms import Atom, merge_all
 from langgraph_toolmem.sga.record import NO_RECORD, AtomRecord, prior
-from langgraph_toolmem.sga.retrieve import AtomHit
+from langgraph_toolmem.sga.retrieve import AtomHit, query_texts
 from langgraph_toolmem.sga.shelf import AtomShelf
 from langgraph_toolmem.sga.store_rows import PAGE, AtomRows, Row
 from langgraph_toolmem.sga.support import Support, added, from_text, judged, to_text, total, without
@@ -123,8 +123,6 @@ class AtomStore:
             return []
         vectors = None
         if self._dense:
-            from langgraph_toolmem.sga.retrieve import query_texts
-
             vectors = [self._vectors.embedder.embed_query(text) for text in query_texts(state, goals)]
         return self._shelf.search(state, goals, slots, vectors=vectors, **how)
 
@@ -163,7 +161,7 @@ class AtomStore:
             for key, new in given.items():
                 old = self._supports(known.get(key))
                 now = old
-                for each in _of_one_run(new):
+                for each in new:
                     now = added(now, each)
                 if now != old:
                     stands[key] = now
@@ -173,11 +171,11 @@ class AtomStore:
 
     def judge(self, run: str, score: float, *, user: str = "") -> int:
         """A verdict on a run (its digest), of a user (digest) if one is named; returns how many atoms it is about."""
-        return self._change(run, lambda old: judged(old, run, score, user))
+        return len(self._change(run, lambda old: judged(old, run, score, user)))
 
     def forget_run(self, run: str) -> int:
         """Takes away what a run (its digest) gave; returns to how many atoms it had."""
-        return self._change(run, lambda old: without(old, run=run))
+        return len(self._change(run, lambda old: without(old, run=run)))
 
     def forget_user(self, user: str) -> int:
         """Takes away what the runs of a user (digest) gave, and makes sure that it is gone.
@@ -198,10 +196,10 @@ class AtomStore:
             self._rows.remove(sorted(self._damaged))  # nobody can say whose they are
             self._damaged.clear()
             self._rows.keep_only(self._shelf.text_ids())
-            still = [row for row in self._rows.read() if not isinstance(row, Row) or user in row.rest]
-            if still:
+            left = {*changed, *self._rows.ids()} - (self._ready().keys() - {*changed})
+            if still := [row for row in self._rows.read(sorted(left)) if not isinstance(row, Row) or user in row.rest]:
                 raise StorageError(f"{len(still)} atoms could not be deleted. Do it again.")
-        return changed
+        return len(changed)
 
     def book(self, ids: str | Iterable[str], record: AtomRecord) -> None:
         """Adds to the record of atoms; below 0: something is taken back."""
@@ -330,11 +328,11 @@ class AtomStore:
     def _supports(self, row: Row | None) -> Supports:
         return () if row is None else from_text(row.id, row.rest)
 
-    def _change(self, word: str, how: Callable[[Supports], Supports]) -> int:
+    def _change(self, word: str, how: Callable[[Supports], Supports]) -> list[str]:
         """Changes the supports of all atoms in which a run or a user (digest) is named."""
         with self._writing:
             if self._vectors.empty:
-                return 0
+                return []
             known = self._ready()
             if self._refresh is not None:
                 self._look(known)
@@ -344,7 +342,7 @@ class AtomStore:
             gone = [key for key, now in stands.items() if not now]
             self._rows.remove(gone)
             self._leave(known, gone)
-        return len(stands)
+        return list(stands)
 
     def _write(self, stands: dict[str, Supports]) -> None:
         known = self._ready()
@@ -395,21 +393,3 @@ class AtomStore:
         if known is not None:
             self._show(known, {row.id: (row, self._supports(row)) for row in rows})
 
-
-def _of_one_run(supports: Sequence[Support]) -> list[Support]:
-    """What one run, or one search, gave to an atom in several pieces, as one."""
-    found: list[Support] = []
-    for each in supports:
-        for place, other in enumerate(found):
-            if each.replaces(other):
-                found[place] = _joined(other, each)
-                break
-        else:
-            found.append(each)
-    return found
-
-
-def _joined(one: Support, other: Support) -> Support:
-    from dataclasses import replace
-
-    return replace(one, part=merge_all([one.part, other.part])[0])

@@ -369,8 +369,15 @@ def _prose(tool: str, context: Context) -> Iterator[Candidate]:
         )
         told = in_words(about.observation.output)
         if told:
-            yield Candidate(told, 0.72 - (0.3 if message else 0.0))
+            wanted = 0.72 if request.stems & _TOLD else 0.5
+            yield Candidate(told, wanted - (0.1 if message else 0.0))
     yield Candidate(request.text, 0.65)
+
+
+_TOLD: Final = frozenset(
+    map(stem, ("list", "summary", "summarise", "report", "overview", "agenda", "average", "total", "note", "know"))
+)
+"""Words of requests that want an answer put into a text."""
 
 
 def _leaf_stems(fact: Fact) -> frozenset[str]:

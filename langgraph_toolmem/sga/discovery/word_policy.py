@@ -283,7 +283,7 @@ WEIGHTS: Final = {
     "fit": 1.0,
     "read": 1.0,
     "ask": 1.0,
-    "gives": 0.8,
+    "gives": 1.2,
     "blind": 0.8,
     "early": 0.8,
     "cover_read": 0.4,
