@@ -463,3 +463,17 @@ def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
         assert (found.name, found.liked, found.ratings) == ("fax", False, 2)
         assert memory.preferences("send a mail to Bob", user_id="other") == []
         assert memory.preferences("book a flight to Oslo", user_id="u") == []
+
+
+def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
+    """Times of 17 digits, as clocks tell them, do not all survive Chroma."""
+    times = iter([1795248649.5798779] * 99)
+    asked = ["book a room", "pay the rent", "translate this letter", "water plants", "order paper", "fix my bike"]
+    with ToolMemory(tmp_path, now=lambda: next(times)) as memory:
+        for i, text in enumerate(asked):
+            memory.finish(h.history(h.user(text), h.call("do", {"what": text}), h.words()), run_id=str(i), success=True)
+        assert memory.flush(timeout=30)
+        kept = [memory.recall(text, k=1) for text in asked]
+    assert [entry.query for [entry] in kept] == asked
+    with ToolMemory(tmp_path, read_only=True) as again:
+        assert [again.recall(text, k=1) for text in asked] == kept

@@ -191,7 +191,7 @@ def entry_of(
         query=query,
         calls=tuple(_call(step, max_answer) for step in steps),
         user=user or "",
-        time=now,
+        time=round(now, 6),  # Chroma gives some numbers of 17 digits back with another last one
         score=None if score is None else float(score),
         comment=shortened(clean((comment or "").strip()), MAX_COMMENT),
         made_by=made_by,
