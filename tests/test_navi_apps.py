@@ -13,7 +13,7 @@ from agents import WAYS
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -239,6 +239,98 @@ def test_a_judge_that_fails_does_not_stop_the_run(
     assert list(state["toolmem_navi"]["failed"]) == ["find_customer"]
     assert "ValueError" in caplog.text
     assert "mine" not in "".join(record.getMessage() for record in caplog.records)
+
+
+# --- what it is looked up with ---
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_supervisor_that_comes_back_repeats_nothing(way: str, shop: Shop, store: ToolMemory) -> None:
+    shop.broken = {"find_customer"}
+    model = scripted(
+        [do("refund_order", order_id="o1"), do("find_customer", name="Ann")],
+        say("It is refunded."),
+        [do("refund_order", order_id="o1"), do("find_customer", name="Ann")],
+        say("Yes, it is."),
+    )
+    builder = StateGraph(MessagesState)
+    builder.add_node("navi", create_navi_subgraph(model, shop.tools, store))
+    builder.add_node("critic", lambda state: {"messages": [AIMessage("Is it really?")]})
+    builder.add_edge(START, "navi")
+    builder.add_edge("critic", "navi")
+    builder.add_conditional_edges("navi", lambda state: END if len(model.calls) == 4 else "critic", ["critic", END])
+    state = await run(builder.compile(), way, "refund order o1 of Ann")
+    assert [name for name, _ in shop.did] == ["refund_order", "find_customer"], "it is one request still"
+    again = shown(model.calls[2].messages)
+    assert again["Request"] == "refund order o1 of Ann"
+    assert again["Said since the request"] == "Assistant: It is refunded.\nAssistant: Is it really?"
+    assert 'refund_order({"order_id": "o1"}) -> ok: refunded' in again["Calls that were made"]
+    assert "- find_customer(" not in again["Candidate APIs"]
+    assert_well_formed(state["messages"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_plan_starts_from_what_the_user_and_the_results_told(way: str) -> None:
+    @tool
+    def look_up_account(email: str) -> dict[str, str]:
+        """Look up an account by e-mail address."""
+        return {"account_number": "77"}
+
+    @tool
+    def close_account(account_number: str) -> str:
+        """Close an account for good."""
+        return "closed"
+
+    tools = [look_up_account, close_account]
+    with ToolMemory.ephemeral(tools=tools, entries=False) as memory:
+        model = scripted(
+            do("look_up_account", email="ann@shop.example"), seek("an API that ends an account for good"), say("x")
+        )
+        graph = create_navi_subgraph(model, tools, memory)
+        await run(graph, way, "look up the account of ann@shop.example by e-mail address")
+        first, later = (shown(model.calls[n].messages)["Toolchains of the last search, the best first"] for n in (0, 2))
+        other = scripted(say("x"))
+        await run(create_navi_subgraph(other, tools, memory), way, "look up the account of Ann by e-mail address")
+    assert "email <- email" in first
+    assert "email <- ask the user" in shown(other.calls[0].messages)["Toolchains of the last search, the best first"]
+    assert later.startswith("close_account\n  account_number <- account_number")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_searches_know_what_may_be_called_and_whose_run_it_is(
+    way: str, shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[set[str], Any]] = []
+    search = store.search_tools
+
+    def noted(query: str, **options: Any) -> Any:
+        asked.append((set(options["available"]), options["user_id"]))
+        return search(query, **options)
+
+    monkeypatch.setattr(store, "search_tools", noted)
+    there = {"find_customer", "refund_order"}
+    model = scripted(seek("an API that lists orders"), say("There is none."))
+    graph = create_navi_subgraph(model, shop.tools, store, available=lambda: there)
+    await run(graph, way, "find the customer Ann", {"configurable": {"user_id": "u1"}})
+    assert asked == [(there, "u1"), (there, "u1")]
+    assert "list_orders" not in model.calls[1].messages[1].text
+
+
+def test_few_allowed_tools_of_many_are_all_shown() -> None:
+    def does(x: str) -> str:
+        return x
+
+    def does_what(n: int) -> str:
+        return "Mow the lawn." if n == 3 else f"Number {n}."
+
+    made = [StructuredTool.from_function(does, name=f"t{n}", description=does_what(n)) for n in range(120)]
+    there = {"t3", "t7"}
+    with ToolMemory.ephemeral(tools=made, entries=False) as memory:
+        model = scripted(say("x"))
+        create_navi_subgraph(model, made, memory, available=lambda: there).invoke(
+            {"messages": [("user", "mow the lawn")]}
+        )
+    assert {name for name in there if f"- {name}(" in model.calls[0].messages[1].text} == there
 
 
 # --- checkpoints ---

@@ -77,3 +77,14 @@ def test_no_output_is_no_decision() -> None:
     for output in (None, {"raw": AIMessage("hello"), "parsed": None, "parsing_error": None}, {}):
         assert read(output) == "there was no structured output"
     assert read({"parsed": None, "parsing_error": ValueError("bad\nworse")}) == "bad"
+
+
+def test_a_models_refusal_is_its_answer() -> None:
+    text = "I cannot help with that."
+    block = {"type": "refusal", "refusal": text}
+    for raw in (AIMessage("", additional_kwargs={"refusal": text}), AIMessage([block])):
+        found = read({"raw": raw, "parsed": None, "parsing_error": ValueError(text)})
+        assert isinstance(found, Decision)
+        assert (found.final, found.answer) == (True, text)
+    raw = AIMessage("", additional_kwargs={"refusal": None})
+    assert read({"raw": raw, "parsed": None, "parsing_error": None}) == "there was no structured output"

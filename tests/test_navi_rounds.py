@@ -7,13 +7,13 @@ from typing import Any
 
 import histories as h
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from navi_script import ask, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.navi.decision import Decision
-from langgraph_toolmem.navi.prompt import api_lines, decider_messages, plain_closing
-from langgraph_toolmem.navi.rounds import decided, known, observed, succeeded, with_found
+from langgraph_toolmem.navi.prompt import api_lines, closing_messages, decider_messages, plain_closing, request_at
+from langgraph_toolmem.navi.rounds import RESULTS, begun, decided, known, observed, succeeded, with_found
 from langgraph_toolmem.navi.state import Found, NaviLimits, NaviRecord, chain_of, found_of, new_record, tools_of
 from langgraph_toolmem.tools import read_tools
 
@@ -200,6 +200,77 @@ def test_long_results_are_cut_and_later_shorter() -> None:
     after, _ = observed(pending, [ToolMessage("y" * 5_000, tool_call_id="call-0")], [], [], limits=limits)
     assert len(notes(after)) < 330
     assert len(after["made"][0]["result"]) <= 60
+
+
+def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
+    huge, now = "z" * 100_000, record("a", "b", "c", "d")
+    for turn in range(5):
+        calls = [do("a", x=f"{huge}{turn}{n}") for n in range(20)]
+        now = round_(now, *calls, ask(huge), say(huge), {**do("b", 2, y=huge), "intent": huge, "analysis": huge})
+        answers = [ToolMessage(huge, tool_call_id=call["id"]) for call in now["pending"]["calls"]]
+        now, _ = observed(now, answers, [], [huge], limits=LIMITS)
+    messages = [HumanMessage(huge), AIMessage(huge), HumanMessage(huge), AIMessage(huge)]
+    texts = [decider_messages(now, SPECS, messages)[1].text, closing_messages(now, messages, "why")[1].text]
+    assert all(len(text) < 220_000 for text in texts), [len(text) for text in texts]
+
+
+def test_many_long_results_share_the_room_and_short_ones_stay_whole() -> None:
+    limits = NaviLimits(result=100)
+    pending = round_(record(), *(do("a", x=str(n)) for n in range(12)))
+    texts = ["y" * 99, *("z" * 5_000 for _ in range(11))]
+    answers = [ToolMessage(t, tool_call_id=f"call-{n}") for n, t in enumerate(texts)]
+    after, _ = observed(pending, answers, [], [], limits=limits)
+    shown_results = [line.partition("ok: ")[2] for line in after["pairs"][-1]["observed"]]
+    assert sum(map(len, shown_results)) <= RESULTS * 100
+    assert min(map(len, shown_results)) >= 40
+    few = answered(round_(record(), do("a", x="1"), do("a", x="2")), "y" * 90, "z" * 90)
+    assert notes(few).count("y") == notes(few).count("z") == 90
+
+
+def test_what_only_reads_may_be_read_again_after_a_change() -> None:
+    specs = read_tools([h.schema("list_items", "x"), h.schema("get_item", "x"), h.schema("add_item", "x")])
+
+    def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
+        decision = Decision.model_validate({"sub_intents": [part]})
+        ids = (f"{before['decisions']}-{n}" for n in itertools.count())
+        after = decided(before, decision, specs, set(specs), lambda: next(ids))
+        assert len(after["pending"]["calls"]) == len(texts), notes(after)
+        return answered(after, *texts, failed=failed) if texts else after
+
+    now = step(record(*specs), do("list_items", x="1"), "a")
+    now = step(step(now, do("list_items", x="1")), do("get_item", x="1"), "a")
+    now = step(now, do("list_items", x="1"))
+    now = step(now, do("add_item", x="b"), "added")
+    now = step(now, do("list_items", x="1"), "a, b")
+    now = step(now, do("list_items", x="1"))
+    assert "-> " not in notes(now)
+    assert "ok: a, b" in notes(now), "it is the latest outcome that is told"
+    step(step(now, do("add_item", x="c"), "added"), do("add_item", x="b"))
+    failing = step(record(*specs), do("list_items", x="1"), "a")
+    step(step(failing, do("add_item", x="b"), "no", failed=True), do("list_items", x="1"))
+
+
+def test_what_was_called_for_this_request_before_is_known() -> None:
+    calls = [{"name": name, "args": {"x": "1"}, "id": name} for name in ("a", "b", "other", "c")]
+    since = [
+        AIMessage("", tool_calls=calls),
+        ToolMessage("done", tool_call_id="a"),
+        ToolMessage("it is down", tool_call_id="b", status="error"),
+        ToolMessage("handed over", tool_call_id="other"),
+    ]
+    now = begun(new_record("do it"), since, SPECS, limits=LIMITS)
+    assert [(made["tool"], made["status"]) for made in now["made"]] == [("a", "ok"), ("b", "failed")]
+    assert (now["failed"], now["pairs"], now["decisions"]) == ({"b": "it is down"}, [], 0)
+    assert begun(new_record("do it"), [AIMessage("hm")], SPECS, limits=LIMITS) == new_record("do it")
+
+
+def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() -> None:
+    summary = HumanMessage("what was", additional_kwargs={"lc_source": "summarization"})
+    user, assistant, answer = HumanMessage("do it"), AIMessage("a task"), ToolMessage("result", tool_call_id="1")
+    assert request_at([user, summary, assistant]) == 0
+    assert request_at([summary, assistant]) == 0
+    assert request_at([SystemMessage("be kind"), assistant, AIMessage(""), answer]) == 1
+    assert request_at([AIMessage("")]) is None
 
 
 def test_strange_schemas_are_documented_all_the_same() -> None:

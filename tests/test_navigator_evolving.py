@@ -387,9 +387,10 @@ def test_what_was_decided_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
         ({"most": -1}, "most is a whole number"),
         ({"most": 1, "keep": "look_up"}, "collection"),
         ({"most": 1, "keep": ["lookup"]}, "no known tool: 'lookup'"),
+        ({"most": 1, "keep": None}, "keep is a collection"),
         ({"most": 1, "dry_run": "no"}, "dry_run"),
     ],
-    ids=["bound", "text", "nan", "negative", "keep", "unknown", "dry"],
+    ids=["bound", "text", "nan", "negative", "keep", "unknown", "nothing kept", "dry"],
 )
 def test_bad_arguments_of_prune_are_told(memory: ToolMemory, wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
@@ -683,6 +684,12 @@ def test_a_scorer_of_the_memory_or_of_one_plan_weighs_the_links(memory: ToolMemo
         before = len(mine.asked)
         assert other.reroute(chain, ["directory"]).chain is not None
         assert len(mine.asked) > before
+
+
+@pytest.mark.parametrize("wrong", [None, 3, [3]], ids=str)
+def test_bad_arguments_of_restore_are_told(memory: ToolMemory, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="tools"):
+        memory.restore(wrong)
 
 
 @pytest.mark.parametrize("wrong", [0.5, "hgt", OnlyDirectory, lambda link: 1.0], ids=["n", "text", "class", "function"])

@@ -274,7 +274,9 @@ def test_the_networkx_view_has_all_edges():
     user_id = f"parameter:{graph.cluster_of(graph.apis['find'].outputs[0]).id}"
 
     assert isinstance(drawn, nx.MultiDiGraph)
-    assert drawn.nodes["api:get"] == {"kind": "api", "label": "get", "ok": 4, "failed": 1}
+    assert drawn.nodes["api:get"] == {"kind": "api", "label": "get", "ok": 4, "failed": 1, "pruned": False}
+    graph.leave_out(["get"])
+    assert graph.to_networkx(history).nodes["api:get"]["pruned"] is True
     assert drawn.get_edge_data("api:find", user_id) == {0: {"kind": "output", "path": "user_id", "origin": "declared"}}
     assert drawn.get_edge_data(user_id, "api:get") == {0: {"kind": "input", "path": "user_id", "role": "required"}}
     assert drawn.get_edge_data("api:find", "api:get") == {0: {"kind": "follows", "weight": 0.5, "count": 2}}

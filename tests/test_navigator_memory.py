@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import histories as h
 import pytest
+from typer.testing import CliRunner
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem.cli import app
 from langgraph_toolmem.navigator.plan import Plan
 
 SCHEMAS = [
@@ -103,12 +107,68 @@ def test_tools_that_come_later_are_found() -> None:
         {"target": "refund_order", "avoid": "refund_order"},
         {"target": "refund_order", "k": 0},
         {"target": "refund_order", "strategy": "guess"},
+        {"query": "quantum chromodynamics", "strategy": "guess"},
+        {"query": "quantum chromodynamics", "k": "3"},
+        {"target": 3},
+        {"target": []},
+        {"target": ["refund_order", 3]},
+        {"target": "refund_order", "known": "customer_id"},
+        {"target": "refund_order", "known": None},
+        {"target": "refund_order", "done": "find_customer"},
+        {"target": "refund_order", "available": 3},
+        {"target": "refund_order", "seed": None},
+        {"target": "refund_order", "budget": -1},
+        {"target": "refund_order", "budget": float("nan")},
+        {"target": "refund_order", "budget": "1"},
     ],
     ids=str,
 )
 def test_bad_arguments_are_told(wrong: dict[str, Any]) -> None:
     with taught() as memory, pytest.raises(ConfigurationError):
         memory.plan(**wrong)
+
+
+@pytest.mark.parametrize("failed", ["find_customer", None, [3]], ids=str)
+def test_bad_arguments_of_reroute_are_told(failed: Any) -> None:
+    with taught() as memory:
+        chain = memory.plan(target="refund_order").chain
+        assert chain is not None
+        with pytest.raises(ConfigurationError, match="failed"):
+            memory.reroute(chain, failed)
+        with pytest.raises(ConfigurationError, match="Chain"):
+            memory.reroute(None, ["find_customer"])  # type: ignore[arg-type]
+
+
+def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: Path) -> None:
+    def gives(name: str) -> dict[str, Any]:
+        return {"type": "object", "properties": {name: {"type": "string"}}}
+
+    tools = [
+        h.schema("lookup", "phone") | {"returns": gives("account_key")},
+        h.schema("register", "phone") | {"returns": gives("account_key"), "destructive": True},
+        h.schema("close_account", "account_key") | {"tags": ["bank"], "toolkit": "Bank"},
+    ]
+    with ToolMemory(tmp_path, tools=tools) as memory:
+        expected = memory.plan(target="close_account", known=["phone"])
+    assert best(expected) == ("lookup", "close_account")
+    for read_only in (False, True):
+        with ToolMemory(tmp_path, read_only=read_only) as memory:
+            assert memory.plan(target="close_account", known=["phone"]) == expected
+    shown = CliRunner().invoke(app, ["graph", "--memory", str(tmp_path), "--target", "close_account", "--json"])
+    steps = json.loads(shown.stdout)["plan"]["chains"][0]["steps"]
+    assert [step["tool"] for step in steps] == ["lookup", "close_account"]
+
+
+async def test_runs_of_a_user_say_what_the_request_is_about() -> None:
+    with ToolMemory.ephemeral(tools=SCHEMAS, namespace=("toolmem", "{user_id}")) as memory:
+        for i in range(8):
+            run = h.history(h.user(f"zork {i}"), h.call("list_orders", {"customer_id": "c1"}, {"n": i}), h.words())
+            memory.finish(run, run_id=str(i), success=True, user_id="ann")
+        memory.recall("zork 99", user_id="ann")  # waits until they are written
+        assert memory.plan("zork 99").chains == memory.plan("zork 99", user_id="bob").chains == ()
+        found = memory.plan("zork 99", user_id="ann")
+        assert best(found)[-1] == "list_orders"
+        assert await memory.aplan("zork 99", user_id="ann") == found
 
 
 async def test_the_async_twins_answer_the_same() -> None:

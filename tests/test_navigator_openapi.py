@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.cli import app
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.navigator.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.openapi import MAX_DEFINITIONS, read_openapi
@@ -101,6 +104,24 @@ def test_operations_become_tools():
     assert listed.required == frozenset()
     assert (added.description, added.read_only, added.idempotent) == ("Adds a pet.", False, False)
     assert (dropped.description, dropped.destructive, dropped.returns) == ("DELETE /owners/{owner_id}/pets", True, None)
+
+
+def test_the_title_is_the_toolkit_and_a_memory_takes_the_specs(tmp_path: Path):
+    titled = {**PETS, "info": {"title": " Pet shop ", "version": "1"}}
+    assert {spec.toolkit for spec in read_openapi(titled)} == {"Pet shop"}
+    assert {spec.toolkit for spec in read_openapi({**PETS, "info": {"title": 5}})} == {""}
+    with ToolMemory.ephemeral(tools=read_openapi(titled)) as memory:
+        assert memory.search_tools("adds a pet")[0].toolkit == "Pet shop"
+        chain = memory.plan(target="post_owners_owner_id_pets").chain
+        assert chain is not None
+        assert chain.tools == ("listOwners", "post_owners_owner_id_pets")
+    file, folder = tmp_path / "api.json", tmp_path / "memory"
+    file.write_text(json.dumps(titled), encoding="utf-8")
+    ToolMemory(folder).close()
+    options = ["--memory", str(folder), "--tools", str(file), "--target", "post_owners_owner_id_pets", "--json"]
+    shown = CliRunner().invoke(app, ["graph", *options])
+    steps = json.loads(shown.stdout)["plan"]["chains"][0]["steps"]
+    assert [step["tool"] for step in steps] == [*chain.tools]
 
 
 def test_parameters_and_body_are_one_and_clashes_are_renamed():

@@ -121,7 +121,7 @@ def read(output: Any) -> Decision | str:
     """The decision in what ``with_structured_output(Decision, include_raw=True)`` or the model gave, or why not.
 
     A model that wrote the JSON in its text, with or without a code fence or words around it, is understood too; of
-    several decisions the last counts.
+    several decisions the last counts. What a model says to refuse the request is its answer.
     """
     if isinstance(output, Decision):
         return _checked(output)
@@ -134,6 +134,8 @@ def read(output: Any) -> Decision | str:
         return _checked(parsed)
     if isinstance(parsed, Mapping):
         return _validated(parsed)
+    if refusal := _refusal(raw):
+        return Decision(sub_intents=[SubIntent.model_validate({"action": "answer", "text": refusal})])
     text = text_of(raw.content) if isinstance(raw, BaseMessage) else ""
     for begin in reversed([match.start() for match in _BEGIN.finditer(text)]):
         try:
@@ -141,6 +143,15 @@ def read(output: Any) -> Decision | str:
         except (ValueError, RecursionError) as unreadable:
             error = error or unreadable
     return reason_of(error) if isinstance(error, BaseException) else "there was no structured output"
+
+
+def _refusal(raw: Any) -> str:
+    """What a model says that refuses, as OpenAI's models put it beside the text or in a block; "" if nothing."""
+    if not isinstance(raw, BaseMessage):
+        return ""
+    blocks = raw.content if isinstance(raw.content, list) else []
+    said = [raw.additional_kwargs.get("refusal"), *(each.get("refusal") for each in blocks if isinstance(each, dict))]
+    return next((text.strip() for text in said if isinstance(text, str) and text.strip()), "")
 
 
 def reason_of(error: BaseException) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from langgraph_toolmem.host import ErrorLog
 from langgraph_toolmem.navi.rounds import known, succeeded
@@ -23,6 +24,21 @@ FEW_HITS: Final = 8
 """Tools that are no candidates yet and that a search for one imagined API brings, besides those of the chains."""
 FEW_TOOLS: Final = 100
 """With so many tools or fewer, a search that finds too little brings others, too: words may fail to tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What holds at a moment of a run.
+
+    Attributes:
+        allowed: names of the tools that may be called.
+        user_id: whose run it is, if anybody knows.
+        told: name -> value of what the user's words and the results tell.
+    """
+
+    allowed: Collection[str]
+    user_id: str | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 class LookUp:
@@ -52,67 +68,64 @@ class LookUp:
     ) -> None:
         self._memory, self._specs, self._limits, self._errors = memory, specs, limits, errors
         self._strategy, self._seed, self._budget = strategy, seed, budget
-        self._stand_ins = StandIns(specs, lambda text, most: self._hits(text, specs, most))
+        self._stand_ins = StandIns(specs, lambda text, most: self._hits(text, Now(specs), most))
 
-    def first(self, request: str, allowed: Collection[str]) -> Found:
+    def first(self, record: NaviRecord, now: Now) -> Found:
         """The tools that the first decision sees: complete chains, then what else fits; others if hardly any fits.
 
         Others stand in a small catalogue only, or where nothing was found: in a large one they would be noise.
         """
-        most = self._limits.candidates
-        plan = self._plan(request, allowed, set(), [], {})
-        hits = self._hits(request, allowed, most)
-        if len(self._specs) <= FEW_TOOLS or not (hits or (plan is not None and plan.tools)):
-            hits += islice((name for name in self._specs if name in allowed), most)
+        most, request = self._limits.candidates, record["request"]
+        plan = self._plan(request, record, now)
+        hits = self._hits(request, now, most)
+        if len(now.allowed) <= FEW_TOOLS or not (hits or (plan is not None and plan.tools)):
+            hits += islice((name for name in self._specs if name in now.allowed), most)
         return found_of(request, plan, hits)
 
-    def search(self, record: NaviRecord, recall: str, allowed: Collection[str]) -> Found:
+    def search(self, record: NaviRecord, recall: str, now: Now) -> Found:
         """What fits an imagined API: complete chains, then what is no candidate yet."""
-        out = set(record["failed"])
-        plan = self._plan(recall, allowed, out, succeeded(record), known(record))
-        had = out.union(record["candidates"], () if plan is None else plan.tools)
-        hits = [name for name in self._hits(recall, allowed, FEW_HITS + len(had)) if name not in had]
-        if len(self._specs) <= FEW_TOOLS:
-            hits += [name for name in self._specs if name in allowed and name not in had and name not in hits]
+        plan = self._plan(recall, record, now)
+        had = set(record["failed"]).union(record["candidates"], () if plan is None else plan.tools)
+        hits = [name for name in self._hits(recall, now, FEW_HITS + len(had)) if name not in had]
+        if len(now.allowed) <= FEW_TOOLS:
+            hits += [name for name in self._specs if name in now.allowed and name not in had and name not in hits]
         return found_of(recall, plan, hits[:FEW_HITS])
 
-    def another_way(
-        self, before: NaviRecord, after: NaviRecord, call: Call, allowed: Collection[str]
-    ) -> tuple[Route, Found | None]:
+    def another_way(self, before: NaviRecord, after: NaviRecord, call: Call, now: Now) -> tuple[Route, Found | None]:
         """What can be done about a failed call: an equivalent tool, another way from upstream, a fresh search.
 
         Args:
             before: the record with the chains that the call belonged to.
             after: the record with all that failed.
             call: the call.
-            allowed: names of the tools that may be called now.
+            now: what holds now.
         """
         tool, out = call["tool"], set(after["failed"])
-        alike = self._stand_ins.of(tool, {name for name in allowed if name not in out})
-        chain = self._broken(before, tool, allowed, out)
-        way = None if chain is None else self._rerouted(chain, after, allowed)
+        alike = self._stand_ins.of(tool, {name for name in now.allowed if name not in out})
+        chain = self._broken(before, tool, now, out)
+        way = None if chain is None else self._rerouted(chain, after, now)
         if way is not None and way.chain is not None:
-            plan = self._around(way.chain, out, allowed, after)
+            plan = self._around(way.chain, after, now)
             tools = list(way.chain.tools)
             others = [name for name in alike if name not in tools]
             kind: Literal["equivalent", "upstream"] = "equivalent" if way.way == "equivalent" else "upstream"
             route = Route(failed=tool, way=kind, stands_in=way.stands_in, chain=tools, alike=others)
             return route, found_of(f"in place of {tool}", plan, [*tools, *others])
-        found = self._fresh(after, call, allowed, alike)
+        found = self._fresh(after, call, now, alike)
         if found is None:
             return Route(failed=tool, way="none", stands_in="", chain=[], alike=[]), None
         first = tools_of(found["chains"][0]) if found["chains"] else []
         return Route(failed=tool, way="fresh", stands_in="", chain=first, alike=alike), found
 
-    def _rerouted(self, chain: Chain, record: NaviRecord, allowed: Collection[str]) -> Recombination | None:
+    def _rerouted(self, chain: Chain, record: NaviRecord, now: Now) -> Recombination | None:
         """Another chain to the same end by the graph; None if there is none that does no harm."""
         out = set(record["failed"])
         try:
             way = self._memory.reroute(
                 chain,
                 out,
-                known=known(record),
-                available=allowed,
+                known={**now.told, **known(record)},
+                available=now.allowed,
                 done=[name for name in succeeded(record) if name not in out],
                 strategy=self._strategy,
                 seed=self._seed,
@@ -129,25 +142,26 @@ class LookUp:
         new = (name for name in steps if name not in broken.tools and name != way.stands_in)
         return any(name in self._specs and writes(self._specs[name]) for name in new)
 
-    def _broken(self, before: NaviRecord, tool: str, allowed: Collection[str], out: set[str]) -> Chain | None:
+    def _broken(self, before: NaviRecord, tool: str, now: Now, out: set[str]) -> Chain | None:
         """The chain that the failed tool was in; a new one to it if it was in none."""
         chain = next((chain for chain in before["chains"] if tool in tools_of(chain)), None)
         if chain is not None:
             return chain_of(chain)
         if tool not in self._specs:
             return None
-        plan = self._plan(None, {*allowed, tool}, out - {tool}, succeeded(before), known(before), target=tool)
+        there = Now({*now.allowed, tool}, now.user_id, now.told)
+        plan = self._plan(None, before, there, out=out - {tool}, target=tool)
         return None if plan is None else plan.chain
 
-    def _around(self, chain: Chain, out: set[str], allowed: Collection[str], record: NaviRecord) -> Plan | None:
+    def _around(self, chain: Chain, record: NaviRecord, now: Now) -> Plan | None:
         """A plan whose best chain is this one, with the part of the graph it lies in."""
-        plan = self._plan(None, allowed, out, succeeded(record), known(record), target=chain.target)
+        plan = self._plan(None, record, now, target=chain.target)
         if plan is None:
             return None
         others = tuple(other for other in plan.chains if other.tools != chain.tools)
         return Plan((chain, *others), plan.subgraph, plan.strategy, plan.cut_short)
 
-    def _fresh(self, record: NaviRecord, call: Call, allowed: Collection[str], alike: list[str]) -> Found | None:
+    def _fresh(self, record: NaviRecord, call: Call, now: Now, alike: list[str]) -> Found | None:
         """What is most like the failed tool, else other targets, by what it was called for.
 
         What is no candidate yet goes before what the decider could have taken all along.
@@ -156,14 +170,13 @@ class LookUp:
         about = "" if spec is None else spec.description.strip()
         near: Found | None = None
         if alike:
-            out = set(record["failed"])
-            plan = self._plan(about, allowed, out, succeeded(record), known(record)) if about else None
+            plan = self._plan(about, record, now) if about else None
             near = found_of(about or call["intent"], plan, alike)
         for text in (about, call["intent"].strip(), record["request"].strip()):
             if near is not None and any(tool not in record["candidates"] for tool in near["tools"]):
                 return near
             if text:
-                found = self.search(record, text, allowed)
+                found = self.search(record, text, now)
                 if any(tool not in record["candidates"] for tool in found["tools"]):
                     return {**found, "tools": list(dict.fromkeys([*alike, *found["tools"]]))}
                 near = near or (found if found["chains"] else None)
@@ -172,22 +185,22 @@ class LookUp:
     def _plan(
         self,
         query: str | None,
-        allowed: Collection[str],
-        out: set[str],
-        done: Collection[str],
-        values: Mapping[str, object],
+        record: NaviRecord,
+        now: Now,
         *,
+        out: Collection[str] | None = None,
         target: str | None = None,
     ) -> Plan | None:
+        out = set(record["failed"]) if out is None else out
         try:
             return self._memory.plan(
                 None if query is None else query[:MAX_QUERY],
                 target=target,
-                known=dict(values),
+                known={**now.told, **known(record)},
                 k=self._limits.chains,
-                available=allowed,
+                available=now.allowed,
                 avoid=out,
-                done=[name for name in done if name not in out],
+                done=[name for name in succeeded(record) if name not in out],
                 strategy=self._strategy,
                 seed=self._seed,
                 budget=self._budget,
@@ -196,10 +209,10 @@ class LookUp:
             self._errors.failed(error)
             return None
 
-    def _hits(self, query: str, allowed: Collection[str], most: int) -> list[str]:
+    def _hits(self, query: str, now: Now, most: int) -> list[str]:
         try:
-            hits = self._memory.search_tools(query[:MAX_QUERY], k=most)
+            hits = self._memory.search_tools(query[:MAX_QUERY], k=most, available=now.allowed, user_id=now.user_id)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return []
-        return [hit.name for hit in hits if hit.name in allowed]
+        return [hit.name for hit in hits]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_toolmem.navi.state import WINDOW, Made, NaviRecord, chain_of
 from langgraph_toolmem.navigator.plan import tree
@@ -21,6 +21,11 @@ MAX_TREES: Final = 4
 MAX_EARLIER: Final = 6
 MAX_WORDS: Final = 600
 MAX_REQUEST: Final = 8_000
+MAX_ARGS: Final = 2_000
+"""Characters of a call's arguments; where all calls are listed, `MAX_MADE_ARGS`."""
+MAX_MADE_ARGS: Final = 400
+MAX_PAIR: Final = 6_000
+"""Characters of what was decided, and as many of what was observed, at one of the earlier decisions."""
 MAX_BEFORE: Final = 1_500
 """Characters of one observation that is not the current one."""
 
@@ -33,9 +38,10 @@ see the request, what was done and observed so far, and the candidate APIs. Spli
 and choose one action for each:
 - answer: it is common knowledge, or all that is needed was observed. Write the answer in `text`.
 - execute: a candidate API does it and every required parameter is known. Name it in `api` and give `parameters`.
-- retrieve: no candidate does it. Describe in `recall` one imagined API that would: what it does, what it takes, what \
-it gives. It is used to search and nothing else; one API per description. Searches are made at once whatever their \
-rank, so retrieve for all parts that lack a candidate in one decision, beside the calls that can be made now.
+- retrieve: no candidate does it. Describe in `recall` one imagined API that would, in the language of the APIs: what \
+it does, what it takes, what it gives. It is used to search and nothing else; one API per description. Searches are \
+made at once whatever their rank, so retrieve for all parts that lack a candidate in one decision, beside the calls \
+that can be made now.
 - clarify: a value is missing that only the user can know and no API gives. Ask in `text`, as one question.
 
 How to choose, in this order: answer if you can; else take a candidate whose required parameters are all known; else \
@@ -49,7 +55,9 @@ same rank and run at the same time; give several calls that can be made now in o
 Rules:
 - Call only candidate APIs, with parameter names exactly as documented. Never invent a value.
 - An API listed as failed is out for this request: take another way.
-- A call that succeeded is not made again; its outcome is listed.
+- A call that succeeded is not made again; its outcome is listed. One that only reads may be made again after \
+something was changed.
+- What a person or a guard refused is not done by another API instead; say that it was refused.
 - Do what was asked and nothing else.
 - When nothing is left to do, give one answer for the whole request. It uses all that was observed. If something \
 could not be had, it says what and why. Claim nothing that was not observed.
@@ -127,13 +135,28 @@ def indented(text: str) -> str:
     return "\n    ".join(text.splitlines())
 
 
-def call_line(tool: str, args: Mapping[str, Any]) -> str:
-    """A call in one line, its arguments as JSON."""
-    return f"{tool}({as_text(dict(args))})"
+def call_line(tool: str, args: Mapping[str, Any], most: int = MAX_ARGS) -> str:
+    """A call in one line, its arguments as JSON, cut where they are too long."""
+    return f"{tool}({shortened(as_text(dict(args)), most)})"
+
+
+def request_at(messages: Sequence[BaseMessage]) -> int | None:
+    """Where the request stands: the user's latest words; without any, the latest words there are. None: nowhere."""
+    users = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    own = [n for n in users if not _is_summary(messages[n])]
+    texts = [not isinstance(message, ToolMessage) and text_of(message.content).strip() for message in messages]
+    said = (n for n in reversed(range(len(messages))) if texts[n])
+    return own[-1] if own else users[-1] if users else next(said, None)
 
 
 def _request(record: NaviRecord, messages: Sequence[BaseMessage]) -> list[tuple[str, str]]:
-    return [("Earlier in the conversation", _earlier(messages)), ("Request", shortened(record["request"], MAX_REQUEST))]
+    at = request_at(messages)
+    before, since = (messages, ()) if at is None else (messages[:at], messages[at + 1 :])
+    return [
+        ("Earlier in the conversation", _said(before)),
+        ("Request", shortened(record["request"], MAX_REQUEST)),
+        ("Said since the request", _said(since)),
+    ]
 
 
 def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str, str]]:
@@ -147,8 +170,8 @@ def _so_far(record: NaviRecord, specs: Mapping[str, ToolSpec]) -> list[tuple[str
     current = record["pairs"][-1]["observed"] if record["pairs"] else []
     parts.append(("Calls that were made", "\n".join(_made(record["made"]))))
     for pair in record["pairs"][-WINDOW - 1 : -1]:
-        decided = "\n".join(pair["decided"])
-        observed = "\n".join(shortened(line, MAX_BEFORE) for line in pair["observed"])
+        decided = shortened("\n".join(pair["decided"]), MAX_PAIR)
+        observed = shortened("\n".join(shortened(line, MAX_BEFORE) for line in pair["observed"]), MAX_PAIR)
         parts.append(("Before", f"Decided:\n{decided}\nObserved:\n{observed}"))
     if record["pairs"]:
         parts.append(("Last decision", "\n".join(record["pairs"][-1]["decided"])))
@@ -167,14 +190,20 @@ def _made(made: Sequence[Made]) -> Iterable[str]:
     if len(made) > MAX_MADE:
         yield f"[… {len(made) - MAX_MADE} calls before these …]"
     for call in made[-MAX_MADE:]:
-        yield f"- {call_line(call['tool'], call['args'])} -> {call['status']}: {indented(call['result'])}"
+        line = call_line(call["tool"], call["args"], MAX_MADE_ARGS)
+        yield f"- {line} -> {call['status']}: {indented(call['result'])}"
 
 
-def _earlier(messages: Sequence[BaseMessage]) -> str:
-    """What user and assistant said before the request; calls and their answers are left out."""
-    last = max((n for n, message in enumerate(messages) if isinstance(message, HumanMessage)), default=0)
+def _is_summary(message: BaseMessage) -> bool:
+    """Whether no user said it: a summary of older messages, or what the memory put in."""
+    marks = message.additional_kwargs
+    return marks.get("lc_source") == "summarization" or isinstance(marks.get("toolmem"), dict)
+
+
+def _said(messages: Sequence[BaseMessage]) -> str:
+    """What was said in words; calls and their answers are left out."""
     said = []
-    for message in messages[:last]:
+    for message in messages:
         text = text_of(message.content, separator="\n").strip()
         if text and isinstance(message, (HumanMessage, AIMessage, SystemMessage)):
             who = {"human": "User", "ai": "Assistant"}.get(message.type, "Note")

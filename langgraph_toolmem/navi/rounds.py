@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.keys import canonical
 from langgraph_toolmem.navi.decision import Decision, SubIntent, due
+from langgraph_toolmem.navi.guards import never_ran, ran_instead
 from langgraph_toolmem.navi.prompt import call_line, indented
+from langgraph_toolmem.navi.standins import writes
 from langgraph_toolmem.navi.state import (
     WINDOW,
     Call,
@@ -33,6 +35,10 @@ from langgraph_toolmem.tools import ToolSpec
 
 GONE: Final = "it is no longer there"
 MAX_ERROR: Final = 600
+MAX_TEXT: Final = 1_500
+"""Characters of a question, an answer or a search, where it is told again."""
+RESULTS: Final = 6
+"""Results of full length that one observation holds; more of them share the room."""
 Judge = Callable[[ToolMessage], bool]
 """Whether a tool's error says that it cannot do its work: then it is not called again in this run."""
 
@@ -61,13 +67,13 @@ def decided(
             _call(part, record, specs, allowed, pending, notes, new_id)
         elif part.action == "retrieve":
             if part.sought in record["sought"]:
-                notes.append(f"This was searched for before, with nothing new: {part.sought}")
+                notes.append(f"This was searched for before, with nothing new: {_short(part.sought)}")
             elif all(part.sought != search["recall"] for search in pending["searches"]):
                 pending["searches"].append(Search(recall=part.sought, intent=part.intent))
         elif part.action == "clarify":
             pending["questions"].append(part.text.strip())
         else:
-            notes.append(f"Answered ({part.intent}): {part.text.strip()}")
+            notes.append(f"Answered ({_short(part.intent)}): {indented(_short(part.text))}")
     pair = Pair(decided=[_line(part) for part in now], observed=notes)
     busy = any(pending.values())
     return {
@@ -104,9 +110,10 @@ def _call(
     if problem := spec.problem(args):
         notes.append(f"{tool} was not called: {problem}. Its parameters: {', '.join(spec.properties) or 'none'}.")
         return
-    before = next((made for made in record["made"] if _same(made["tool"], made["args"], tool, args)), None)
-    if before is not None:
-        result = f"{before['status']}: {indented(before['result'])}"
+    before = _done_before(record["made"], tool, args)
+    if before is not None and not _stale(record["made"], before, specs):
+        made = record["made"][before]
+        result = f"{made['status']}: {indented(made['result'])}"
         notes.append(f"{call_line(tool, args)} was made before and is not made again: {result}")
     elif not any(_same(other["tool"], other["args"], tool, args) for other in pending["calls"]):
         pending["calls"].append(call)
@@ -130,15 +137,23 @@ def observed(
         failed[call["tool"]] = GONE
         broken.setdefault(call["tool"], call)
         lines.append(f"{call['tool']} was not called: {GONE}.")
-    for call in pending["calls"]:
-        status, text = _outcome(by_id.get(call["id"]), judge)
-        made.append(Made(tool=call["tool"], args=call["args"], status=status, result=shortened(text, limits.digest)))
-        lines.append(f"{call_line(call['tool'], call['args'])} -> {status}: {indented(shortened(text, limits.result))}")
+    outcomes = [_outcome(by_id.get(call["id"]), judge) for call in pending["calls"]]
+    rooms = _shares([len(text) for _, text in outcomes], limits.result)
+    for call, (status, text), room in zip(pending["calls"], outcomes, rooms, strict=True):
+        ran, line = _as_it_ran(call, by_id.get(call["id"])), call_line(call["tool"], call["args"])
+        short = shortened(text, limits.digest)
+        if ran is not call:
+            changed = f"changed before it was made, to {call_line(ran['tool'], ran['args'])}"
+            line = f"{line} was {changed}"
+            refused = shortened(changed, limits.digest)
+            made.append(Made(tool=call["tool"], args=call["args"], status="refused", result=refused))
+        made.append(Made(tool=ran["tool"], args=ran["args"], status=status, result=short))
+        lines.append(f"{line} -> {status}: {indented(shortened(text, room))}")
         if status == "failed":
-            failed.setdefault(call["tool"], shortened(text, MAX_ERROR))
-            broken.setdefault(call["tool"], call)
-    lines += [f"The user was asked: {question}" for question in pending["questions"]]
-    lines += [f"The user said: {indented(words)}" for words in said]
+            failed.setdefault(ran["tool"], shortened(text, MAX_ERROR))
+            broken.setdefault(ran["tool"], ran)
+    lines += [f"The user was asked: {_short(question)}" for question in pending["questions"]]
+    lines += [f"The user said: {indented(shortened(words, limits.result))}" for words in said]
     pair = record["pairs"][-1]
     after: NaviRecord = {
         **record,
@@ -153,7 +168,7 @@ def observed(
         after, new = with_found(after, each, limits)
         news = news or new
         told = f"found {', '.join(each['tools'])}" if new else "found nothing new"
-        after = _noted(after, f"Searched for an API ({each['recall']}): {told}.")
+        after = _noted(after, f"Searched for an API ({_short(each['recall'])}): {told}.")
     only_searched = bool(found) and not (pending["calls"] or pending["questions"] or pending["gone"])
     if only_searched and not news:
         after = {**after, "idle": record["idle"] + 1}
@@ -218,6 +233,38 @@ def without_failed(record: NaviRecord) -> NaviRecord:
     }
 
 
+def begun(
+    record: NaviRecord,
+    since: Sequence[BaseMessage],
+    names: Collection[str],
+    *,
+    limits: NaviLimits,
+    judge: Judge | None = None,
+) -> NaviRecord:
+    """A record that knows what was called for this request before: a host's graph may come here several times for it.
+
+    Args:
+        record: a new one.
+        since: the messages after the request.
+        names: of the tools; calls of others are passed over.
+        limits, judge: as for `observed`.
+    """
+    answers = {message.tool_call_id: message for message in since if isinstance(message, ToolMessage)}
+    calls = [
+        Call(id=str(call["id"]), tool=call["name"], args=call["args"], intent="")
+        for message in since
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+        if call["id"] in answers and call["name"] in names
+    ]
+    if not calls:
+        return record
+    pending = Pending(calls=calls, searches=[], questions=[], gone=[])
+    before: NaviRecord = {**record, "pending": pending, "pairs": [Pair(decided=[], observed=[])]}
+    after, _ = observed(before, list(answers.values()), [], [], limits=limits, judge=judge)
+    return {**after, "pairs": []}
+
+
 def succeeded(record: NaviRecord) -> list[str]:
     """Tools that were called with success, each once."""
     return list(dict.fromkeys(made["tool"] for made in record["made"] if made["status"] == "ok"))
@@ -228,10 +275,27 @@ def known(record: NaviRecord) -> dict[str, Any]:
     return {name: value for made in record["made"] if made["status"] == "ok" for name, value in made["args"].items()}
 
 
+def _as_it_ran(call: Call, answer: ToolMessage | None) -> Call:
+    """The call with the tool and the arguments that a guard of the host made of it."""
+    instead = None if answer is None else ran_instead(answer)
+    return call if instead is None else Call(id=call["id"], tool=instead[0], args=instead[1], intent=call["intent"])
+
+
+def _shares(lengths: Sequence[int], most: int) -> list[int]:
+    """Characters that each result may take: `most`, or a fair part where all together would take too many."""
+    left, rooms = RESULTS * most, [0] * len(lengths)
+    for done, place in enumerate(sorted(range(len(lengths)), key=lambda n: lengths[n])):
+        rooms[place] = min(most, lengths[place], left // (len(lengths) - done))
+        left -= rooms[place]
+    return rooms
+
+
 def _outcome(answer: ToolMessage | None, judge: Judge | None) -> tuple[Any, str]:
     if answer is None:  # a tool that answers by a Command without a message, such as a handoff
         return "ok", "(no answer)"
     text = text_of(answer.content, separator="\n")
+    if never_ran(answer):
+        return "refused", text
     status = status_of(answer.content, error=answer.status == "error")
     if status == "ok":
         return "ok", text
@@ -250,15 +314,35 @@ def _same(tool: str, args: Mapping[str, Any], other: str, others: Mapping[str, A
     return tool == other and canonical(args) == canonical(others)
 
 
+def _done_before(made: Sequence[Made], tool: str, args: Mapping[str, Any]) -> int | None:
+    """Where the latest call with the same arguments stands; None if there is none."""
+    places = (n for n in reversed(range(len(made))) if _same(made[n]["tool"], made[n]["args"], tool, args))
+    return next(places, None)
+
+
+def _stale(made: Sequence[Made], place: int, specs: Mapping[str, ToolSpec]) -> bool:
+    """Whether a call that only read may read something else now: a later call may have changed it."""
+    spec = specs.get(made[place]["tool"])
+    if spec is None or made[place]["status"] != "ok" or writes(spec) is not False:
+        return False
+    later = (call["tool"] for call in made[place + 1 :] if call["status"] == "ok")
+    return any(tool not in specs or writes(specs[tool]) is not False for tool in later)
+
+
 def _line(part: SubIntent) -> str:
     what = {
         "execute": lambda: call_line(part.api.strip(), part.arguments or {}),
-        "retrieve": lambda: part.sought,
-        "clarify": lambda: part.text.strip(),
-        "answer": lambda: part.text.strip(),
+        "retrieve": lambda: indented(_short(part.sought)),
+        "clarify": lambda: indented(_short(part.text)),
+        "answer": lambda: indented(_short(part.text)),
     }[part.action]()
-    return f"[{part.rank}] {part.intent}: {part.action} {what}" + (f" ({part.analysis})" if part.analysis else "")
+    why = f" ({indented(_short(part.analysis))})" if part.analysis else ""
+    return f"[{part.rank}] {indented(_short(part.intent))}: {part.action} {what}{why}"
 
 
 def _waits(part: SubIntent) -> str:
-    return f"[{part.rank}] {part.intent}: {part.action} {part.api}".rstrip()
+    return f"[{part.rank}] {indented(_short(part.intent))}: {part.action} {part.api}".rstrip()
+
+
+def _short(text: str) -> str:
+    return shortened(text.strip(), MAX_TEXT)

@@ -140,7 +140,8 @@ class NaviLimits:
         idle: decisions in a row that lead to nothing new.
         candidates: APIs that the first decision is shown; searches may bring as many again.
         chains: chains that are searched for each target.
-        result: characters of a tool's answer that the decider sees as the current observation.
+        result: characters of a tool's answer that the decider sees as the current observation; more than six long
+            ones share the room of six.
         digest: characters of it that it sees later.
     """
 

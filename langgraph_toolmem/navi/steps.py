@@ -9,23 +9,25 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send, interrupt
 
 from langgraph_toolmem.hints import avoided_now
-from langgraph_toolmem.host import ErrorLog, emit, read_key, runtime_of
+from langgraph_toolmem.host import ErrorLog, emit, read_key, runtime_of, user_id_of
 from langgraph_toolmem.navi.decider import ASIDE, Decider, Outcome
 from langgraph_toolmem.navi.handing import DecisionHook, decision_event, outcome_event
-from langgraph_toolmem.navi.lookup import LookUp
-from langgraph_toolmem.navi.prompt import closing_messages, decider_messages, plain_closing
-from langgraph_toolmem.navi.rounds import Judge, decided, observed, with_found, with_route
+from langgraph_toolmem.navi.lookup import LookUp, Now
+from langgraph_toolmem.navi.prompt import closing_messages, decider_messages, plain_closing, request_at
+from langgraph_toolmem.navi.rounds import Judge, begun, decided, observed, with_found, with_route
 from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, new_record, tools_of
+from langgraph_toolmem.navigator.known import known_values
 from langgraph_toolmem.outputs import text_of
 from langgraph_toolmem.telemetry import annotate
 from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.trajectory import parse_run
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
@@ -111,8 +113,12 @@ class NaviSteps:
 
     def _begin(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         """A fresh record for this request, with what a search with it finds."""
-        record = new_record(_request(self._messages(state)))
-        found = self._look.first(record["request"], self._allowed(state))
+        messages = self._messages(state)
+        at = request_at(messages)
+        record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
+        if at is not None:
+            record = begun(record, messages[at + 1 :], self._specs, limits=self._limits, judge=self._judge)
+        found = self._look.first(record, self._now(state, config))
         record = {**with_found(record, found, self._limits)[0], "sought": []}
         _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
         return {"toolmem_navi": record, "toolmem_navi_found": [], "toolmem_navi_said": []}
@@ -129,9 +135,8 @@ class NaviSteps:
         return await asyncio.to_thread(self._decided, state, prompt, outcome, config)  # the hook may write to disk
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
-        del config
-        record, allowed = _record(state), self._allowed(state)
-        found = [self._look.search(record, search["recall"], allowed) for search in record["pending"]["searches"]]
+        record, now = _record(state), self._now(state, config)
+        found = [self._look.search(record, search["recall"], now) for search in record["pending"]["searches"]]
         return {"toolmem_navi_found": found}
 
     def clarify(self, state: Any) -> dict[str, Any]:
@@ -142,7 +147,7 @@ class NaviSteps:
 
     def _observe(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         """Takes in what came of the decision, and looks for another way around each tool that failed."""
-        before, allowed = _record(state), self._allowed(state)
+        before = _record(state)
         record, broken = observed(
             before,
             [message for message in self._messages(state) if isinstance(message, ToolMessage)],
@@ -152,8 +157,9 @@ class NaviSteps:
             judge=self._judge,
         )
         self._tell_outcome(state, before, record, config)
+        now = self._now(state, config) if broken else Now(())
         for call in broken:
-            route, found = self._look.another_way(before, record, call, allowed)
+            route, found = self._look.another_way(before, record, call, now)
             record = with_route(record, route, found, self._limits)
             _tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
         left = read_key(state, "remaining_steps")
@@ -303,6 +309,14 @@ class NaviSteps:
         except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
             self._errors.failed(error)
 
+    def _now(self, state: Any, config: RunnableConfig | None) -> Now:
+        told: Mapping[str, Any] = {}
+        try:
+            told = known_values(parse_run(self._messages(state)))
+        except Exception as error:  # noqa: BLE001 - messages that cannot be read tell nothing
+            self._errors.failed(error)
+        return Now(self._allowed(state), user_id_of(config, runtime_of(config)), told)
+
     def _allowed(self, state: Any) -> set[str]:
         """The tools that may be called now: not taken away, not left out for this user."""
         allowed = set(self._specs)
@@ -332,14 +346,6 @@ class NaviSteps:
 def _record(state: Any) -> NaviRecord:
     record: NaviRecord = read_key(state, "toolmem_navi")
     return record
-
-
-def _request(messages: Sequence[BaseMessage]) -> str:
-    """The user's latest words."""
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage) and not isinstance(message.additional_kwargs.get("toolmem"), dict):
-            return text_of(message.content, separator="\n").strip()
-    return ""
 
 
 def _seen(record: NaviRecord) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from langgraph_toolmem.hints import AvoidedState
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.models import resolve_model
 from langgraph_toolmem.navi.decider import Decider, Method
+from langgraph_toolmem.navi.guards import guards
 from langgraph_toolmem.navi.handing import DecisionHook
 from langgraph_toolmem.navi.rounds import Judge
 from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, NaviState
@@ -97,7 +98,9 @@ def create_navi_subgraph(
         is_failure: judges an error that a tool answered with: True if the tool cannot do its work and is out for this
             run. By default each error is one, unless the arguments or a person's refusal were the reason.
         wrap_tool_call, awrap_tool_call: guards of the host around each execution, as for ``ToolNode``; a person's
-            approval by ``interrupt()`` has its place here. The memory's recorder sees what they let through.
+            approval by ``interrupt()`` has its place here. The memory's recorder sees what they let through. A call
+            that one answers with an error, without executing it, was refused: its tool is not out, and nothing stands
+            in for it. A call that one edits is shown to the decider as it was executed.
         limits: bounds of one request; see `NaviLimits`.
         strategy, seed, budget: of ``memory.plan``; the budget is in seconds, for each search.
         method: of ``with_structured_output``, or "text": the prompt asks for JSON as text. None: the model's own
@@ -136,7 +139,7 @@ def create_navi_subgraph(
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
     take_in(memory, specs)
     recorder = Recorder(memory, messages_key=messages_key) if record else None
-    wrap, awrap = _wrappers(wrap_tool_call, awrap_tool_call, recorder)
+    wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder)
     steps = NaviSteps(
         model,
         Decider(model, method),
@@ -202,22 +205,3 @@ def _bare(kind: Any) -> Any:
     while get_origin(kind) in (NotRequired, Required, ReadOnly):
         kind = get_args(kind)[0]
     return kind
-
-
-def _wrappers(wrap: Any, awrap: Any, recorder: Recorder | None) -> tuple[Any, Any]:
-    """The host's guards outside, the recorder inside, as ``ToolNode`` takes them."""
-    if awrap is not None and wrap is None:
-        raise ConfigurationError("Give wrap_tool_call beside awrap_tool_call: without it a sync run has no guard.")
-    if recorder is None or wrap is None:
-        return (wrap, awrap) if recorder is None else (recorder.wrap_tool_call, recorder.awrap_tool_call)
-
-    def guarded(request: Any, execute: Any) -> Any:
-        return wrap(request, lambda changed: recorder.wrap_tool_call(changed, execute))
-
-    async def aguarded(request: Any, execute: Any) -> Any:
-        async def recorded(changed: Any) -> Any:
-            return await recorder.awrap_tool_call(changed, execute)
-
-        return await awrap(request, recorded)
-
-    return guarded, None if awrap is None else aguarded
