@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._navigating import Navigating
+from langgraph_toolmem._searching import check_names
 from langgraph_toolmem.checks import is_count, is_number, is_share
 from langgraph_toolmem.errors import ConfigurationError, StorageError
 from langgraph_toolmem.graph.evolving import MAX_DAYS
@@ -62,8 +63,7 @@ class EvolvingGraph(Navigating):
             raise ConfigurationError(f"above is a score, a number, not {above!r}.")
         if most is not None and not is_count(most, 0):
             raise ConfigurationError(f"most is a whole number from 0, not {most!r}.")
-        if isinstance(keep, str):
-            raise ConfigurationError("keep is a collection of names of tools, not one text.")
+        check_names("keep", keep)
         self._may_change(dry_run)
         history = self._latest()
         with self._navigating:
@@ -89,6 +89,8 @@ class EvolvingGraph(Navigating):
             ConfigurationError: one of them is not left out.
             StorageError: the memory is read-only.
         """
+        if not isinstance(tools, str):
+            check_names("tools", tools)
         names = [tools] if isinstance(tools, str) else list(dict.fromkeys(tools))
         self._may_change(False)
         out = self.pruned()

@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem._searching import Searching
+from langgraph_toolmem._searching import Searching, check_names
+from langgraph_toolmem.checks import is_count
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.view import view_of
@@ -44,6 +45,7 @@ class Navigating(Searching):
         seed: int = 0,
         budget: float = 0.2,
         scorer: EdgeScorer | None = None,
+        user_id: str | None = None,
     ) -> Plan:
         """Chains of tools from what is known to what is wanted, best first, and the part of the graph they lie in.
 
@@ -60,13 +62,14 @@ class Navigating(Searching):
             budget: seconds for the search.
             scorer: weighs links in place of structure and record, such as a trained predictor: an object with
                 ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`). The memory's own if None.
+            user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:
             A plan; without chains if no tool fits the query.
 
         Raises:
             ConfigurationError: an argument cannot work, or a target is no known tool.
-            StorageError: tools are searched by meaning, and Chroma failed.
+            EmbedderChangedError: tools are searched by meaning, and stored vectors were made by another embedder.
         """
         from langgraph_toolmem.navigator.plan import Plan, Subgraph
         from langgraph_toolmem.navigator.planner import plan
@@ -74,24 +77,26 @@ class Navigating(Searching):
 
         if scorer is not None:
             check_scorer(scorer)
+        _check(known, done, k, strategy, seed, budget)
         if (query is None) == (target is None):
             raise ConfigurationError("plan takes a query or a target: what is to be done, or the tool to end with.")
         out = self._out(avoid, available)
         if query is not None:
             if not isinstance(query, str):
                 raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
-            target = self._targets(query, out)
+            target = self._targets(query, out, user_id)
             if not target:
                 return Plan((), Subgraph(), strategy)
         elif target is not None:
-            named = [target] if isinstance(target, str) else list(target)
-            if any(name in out for name in named):
+            target = [target] if isinstance(target, str) else target
+            check_names("target", target)
+            if any(name in out for name in target):
                 raise ConfigurationError("A target is among the tools that must not be used.")
         history = self._history()
         with self._navigating:
             return plan(
                 self._navigator(),
-                target or "",
+                target or (),
                 known,
                 k=k,
                 strategy=strategy,
@@ -127,8 +132,13 @@ class Navigating(Searching):
             The way to go on; "none" if there is none in this part of the graph: then a fresh `plan` may find other
             targets.
         """
+        from langgraph_toolmem.navigator.plan import Chain
         from langgraph_toolmem.navigator.reroute import recombine
 
+        if not isinstance(chain, Chain):
+            raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")
+        check_names("failed", failed)
+        _check(known, done, 1, strategy, seed, budget)
         history = self._history()
         with self._navigating:
             return recombine(
@@ -146,8 +156,9 @@ class Navigating(Searching):
             )
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
-        if isinstance(avoid, str) or isinstance(available, str):
-            raise ConfigurationError("Names of tools come as a collection, not as one text.")
+        check_names("avoid", avoid)
+        if available is not None:
+            check_names("available", available)
         specs = self._known_tools()
         return {*avoid, *(() if available is None else (name for name in specs if name not in available))}
 
@@ -160,7 +171,7 @@ class Navigating(Searching):
             left_out = self._graph.left_out()
             groups = self._graph.evolving.groups
             afresh = self._dependencies is None or self._rules_of is not groups
-            changed, self._graph.outputs_changed = self._graph.outputs_changed, {}
+            self._outputs_planned, changed = self._graph.outputs_since(self._outputs_planned)
             known = self._graph.tools
             outputs = {
                 tool: fields.usable(known[tool]["outputs"])
@@ -206,6 +217,20 @@ class Navigating(Searching):
                 shifts = self._graph.evolving.shifts[1]
             self._counted = now, History.of_view(view, given=given, shifts=shifts)
         return self._counted[1]
+
+
+def _check(known: object, done: object, k: object, strategy: object, seed: object, budget: object) -> None:
+    if isinstance(known, str) or not isinstance(known, Iterable):
+        raise ConfigurationError(f"known is a collection of names, or name -> value, not {known!r}.")
+    check_names("done", done)
+    if not is_count(k, 1):
+        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+    if strategy not in ("alpha_beta", "annealing"):
+        raise ConfigurationError(f"strategy is 'alpha_beta' or 'annealing', not {strategy!r}.")
+    if not isinstance(seed, int):
+        raise ConfigurationError(f"seed is a whole number, not {seed!r}.")
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget >= 0:
+        raise ConfigurationError(f"budget is a number of seconds from 0, not {budget!r}.")
 
 
 def _rules(plain: Any) -> ClusterRules | None:

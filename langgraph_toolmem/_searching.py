@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem._recalling import PATIENCE, Recalling
+from langgraph_toolmem.checks import is_count
+from langgraph_toolmem.described import spec_of
 from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.graph import fields
 from langgraph_toolmem.namespaces import has_user, resolve
 from langgraph_toolmem.tools import ToolSpec
 
@@ -55,7 +58,7 @@ class Searching(Recalling):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
-        _check(query, available)
+        _check(query, k, available, target)
         search, chains = self._searched()
         past = self._precedents(user_id)
         if target is None:
@@ -67,7 +70,7 @@ class Searching(Recalling):
     async def _asearch_tools(
         self, query: str, *, k: int, available: Collection[str] | None, target: str | None, user_id: str | None
     ) -> list[ToolHit]:
-        _check(query, available)
+        _check(query, k, available, target)
         search, chains = await asyncio.to_thread(self._searched)
         past = await asyncio.to_thread(self._precedents, user_id)
         if target is None:
@@ -89,10 +92,20 @@ class Searching(Recalling):
                 kept = None if embedder.builtin else ToolVectors(self._vectors, read_only=self._store.read_only)
                 search = ToolSearch(embedder=embedder, vectors=kept)
                 self._tool_search = search, ChainSearch(search)
+                self._tool_search[1].note_outputs(self._outputs_for_search(first=True))
             if self._followed is not specs:
                 self._tool_search[0].follow(specs)
                 self._followed = specs
+            self._tool_search[1].note_outputs(self._outputs_for_search())
             return self._tool_search
+
+    def _outputs_for_search(self, *, first: bool = False) -> dict[str, Iterable[str]]:
+        """Tool -> paths of its results, as runs showed them; of those that are new to the search."""
+        with self._lock:
+            known = self._graph.tools
+            self._outputs_searched, changed = self._graph.outputs_since(self._outputs_searched)
+            names = [name for name, entry in known.items() if "outputs" in entry] if first else changed
+            return {name: fields.usable(known[name]["outputs"]) for name in names}
 
     def _precedents(self, user_id: str | None) -> Precedents | None:
         """What finished runs say; None if there are none, or they are still being read, or cannot be."""
@@ -134,28 +147,39 @@ class Searching(Recalling):
             for name, entry in self._graph.tools.items():
                 if (parameters := entry.get("parameters")) is not None:
                     known = self._described.get(name)
-                    if known is None or known[0] is not parameters or known[1].description != entry["description"]:
-                        known = self._described[name] = parameters, _spec_of(name, entry)
+                    if (
+                        known is None
+                        or known[0] is not parameters
+                        or known[1].description != entry.get("description", "")
+                    ):
+                        known = self._described[name] = parameters, spec_of(name, entry)
                     specs[name] = known[1]
             return specs
 
-    def _targets(self, query: str, out: Collection[str]) -> list[str]:
+    def _targets(self, query: str, out: Collection[str], user_id: str | None = None) -> list[str]:
         """The tools that a request is about, best first; none of those in `out`, none if it asks for nothing."""
         from langgraph_toolmem.navigator.offering import targets_of
 
         search, _ = self._searched()
-        past = self._precedents(None)
+        past = self._precedents(user_id)
         lift = None if past is None else past.lift(query)
         return targets_of(search.search(query, TARGETS, exclude={*out, *self._left_out()}, lift=lift))
 
 
-def _check(query: object, available: object) -> None:
+def _check(query: object, k: object, available: object, target: object) -> None:
     if not isinstance(query, str):
         raise ConfigurationError(f"query is a text, not {type(query).__name__}.")
-    if isinstance(available, str) or not isinstance(available, (Collection, type(None))):
-        raise ConfigurationError(f"available is a collection of tool names, not {available!r}.")
+    if not is_count(k, 0):
+        raise ConfigurationError(f"k is a whole number from 0, not {k!r}.")
+    if available is not None:
+        check_names("available", available)
+    if not isinstance(target, (str, type(None))):
+        raise ConfigurationError(f"target is the name of one tool, not {target!r}.")
 
 
-def _spec_of(name: str, entry: Mapping[str, Any]) -> ToolSpec:
-    description, toolkit, category = (str(entry.get(field, "")) for field in ("description", "toolkit", "category"))
-    return ToolSpec(name, description, entry["parameters"], toolkit=toolkit, category=category)
+def check_names(what: str, names: object) -> None:
+    """Raises ConfigurationError if these are no names of tools: a list, set or other collection of texts."""
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise ConfigurationError(f"{what} is a collection of names of tools, not {names!r}.")
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"{what} holds something that is no name of a tool.")

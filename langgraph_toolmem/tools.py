@@ -1,8 +1,8 @@
 """Tools as the memory sees them: a name, what a model may fill in, and what is known about the effects.
 
 :func:`read_tools` reads what people hand to ``bind_tools`` or ``ToolNode``: LangChain tools, plain functions,
-OpenAI, Anthropic and MCP tool dicts, MCP tools. Arguments that the host injects (state, store, runtime, ids) are
-no parameters here.
+OpenAI, Anthropic and MCP tool dicts, MCP tools; and specs, such as `navigator.openapi` makes. Arguments that the host
+injects (state, store, runtime, ids) are no parameters here.
 
 Effects, each True, False or None (nothing is said), from the surest word to the least: tags (``destructive``), the
 same words as keys of ``metadata`` or of the dict, MCP annotations. Annotations are read as the MCP specification
@@ -34,9 +34,6 @@ from pydantic import BaseModel, ValidationError
 from langgraph_toolmem.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_toolmem.tools")
-
-ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel
-"""What `read_tools` reads; the only instances of other pydantic models are those of MCP's ``Tool``."""
 
 _HINTS = {
     "read_only": ("readOnlyHint", "read_only_hint"),
@@ -159,6 +156,10 @@ class ToolSpec:
         return schema
 
 
+ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel | ToolSpec
+"""What `read_tools` reads; the only instances of other pydantic models are those of MCP's ``Tool``."""
+
+
 def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
     """Read tools into specs by name, in order.
 
@@ -182,6 +183,8 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
 
 
 def _read(tool: Any, index: int) -> ToolSpec:
+    if isinstance(tool, ToolSpec):
+        return tool
     try:
         if isinstance(tool, BaseTool):
             return _from_base_tool(tool)

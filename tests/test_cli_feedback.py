@@ -272,7 +272,22 @@ def test_doctor_names_a_queue_that_cannot_be_read(folder):
     assert "cannot be read:" not in aside.stdout
 
 
+@pytest.mark.usefixtures("_packages")
+def test_doctor_tells_of_recorded_decisions(folder):
+    said = "decisions are kept with their prompts in decisions.db"
+    with ToolMemory(folder) as memory:
+        assert said not in run("doctor", "--memory", folder).stdout
+        decision = {"sub_intents": [{"rank": 0, "intent": "x", "action": "answer", "text": "y"}]}
+        for step in (1, 2):
+            memory.decisions(
+                {"messages": [{"role": "user", "content": "x"}], "decision": decision, "run_id": "r", "step": step}
+            )
+    assert f"Note: 2 {said}, for toolmem export --sft." in run("doctor", "--memory", folder).stdout
+    (folder / "decisions.db").write_bytes(b"no database at all" * 100)
+    assert "Problem: decisions.db cannot be read" in run("doctor", "--memory", folder).stdout
+
+
 def test_the_queues_name_is_known():
     assert REFLECTIONS == NAME
-    assert look(Path(os.devnull).parent / "none") == {"reflections": None, "bootstrap": None}
+    assert look(Path(os.devnull).parent / "none") == {"reflections": None, "bootstrap": None, "decisions": None}
     assert run("doctor", "--memory", "none", "--retry").exit_code == 2

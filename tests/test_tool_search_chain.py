@@ -231,6 +231,25 @@ def test_the_chains_follow_the_tools():
         chains.upstream("", "get_order")
 
 
+def test_what_runs_showed_of_results_counts_like_what_is_declared():
+    silent = [replace(each, returns=None) for each in shop()]
+    search = ToolSearch(silent)
+    chains = ChainSearch(search)
+    part = "gives what it takes"
+    assert not any(hit.parts[part] for hit in chains.upstream("", "refund_order", 5))
+    chains.note_outputs({"get_order": ["[].order_number", "[].lines[].sku"]})
+    found = {hit.name: hit.parts[part] for hit in chains.upstream("", "refund_order", 5)}
+    assert [name for name, given in found.items() if given] == ["get_order"]
+    declared = ChainSearch(
+        ToolSearch([*silent[:1], spec("get_order", "customer_key", "order_number lines sku"), *silent[2:]])
+    )
+    assert found["get_order"] == declared.upstream("", "refund_order", 1)[0].parts[part]
+    chains.note_outputs({"get_order": [], "weather": ["order_number"]})
+    assert [hit.name for hit in chains.upstream("", "refund_order", 5) if hit.parts[part]] == ["weather"]
+    search.add([replace(silent[3], description="Rain")])
+    assert [hit.name for hit in chains.upstream("", "refund_order", 5) if hit.parts[part]] == ["weather"]
+
+
 async def test_async_chains_are_the_same():
     chains = ChainSearch(ToolSearch(shop()))
     query = "give the money of the order back"

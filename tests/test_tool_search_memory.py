@@ -142,6 +142,46 @@ def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path
             assert names(memory.search_tools("reserve a room or paint a wall")) == ["paint_wall"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"k": "3"},
+        {"k": 2.5},
+        {"k": -1},
+        {"k": True},
+        {"available": "send_mail"},
+        {"available": [["send_mail"]]},
+        {"available": iter(["send_mail"])},
+        {"target": 3},
+        {"target": ["send_mail"]},
+    ],
+    ids=lambda wrong: "-".join(f"{name} {type(value).__name__}" for name, value in wrong.items()),
+)
+async def test_bad_arguments_are_told(wrong: dict[str, Any]) -> None:
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        with pytest.raises(ConfigurationError):
+            memory.search_tools("send an email", **wrong)
+        with pytest.raises(ConfigurationError):
+            await memory.asearch_tools("send an email", **wrong)
+
+
+def test_what_results_showed_tells_what_comes_before_a_target(tmp_path: Path) -> None:
+    tools = [tool("alpha", "Does this", "key"), tool("beta", "Does that", "key"), tool("gamma", "Books", "ticket_code")]
+
+    def parts(memory: ToolMemory) -> dict[str, float]:
+        found = memory.search_tools("x", target="gamma")
+        return {hit.name: hit.parts["gives what it takes"] for hit in found if hit.parts["gives what it takes"]}
+
+    run = h.history(h.user("x"), h.call("beta", {"key": "1"}, [{"ticket_code": "t-1"}]), h.words())
+    with ToolMemory(tmp_path, tools=tools) as memory:
+        assert parts(memory) == {}
+        memory.finish(run, run_id="1", success=True)
+        assert parts(memory).keys() == {"beta"}
+        assert memory.plan(target="gamma").chain is not None, "it follows the outputs, too"
+    with ToolMemory(tmp_path) as memory:
+        assert parts(memory).keys() == {"beta"}
+
+
 def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
     first, second = Concepts(), Concepts()
     with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:

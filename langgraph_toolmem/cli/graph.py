@@ -40,7 +40,10 @@ def graph(
     *,
     memory: MemoryFolder,
     tools: Annotated[
-        Path | None, typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), besides those the memory saw.")
+        Path | None,
+        typer.Option(
+            "--tools", metavar="FILE", help="Tool schemas or an OpenAPI document (JSON), besides those the memory saw."
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(metavar="TOOL", help="Plan for this tool, in place of a request.")
@@ -100,17 +103,16 @@ def graph(
 
 def take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
     """Has the memory know all tools that were described to it, and those of a file."""
+    from langgraph_toolmem.described import spec_of
     from langgraph_toolmem.inertia.engine import infer_spec
     from langgraph_toolmem.navigator.offering import take_in
     from langgraph_toolmem.tools import read_tools
 
-    told = {name: entry for name, entry in memory._graph.tools.items() if entry.get("parameters")}
-    seen = {name: infer_spec(name, entry) for name, entry in memory._graph.tools.items() if name not in told}
-    fields = [
-        {"name": name, "description": entry.get("description", ""), "parameters": entry["parameters"]}
-        for name, entry in told.items()
-    ]
-    take_in(memory, {**seen, **read_tools(fields), **({} if schemas is None else read_tools(schemas))})
+    known = {
+        name: spec_of(name, entry) if entry.get("parameters") else infer_spec(name, entry)
+        for name, entry in memory._graph.tools.items()
+    }
+    take_in(memory, {**known, **({} if schemas is None else read_tools(schemas))})
 
 
 def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:

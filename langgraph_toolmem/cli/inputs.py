@@ -37,7 +37,7 @@ class By(str, Enum):
 
 
 def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
-    """Tool schemas from a JSON file: a list of tools, or an object with `tools`. None without a file.
+    """Tool schemas from a JSON file: a list of tools, an object with `tools`, or an OpenAPI document. None: no file.
 
     Raises:
         InputError: the file cannot be read as that.
@@ -45,10 +45,15 @@ def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
     if path is None:
         return None
     value = _read_json(path)
+    if isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict):
+        from langgraph_toolmem.described import news_of
+        from langgraph_toolmem.navigator.openapi import read_openapi
+
+        return [{"name": spec.name, **news_of(spec, {})} for spec in read_openapi(value)]
     if isinstance(value, dict):
         value = value.get("tools")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise InputError(f"{path} must hold a list of tool schemas (or an object with 'tools')")
+        raise InputError(f"{path} must hold a list of tool schemas, an object with 'tools', or an OpenAPI document")
     return value
 
 

@@ -1,4 +1,5 @@
-"""What waits in a memory folder: entries, verdicts and critiques still to be written, and a cold start under way.
+"""What lies beside the graph in a memory folder: entries, verdicts and critiques still to be written, a cold start
+under way, recorded decisions.
 
 Looking changes nothing; `retry` has what was given up tried again.
 """
@@ -15,6 +16,7 @@ from urllib.parse import quote
 
 REFLECTIONS: Final = "reflections.db"
 BOOTSTRAP: Final = "bootstrap.db"
+DECISIONS: Final = "decisions.db"
 KINDS: Final = {"write": "entry", "judge": "verdict", "verdict": "verdict", "critique": "critique"}
 """Kinds of jobs, as a person calls what they write."""
 _MANY: Final = {"entry": "entries", "verdict": "verdicts", "critique": "critiques"}
@@ -24,22 +26,24 @@ def look(folder: Path) -> dict[str, Any]:
     """What waits in a folder.
 
     Returns:
-        ``reflections`` and ``bootstrap``, each None if there is no such file, else a dict with ``bytes``,
-        ``readable`` and ``why``. The first also has ``pending``, ``failing`` and ``given_up``, lists of ``{"kind",
-        "times", "error"}``; failing ones are pending too. The second has the number of requests by ``stages``.
+        ``reflections``, ``bootstrap`` and ``decisions``, each None if there is no such file, else a dict with
+        ``bytes``, ``readable`` and ``why``. The first also has ``pending``, ``failing`` and ``given_up``, lists of
+        ``{"kind", "times", "error"}``; failing ones are pending too. The second has the number of requests by
+        ``stages``, the third that of ``turns``.
     """
-    return {"reflections": _file(folder / REFLECTIONS, _jobs), "bootstrap": _file(folder / BOOTSTRAP, _stages)}
+    parts = ((REFLECTIONS, _jobs), (BOOTSTRAP, _stages), (DECISIONS, _turns))
+    return {name.removesuffix(".db"): _file(folder / name, read) for name, read in parts}
 
 
 def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Problems and notes, one sentence each, with what to do."""
     problems: list[str] = []
     notes: list[str] = []
-    for name in (REFLECTIONS, BOOTSTRAP):
+    for name in (REFLECTIONS, BOOTSTRAP, DECISIONS):
         file = found[name.removesuffix(".db")]
         if file is not None and not file["readable"]:
             problems.append(f"{name} cannot be read: {file['why']}")
-    queue, cold = found["reflections"], found["bootstrap"]
+    queue, cold, decisions = found["reflections"], found["bootstrap"], found["decisions"]
     if queue is not None and queue["readable"]:
         if queue["given_up"]:
             problems.append(
@@ -61,6 +65,10 @@ def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
             notes.append(
                 f"a cold start was not ended: {over:,} requests were run, {left:,} wait; toolmem bootstrap goes on"
             )
+    if decisions is not None and decisions["readable"] and decisions["turns"]:
+        notes.append(
+            f"{decisions['turns']:,} decisions are kept with their prompts in {DECISIONS}, for toolmem export --sft"
+        )
     return problems, notes
 
 
@@ -103,6 +111,10 @@ def _jobs(database: sqlite3.Connection) -> dict[str, Any]:
 
 def _stages(database: sqlite3.Connection) -> dict[str, Any]:
     return {"stages": dict(database.execute("SELECT stage, count(*) FROM queries GROUP BY stage").fetchall())}
+
+
+def _turns(database: sqlite3.Connection) -> dict[str, Any]:
+    return {"turns": database.execute("SELECT count(*) FROM turns").fetchone()[0]}
 
 
 def _grouped(jobs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def to_networkx(graph: ToolDependencyGraph, history: History | None = None) -> nx.MultiDiGraph[str]:
     """Nodes ``api:NAME`` and ``parameter:ID``; structural and behavioural edges.
 
-    Node attributes: `kind` ("api" or "parameter"), `label`, for APIs `ok` and `failed`. Edge attributes: `kind`
+    Node attributes: `kind` ("api" or "parameter"), `label`, for APIs `ok`, `failed` and `pruned`; the outputs of a
+    pruned one are no edges. Edge attributes: `kind`
     "input" (parameter → API; `path`, `role` "required" or "optional"), "output" (API → parameter; `path`, `origin`),
     "follows" (API → API; `weight` = N(i→j)/N(j), `count`) or "flows" (parameter → parameter; `count`).
     """
@@ -25,7 +26,8 @@ def to_networkx(graph: ToolDependencyGraph, history: History | None = None) -> n
     drawn: nx.MultiDiGraph[str] = nx.MultiDiGraph(name="tool dependencies")
     for name in graph.apis:
         ok, failed = known.uses.get(name, 0), known.failures.get(name, 0)
-        drawn.add_node(f"api:{name}", kind="api", label=name, ok=ok, failed=failed)
+        pruned = name in graph.left_out
+        drawn.add_node(f"api:{name}", kind="api", label=name, ok=ok, failed=failed, pruned=pruned)
     for number, cluster in graph.clusters.by_id.items():
         drawn.add_node(f"parameter:{number}", kind="parameter", label=cluster.label)
     for name, number, direction, port in graph.edges():

@@ -3,7 +3,9 @@
 Parameters in path, query, header and cookie and the properties of a JSON body become the tool's parameters; of two with
 the same name the one in the body gets ``body_`` before it. ``$ref`` is followed inside the document; what it names
 stays named in the schema, in ``$defs``, so circular schemas are fine. The output is the JSON answer of the first 2xx
-response.
+response, the toolkit the document's title. The specs are given to a memory like other tools::
+
+    ToolMemory(folder, tools=read_openapi("api.yaml")).plan("cancel the order")
 """
 
 from __future__ import annotations
@@ -101,6 +103,7 @@ def _spec(
         destructive=method == "delete",
         idempotent=method in _READS or method in ("put", "delete"),
         tags=tuple(tag for tag in _list(operation.get("tags")) if isinstance(tag, str)),
+        toolkit=title.strip() if isinstance(title := _mapping(root.get("info")).get("title"), str) else "",
     )
 
 

@@ -12,7 +12,7 @@ import math
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +51,14 @@ class ChainSearch:
         self.precedents = precedents if precedents is not None else Precedents()
         self._outputs = _Outputs()
         self._lock = threading.Lock()
+
+    def note_outputs(self, paths: Mapping[str, Iterable[str]]) -> None:
+        """What runs showed of results, beside what schemas declare: tool -> paths such as ``items[].order_id``.
+
+        Takes the place of what was noted of these tools before.
+        """
+        with self._lock:
+            self._outputs.note(paths)
 
     def upstream(
         self,
@@ -161,31 +169,47 @@ def probability(score: float) -> float:
 
 
 class _Outputs:
-    """Names of what tools give out, by their words."""
+    """Names of what tools give out, declared or seen, by their words."""
 
     def __init__(self) -> None:
+        self._seen: dict[str, list[str]] = {}
+        self._stale: set[str] = set()  # tools of which something else was noted since they were read
         self._clear()
 
     def _clear(self) -> None:
         self._specs: dict[str, ToolSpec] = {}
+        self._words: dict[str, set[str]] = {}  # of inputs and outputs, by tool
         self._owners: list[str] = []
         self._parts: list[frozenset[str]] = []  # of each output
         self._at: dict[str, array[int]] = {}  # word -> outputs
         self._uses: Counter[str] = Counter()  # tools that have a word in an input or output
 
+    def note(self, paths: Mapping[str, Iterable[str]]) -> None:
+        """See `ChainSearch.note_outputs`."""
+        for tool, each in paths.items():
+            names = sorted({part for path in each for part in path.replace("[]", "").split(".") if part})
+            if names != self._seen.get(tool, []):
+                self._seen[tool] = names
+                self._stale.add(tool)
+
     def follow(self, specs: Mapping[str, ToolSpec]) -> None:
         """These are the tools now. What a tool that went gave out is passed over until half of all is such."""
-        gone = [name for name, spec in self._specs.items() if specs.get(name) is not spec]
+        gone = {name for name, spec in self._specs.items() if specs.get(name) is not spec or name in self._stale}
+        self._stale.clear()
         for name in gone:
-            self._uses.subtract(_vocabulary(self._specs.pop(name)))
-            self._owners = ["" if owner == name else owner for owner in self._owners]
+            del self._specs[name]
+            self._uses.subtract(self._words.pop(name))
+        if gone:
+            self._owners = ["" if owner in gone else owner for owner in self._owners]
         if self._owners.count("") * 2 > len(self._owners):
             self._clear()
         for name in specs.keys() - self._specs.keys():
             spec = specs[name]
+            given = {*outputs(spec), *self._seen.get(name, ())}
             self._specs[name] = spec
-            self._uses.update(_vocabulary(spec))
-            for parts in {_parts(output) for output in outputs(spec)} - {frozenset()}:
+            self._words[name] = {word for said in (*spec.properties, *given) for word in _parts(said)}
+            self._uses.update(self._words[name])
+            for parts in {_parts(output) for output in given} - {frozenset()}:
                 for word in parts:
                     self._at.setdefault(word, array("i")).append(len(self._parts))
                 self._parts.append(parts)
@@ -244,7 +268,3 @@ def _names(schema: Any, depth: int) -> Iterator[str]:
 
 def _parts(name: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words(name))
-
-
-def _vocabulary(spec: ToolSpec) -> set[str]:
-    return {word for name in (*spec.properties, *outputs(spec)) for word in _parts(name)}

@@ -1,0 +1,64 @@
+"""What a memory notes of a tool, and the tool as it tells it again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.described import MAX_RETURNS, news_of, spec_of
+from langgraph_toolmem.tools import ToolSpec
+
+GIVES = {"type": "object", "properties": {"order_id": {"type": "string"}}}
+TAKES = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+BARE = ToolSpec("look_up", "", TAKES)
+FULL = ToolSpec("look_up", "Looks up", TAKES, GIVES, True, False, True, ("shop", "crm"), "CRM", "Sales")
+
+
+@pytest.mark.parametrize(
+    "spec", [BARE, FULL, replace(FULL, read_only=False, destructive=None)], ids=["bare", "full", "some"]
+)
+def test_a_note_tells_the_whole_tool(spec: ToolSpec) -> None:
+    note = news_of(spec, {})
+    assert spec_of(spec.name, note) == spec
+    assert news_of(spec, note) == {}, "nothing new"
+
+
+def test_a_bare_tool_is_a_short_note() -> None:
+    assert news_of(BARE, {}) == {"description": "", "parameters": TAKES}
+
+
+def test_what_is_said_no_more_is_taken_back() -> None:
+    known: dict[str, Any] = {"ok": 3, **news_of(FULL, {})}
+    known |= news_of(BARE, known)
+    assert spec_of("look_up", known) == BARE
+    assert known["ok"] == 3
+    assert news_of(BARE, known) == {}
+
+
+@pytest.mark.parametrize("returns", [{"enum": ["x" * MAX_RETURNS]}, {"default": {1, 2}}], ids=["long", "no JSON"])
+def test_a_schema_of_results_that_cannot_be_kept_is_left_out(returns: dict[str, Any]) -> None:
+    odd = replace(FULL, returns=returns)
+    note = news_of(odd, {})
+    assert spec_of("look_up", note) == replace(FULL, returns=None)
+    assert news_of(odd, note) == {}
+    assert spec_of("look_up", news_of(FULL, {}) | news_of(odd, news_of(FULL, {}))).returns is None
+
+
+def test_what_cannot_be_is_passed_over() -> None:
+    note = {"parameters": TAKES, "returns": 5, "tags": "x", "read_only": "yes", "description": ""}
+    assert spec_of("look_up", note) == BARE
+
+
+def test_a_memory_tells_what_it_was_told(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=[FULL]):
+        pass
+    with ToolMemory(tmp_path) as memory:
+        assert memory._known_tools() == {"look_up": FULL}
+    with ToolMemory(tmp_path, tools=[BARE]):
+        pass
+    with ToolMemory(tmp_path) as memory:
+        assert memory._known_tools() == {"look_up": BARE}
