@@ -41,6 +41,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.report import Report
     from langgraph_toolmem.savings import Period, TokenPrice
     from langgraph_toolmem.settings import InertiaSettings
+    from langgraph_toolmem.sga.settings import SGASettings
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
 
@@ -58,6 +59,7 @@ _HOMES = {
     "RecalledEntry": "recall.recollection",
     "Recollection": "recall.recollection",
     "Report": "report",
+    "SGASettings": "sga.settings",
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "savings",
@@ -89,6 +91,7 @@ __all__ = [
     "RecalledEntry",
     "Recollection",
     "Report",
+    "SGASettings",
     "SITPolicy",
     "StorageError",
     "Suggestion",

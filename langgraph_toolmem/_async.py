@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     from langgraph_toolmem.reflection.preferences import Preference
     from langgraph_toolmem.report import Report
     from langgraph_toolmem.savings import TokenPrice
+    from langgraph_toolmem.sga.atoms import Atom
+    from langgraph_toolmem.sga.known import Known
+    from langgraph_toolmem.sga.record import AtomRecord
+    from langgraph_toolmem.sga.retrieve import AtomHit
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
-    from langgraph_toolmem.tools import ToolSpec
+    from langgraph_toolmem.tools import ToolLike, ToolSpec
 
 T = TypeVar("T", bound="AsyncTwins")
 
@@ -278,6 +282,50 @@ class AsyncTwins:
             wait=wait,
         )
 
+    async def asearch_atoms(
+        self,
+        goal: str | Sequence[str],
+        *,
+        state: str = "",
+        slots: Known | Mapping[str, Any] | Iterable[str] = (),
+        k: int = 3,
+        tools: Mapping[str, ToolSpec] | Iterable[ToolLike] | None = None,
+        beta: float = 0.3,
+        user_id: str | None = None,
+        wait: float | None = None,
+    ) -> list[AtomHit]:
+        """Async twin of `search_atoms`."""
+        return await asyncio.to_thread(
+            _memory(self).search_atoms,
+            goal,
+            state=state,
+            slots=slots,
+            k=k,
+            tools=tools,
+            beta=beta,
+            user_id=user_id,
+            wait=wait,
+        )
+
+    async def akeep_atoms(self, atoms: Iterable[Atom], *, user_id: str | None = None) -> int:
+        """Async twin of `keep_atoms`."""
+        return await asyncio.to_thread(_memory(self).keep_atoms, atoms, user_id=user_id)
+
+    async def aoffer_atoms(
+        self,
+        messages: Any,
+        hits: Iterable[AtomHit],
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        """Async twin of `offer_atoms`."""
+        await asyncio.to_thread(_memory(self).offer_atoms, messages, hits, run_id=run_id, user_id=user_id)
+
+    async def aatom_records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
+        """Async twin of `atom_records`."""
+        return await asyncio.to_thread(_memory(self).atom_records, ids, user_id=user_id)
+
     async def aplan(
         self,
         query: str | None = None,
@@ -292,6 +340,7 @@ class AsyncTwins:
         seed: int = 0,
         budget: float = 0.2,
         scorer: EdgeScorer | None = None,
+        user_id: str | None = None,
     ) -> Plan:
         """Async twin of `plan`."""
         return await asyncio.to_thread(
@@ -307,6 +356,7 @@ class AsyncTwins:
             seed=seed,
             budget=budget,
             scorer=scorer,
+            user_id=user_id,
         )
 
     async def areroute(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
+from langgraph_toolmem.described import news_of
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.executions import ExecutionLog, timed
 from langgraph_toolmem.graph import fields
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
     from langgraph_toolmem.reflection.executors import Executor
     from langgraph_toolmem.reflection.queue import JobQueue
     from langgraph_toolmem.reflection.worker import ReflectionWorker
+    from langgraph_toolmem.sga.extract import Extractor
+    from langgraph_toolmem.sga.library import AtomLibrary
+    from langgraph_toolmem.sga.mask import Habits
+    from langgraph_toolmem.sga.record import AtomRecord
     from langgraph_toolmem.sit.store import SummaryStore
 
 logger = logging.getLogger("langgraph_toolmem.memory")
@@ -92,6 +97,7 @@ class MemoryCore:
         recall: RecallPolicy | None = None,
         executor: Executor | None = None,
         scorer: EdgeScorer | None = None,
+        atoms: bool | None = None,
     ) -> None:
         self.namespace = check_namespace(namespace, name="namespace", user_allowed=True)
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -125,6 +131,12 @@ class MemoryCore:
         self._made_worker: ReflectionWorker | None = None
         self._recalls: list[tuple[str, list[str], tuple[int, int, int], str | None]] = []
         self._made_decisions: DecisionLog | None = None
+        if atoms is not None and not isinstance(atoms, bool):
+            raise ConfigurationError(f"atoms is True, False or None, not {atoms!r}.")
+        self._keeps_atoms = atoms
+        self._made_atoms: AtomLibrary | None = None
+        self._extractor: tuple[Mapping[str, ToolSpec], Habits | None, Extractor] | None = None
+        self._atom_bookings: list[tuple[str, list[str], AtomRecord, str | None]] = []
         if scorer is not None:
             from langgraph_toolmem.navigator.scoring import check_scorer
 
@@ -135,6 +147,7 @@ class MemoryCore:
         self._looked_at: dict[str, None] = {}
         self._quiet: dict[str, int] = {}
         self._dependencies: ToolDependencyGraph | None = None
+        self._outputs_planned = self._outputs_searched = 0
         self._counted: tuple[float, History] | None = None
         self._look_again = 0.0  # by time.monotonic
         self._shared = chroma is not None or store is not None
@@ -225,11 +238,16 @@ class MemoryCore:
         """Keeps a record, with what it counts put down for the hour as well."""
         for operation in record:
             if operation[0] == "of-" and (offer := self._graph.offers.get(operation[1])) is not None:
-                _, tools, ids = offer
+                method, tools, ids = offer
                 shown = [key for tool, key in zip(tools, ids, strict=False) if key and tool in operation[2]]
                 if shown and not self._store.read_only:
-                    self._bookings.append((shown, operation[3], user_id))
+                    self._took_up(method, shown, operation[3], user_id)
         return self._store.apply(key, timed(record, self._now()))
+
+    def _took_up(self, method: str, shown: list[str], right: int, user_id: str | None) -> None:
+        """The model called what it was shown: summaries here, other methods in their own part."""
+        if method == "sit":
+            self._bookings.append((shown, right, user_id))
 
     def _read(self, messages: Any, run_id: str | None) -> Run:
         return parse_run(
@@ -265,10 +283,8 @@ class MemoryCore:
         known = self._graph.tools
         record: Record = []
         for name, spec in specs.items():
-            plain = {"description": spec.description, "parameters": spec.parameters}
-            plain |= {field: said for field in ("toolkit", "category") if (said := getattr(spec, field))}
-            if any(known.get(name, {}).get(field) != value for field, value in plain.items()):
-                record.append(["d", name, plain])
+            if news := news_of(spec, known.get(name, {})):
+                record.append(["d", name, news])
         if record:
             self._apply(None, record)
 

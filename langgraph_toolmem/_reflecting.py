@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.recall.library import EntryLibrary
     from langgraph_toolmem.reflection.entry import Entry
     from langgraph_toolmem.reflection.queue import JobQueue
-    from langgraph_toolmem.reflection.worker import ReflectionWorker
+    from langgraph_toolmem.reflection.worker import OtherWork, ReflectionWorker
 
 logger = logging.getLogger("langgraph_toolmem.reflection")
 
@@ -74,8 +74,13 @@ class Reflecting(Summaries):
                     self._critic,
                     executor=self._executor,
                     on_verdict=None if self._store.read_only else self._hear,
+                    other=self._other_work(),
                 )
             return self._made_worker
+
+    def _other_work(self) -> dict[str, OtherWork]:
+        """What else is done in the background, by kind of job."""
+        return {}
 
     def _refuse_if_closed(self) -> None:
         """Nothing is opened any more that nobody would close."""

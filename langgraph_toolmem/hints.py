@@ -96,7 +96,39 @@ class OfferedState(TypedDict):
     toolmem_offered: NotRequired[Annotated[Offered, merge_offered]]
 
 
-class MemoryState(MessagesState, HintState, AvoidedState, OfferedState):
+PLANNING: Final = "toolmem_planning"
+"""Key of the state."""
+
+
+class Planning(TypedDict, total=False):
+    """What a planner keeps of a thread: values in plain JSON, bounded.
+
+    `slots`: what is known, types to values. `read`: the event of the run that was read last. `goals`: what was open
+    last, without values. `turn`, `open`: the user turn, and what was open and failed in it. `said`: the sub-goal that a
+    planner's model named. `guarded`: the point of the run at which an answer of the model was taken back.
+    """
+
+    slots: dict[str, list[Any]]
+    read: str
+    goals: list[str]
+    turn: str
+    open: str
+    said: str
+    guarded: str
+
+
+def merge_planning(old: Planning | None, new: Planning | None) -> Planning:
+    """The new parts, and the old ones of which nothing new is said."""
+    return {**(old or {}), **(new or {})}
+
+
+class PlanningState(TypedDict):
+    """The private key of `SGAPlanner`, to be added to a state of one's own."""
+
+    toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
+
+
+class MemoryState(MessagesState, HintState, AvoidedState, OfferedState, PlanningState):
     """`MessagesState` with room for what the memory has to say: ``StateGraph(MemoryState)``."""
 
 
@@ -199,6 +231,16 @@ def offered_now(state: Any, *, messages_key: str = "messages") -> Offered | None
     if not found or turn_of(read_key(state, messages_key) or ()) not in (found["at"], ""):
         return None
     return found
+
+
+def planning_now(state: Any) -> Planning | None:
+    """What a planner keeps of this thread; None if the state has no room for it.
+
+    Args:
+        state: the state, with the key `toolmem_planning`.
+    """
+    found: Planning | None = None if isinstance(state, (list, tuple)) else read_key(state, PLANNING)
+    return found if isinstance(found, dict) else None
 
 
 def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemMessage]:

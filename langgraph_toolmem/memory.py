@@ -9,6 +9,7 @@ from langgraph_toolmem._async import AsyncTwins
 from langgraph_toolmem._deciding import KeepingDecisions
 from langgraph_toolmem._evolving import EvolvingGraph
 from langgraph_toolmem._importing import Importing
+from langgraph_toolmem._planning import Planning
 from langgraph_toolmem._recalling import KeepingEntries
 from langgraph_toolmem.errors import NamespaceError, StorageError
 from langgraph_toolmem.graph.export import GraphView
@@ -27,7 +28,7 @@ from langgraph_toolmem.trajectory import Run
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Importing, AsyncTwins):
+class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Importing, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -57,6 +58,8 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Importing, Asy
         recall: how many past runs are worth recalling.
         scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
             an object with ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`).
+        atoms: keep the steps of runs that go well (`finish`, `feedback`) as atoms, for `search_atoms`. None: from its
+            first use on.
         executor: when background work is done; in a thread of its own if None, `LangmemExecutor` for langmem's.
 
     Raises:
@@ -203,6 +206,7 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Importing, Asy
             self._forget_decisions,
             self._forget_learned,
             self._forget_entries,
+            self._forget_atoms,
             self._forget_summaries,
         )
         for kept in (self._forget_learned,) if self._store.read_only else everywhere:

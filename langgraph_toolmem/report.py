@@ -14,6 +14,7 @@ from langgraph_toolmem.savings import HOUR, Period, TokenPrice, money_in_words, 
 
 _MAX_RULES = 50
 _OFFERED: Final = "_offered"
+_ATOMS: Final = ("atoms", "atoms_runs", "hints_runs", "hints_helped", "hints_hurt")
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,25 @@ class RecallReport:
 
 
 @dataclass(frozen=True)
+class AtomsReport:
+    """Atoms, and the runs in which the model followed one that it was shown.
+
+    Attributes:
+        made: different atoms that were kept, from the beginning; those dropped or forgotten since are counted too.
+        learned: runs whose steps were kept as atoms; they count once their verdict is good.
+        runs: runs in which the model followed an atom.
+        helped: of these, runs that went well.
+        hurt: of these, runs that went wrong.
+    """
+
+    made: int = 0
+    learned: int = 0
+    runs: int = 0
+    helped: int = 0
+    hurt: int = 0
+
+
+@dataclass(frozen=True)
 class ReflectionReport:
     """What is written in the background: entries, verdicts and critiques.
 
@@ -118,7 +138,7 @@ class Report:
         tools: per tool.
         rules: kinds of predictions with their record, most used first.
         periods: the hours in which something happened, oldest first.
-        hints: by method, what was suggested to the model and what became of it; ``sit``: next tools.
+        hints: by method, what was suggested to the model and what became of it; ``sit``: next tools, ``sga``: atoms.
         runs_waiting: runs without a verdict; they teach no suggestions, unless a `SITPolicy` counts them.
         summaries: states of runs that were put into words and stored for suggestions, from the beginning; those that
             were merged, retired or forgotten since are counted too.
@@ -126,6 +146,7 @@ class Report:
         entries: finished runs that were kept for recall, from the beginning; those dropped or forgotten since are
             counted too.
         recall: what became of runs that were shown some of them.
+        atoms: how many atoms were kept, and what became of runs that followed some of them.
         reflections: what is still being written.
         problems: what went wrong with storage, if anything.
     """
@@ -160,6 +181,7 @@ class Report:
     summaries_waiting: int = 0
     entries: int = 0
     recall: RecallReport = field(default_factory=RecallReport)
+    atoms: AtomsReport = field(default_factory=AtomsReport)
     reflections: ReflectionReport = field(default_factory=ReflectionReport)
     problems: tuple[str, ...] = ()
 
@@ -226,8 +248,12 @@ class Report:
         lines = []
         if self.entries:
             shown = self.recall
-            judged = f"; of these went well {shown.helped:,}, badly {shown.hurt:,}" if shown.helped + shown.hurt else ""
-            lines.append(f"Past runs kept for recall: {self.entries:,}; shown in {shown.runs:,} runs{judged}.")
+            went = _how_they_went(shown.helped, shown.hurt)
+            lines.append(f"Past runs kept for recall: {self.entries:,}; shown in {shown.runs:,} runs{went}.")
+        if self.atoms.made:
+            atoms = self.atoms
+            went = _how_they_went(atoms.helped, atoms.hurt)
+            lines.append(f"Atoms made of what went well: {atoms.made:,}; followed in {atoms.runs:,} runs{went}.")
         if self.reflections.pending:
             failing = f", {self.reflections.failing:,} of them failed before" if self.reflections.failing else ""
             lines.append(f"Entries and critiques still to be written: {self.reflections.pending:,}{failing}.")
@@ -254,12 +280,16 @@ class Report:
         return lines
 
 
+def _how_they_went(helped: int, hurt: int) -> str:
+    return f"; of these went well {helped:,}, badly {hurt:,}" if helped + hurt else ""
+
+
 def hint_in_words(method: str) -> str:
     """A kind of advice, in words."""
     return _HINTS.get(method, method)
 
 
-_HINTS: Final = {"sit": "Next tools"}
+_HINTS: Final = {"sga": "Atoms", "sit": "Next tools"}
 
 
 def _share_skipped(periods: list[Period]) -> float:
@@ -321,6 +351,7 @@ def make_report(
         summaries_waiting=sum(bool(step) for drafts in graph.drafts.values() for step in drafts),
         entries=number("entries"),
         recall=RecallReport(number("recall_runs"), number("recall_helped"), number("recall_hurt")),
+        atoms=AtomsReport(*(number(name) for name in _ATOMS)),
         reflections=reflections or ReflectionReport(),
         problems=problems,
     )

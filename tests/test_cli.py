@@ -401,6 +401,7 @@ def test_import_says_what_it_learned_and_learns_nothing_twice(tmp_path, log, too
         "Read 40 runs and learned 80 new tool calls from them.",
         f"The memory in {folder} now knows 80 tool calls of 2 tools.",
         "Kept 40 runs for recall.",
+        "Made atoms of 80 steps of successful runs, for planning.",
         "Stored 80 new states of 40 runs in words, from which next tools are suggested.",
     ]
     answer = json.loads(again.stdout)
@@ -715,7 +716,8 @@ def test_a_label_that_is_corrected_later_takes_the_words_out(tmp_path, log, warm
 
 
 def test_runs_are_not_kept_where_that_is_not_wanted(tmp_path, log):
-    result = run("import", log, "--memory", tmp_path / "memory", "--no-entries", "--summaries", "none")
+    nothing = ("--no-entries", "--no-atoms", "--summaries", "none")
+    result = run("import", log, "--memory", tmp_path / "memory", *nothing)
     assert result.exit_code == 0, result.output
     assert "for recall" not in result.stdout
     assert not (tmp_path / "memory" / "chroma").exists()
@@ -790,7 +792,8 @@ def test_another_embedder_is_told_before_anything_is_learned(tmp_path, log):
     assert_refused(result, "the stored vectors were made by", "toolmem reembed")
     assert json.loads(run("report", "--memory", tmp_path / "memory", "--json").stdout)["turns"] == 0
     assert run("import", log, "--memory", tmp_path / "memory", "--summaries", "none").exit_code == 2
-    assert run("import", log, "--memory", tmp_path / "memory", "--summaries", "none", "--no-entries").exit_code == 0
+    nothing = ("--summaries", "none", "--no-entries", "--no-atoms")
+    assert run("import", log, "--memory", tmp_path / "memory", *nothing).exit_code == 0
 
 
 # --- import: a chat model writes ---

@@ -161,6 +161,22 @@ def test_the_second_request_of_a_kind_has_the_critique_of_the_first(capsys: pyte
     assert "Past runs kept for recall: 2; shown in 1 run" in out
 
 
+# --- planning ---
+
+
+def test_steps_of_past_runs_help_on_tools_of_other_names(capsys: pytest.CaptureFixture[str]) -> None:
+    atoms, without, with_hints = re.split(r"--- with(?:out)? hints\n", printed("planning", capsys))
+    assert "  to Refund the order of <CUSTOMER>: refund({'order_id': '<ORDER_ID>', 'amount': '<ORDER_TOTAL>'})" in atoms
+    assert called(without) == []
+    assert called(with_hints) == [
+        f"crm_customer(name='Zoe')  {BY_MODEL}",
+        f"newest_order(customer_id='C-{desk.number('Zoe')}')  {BY_MODEL}",
+        f"pay_back(order_id='O-{desk.number('Zoe')}', amount=35)  {BY_MODEL}",
+    ]
+    assert f'newest_order(customer_id="C-{desk.number("Zoe")}")' in with_hints
+    assert "Atoms: suggested before 3 model turns, followed in 3 of them, and 3 of these calls went well." in with_hints
+
+
 # --- human approval ---
 
 

@@ -130,6 +130,10 @@ TWINS = (
     "regroup",
     "cluster_rules",
     "search_tools",
+    "search_atoms",
+    "keep_atoms",
+    "offer_atoms",
+    "atom_records",
     "report",
     "forget",
 )

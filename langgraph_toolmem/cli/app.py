@@ -136,6 +136,7 @@ def import_(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a chat model is called.")] = False,
     unlabelled: Annotated[float, typer.Option(min=0.0, max=1.0, metavar="WEIGHT", help=_UNLABELLED_HELP)] = 0.0,
     entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
+    atoms: Annotated[bool, typer.Option(" /--no-atoms", help="Make no atoms of successful runs.")] = True,
     namespace: Namespace = "toolmem",
     embeddings: Embeddings = "builtin",
     lenient: Lenient = False,
@@ -145,7 +146,7 @@ def import_(
 
     The whole file is checked before anything is learned. Importing it again teaches nothing twice. Which tools to
     suggest is learned from runs with "success": true; what their agents wrote with `summarize_state` is used. Each run
-    is kept for recall, with its verdict.
+    is kept for recall, with its verdict, and the steps of successful ones become atoms for planning.
     """
     from langgraph_toolmem.cli.imports import Summaries, import_runs
 
@@ -155,7 +156,7 @@ def import_(
     wanted = Summaries(summaries, model, max_model_calls, asks=not yes, unlabelled=unlabelled)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = _calls(opened.view())
-        done = import_runs(opened, log.runs, wanted, entries=entries, show=not as_json)
+        done = import_runs(opened, log.runs, wanted, entries=entries, atoms=atoms, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     with open_memory(memory, read_only=True) as stored:
         kept = _calls(stored.view())
@@ -166,6 +167,7 @@ def import_(
     if as_json:
         runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
         calls = {"calls_learned": learned, "calls_known": _calls(view), "entries": done.entries}
+        calls["atom_steps"] = done.atom_steps
         answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **_skipped(log)})
         return
     from langgraph_toolmem.cli.tables import count

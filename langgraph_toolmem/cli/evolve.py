@@ -31,7 +31,10 @@ DRY_RUN: Final = "Dry run: nothing was changed. Do it with --apply."
 Apply = Annotated[bool, typer.Option("--apply", help="Do it, after a question.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")]
 Schemas = Annotated[
-    Path | None, typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), besides those the memory saw.")
+    Path | None,
+    typer.Option(
+        "--tools", metavar="FILE", help="Tool schemas or an OpenAPI document (JSON), besides those the memory saw."
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What `toolmem import` does: runs are learned and kept for recall, and the states of those that teach are stored."""
+"""What `toolmem import` does: runs are learned and kept for recall, and what those that teach teach is stored."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class Imported:
 
     Attributes:
         entries: runs that have an entry now, for recall.
+        atom_steps: steps of successful runs that stand in atoms now.
         teaching: runs that teach suggestions.
         unlabelled: runs without a verdict.
         written: states that were put into words.
@@ -66,6 +67,7 @@ class Imported:
     """
 
     entries: int = 0
+    atom_steps: int = 0
     teaching: int = 0
     unlabelled: int = 0
     written: int = 0
@@ -77,11 +79,14 @@ class Imported:
 
     def states(self) -> dict[str, int]:
         """What became of states, in plain values."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, int) and name != "entries"}
+        others = ("entries", "atom_steps")
+        return {name: value for name, value in vars(self).items() if isinstance(value, int) and name not in others}
 
     def sentences(self, summaries: Summaries) -> list[str]:
         """What it did, for a person."""
         kept = [f"Kept {count(self.entries, 'run')} for recall."] if self.entries else []
+        if self.atom_steps:
+            kept.append(f"Made atoms of {count(self.atom_steps, 'step')} of successful runs, for planning.")
         return kept + self._of_states(summaries)
 
     def _of_states(self, summaries: Summaries) -> list[str]:
@@ -108,7 +113,13 @@ class Imported:
 
 
 def import_runs(
-    memory: ToolMemory, runs: Iterable[LoggedRun], summaries: Summaries, *, entries: bool = True, show: bool
+    memory: ToolMemory,
+    runs: Iterable[LoggedRun],
+    summaries: Summaries,
+    *,
+    entries: bool = True,
+    atoms: bool = True,
+    show: bool,
 ) -> Imported:
     """Learns runs, keeps them for recall, and stores the states of those that teach.
 
@@ -117,18 +128,19 @@ def import_runs(
         runs: read and checked.
         summaries: where summaries come from.
         entries: whether they are kept for recall.
+        atoms: whether the steps of successful ones become atoms.
         show: draw progress, if there is a terminal.
 
     Raises:
         InputError: a run has no user id, and the namespace needs one; nothing was learned.
-        StorageError: entries or summaries cannot be stored. Summaries wait in the memory, entries come with the next
-            import; if another embedder made those that are there, nothing was learned.
+        StorageError: entries, summaries or atoms cannot be stored. Summaries wait in the memory, the others come with
+            the next import; if another embedder made those that are there, nothing was learned.
         ToolMemoryError: the model failed. What was learned and written before is kept.
     """
     runs = list(runs)
     if has_user(memory.namespace) and (nobody := next((run for run in runs if run.user_id is None), None)):
         raise InputError(f"line {nobody.line} of the log has no 'user_id', which the namespace needs")
-    if entries or summaries.by != NONE:
+    if entries or atoms or summaries.by != NONE:
         memory.check_summaries()
     done = Imported()
     with progress("learning", len(runs), show=show) as update:
@@ -142,6 +154,8 @@ def import_runs(
                     _store(memory, summaries, done)
             update(number)
     _store(memory, summaries, done)
+    if atoms:
+        _make_atoms(memory, [logged for logged in runs if logged.success], done, show=show)
     if summaries.model is not None:
         teaching = [run for run in runs if _teaches(run, summaries)]
         _have_written(memory, teaching, summaries, summaries.model, done, show=show)
@@ -172,6 +186,27 @@ def _store(memory: ToolMemory, summaries: Summaries, done: Imported) -> None:
     except StorageError as error:
         raise StorageError(f"the states of runs wait in the memory, they cannot be stored: {error}") from error
     done._waiting.clear()
+
+
+def _make_atoms(memory: ToolMemory, runs: list[LoggedRun], done: Imported, *, show: bool) -> None:
+    """Atoms of successful runs; what never varies over all of them stays literal."""
+    from langgraph_toolmem.sga.mask import Habits
+
+    habits = Habits(map(_read, runs))
+    by_user: dict[str | None, list[LoggedRun]] = {}
+    for logged in runs:
+        by_user.setdefault(logged.user_id, []).append(logged)
+    made = 0
+    with progress("making atoms", len(runs), show=show) as update:
+        for user, theirs in by_user.items():
+            for start in range(0, len(theirs), BATCH):
+                part = theirs[start : start + BATCH]
+                judged = ((_read(logged), 1.0) for logged in part)
+                try:
+                    done.atom_steps += memory.learn_atoms(judged, user_id=user, habits=habits)
+                except StorageError as error:
+                    raise StorageError(f"atoms could not be kept; import again: {error}") from error
+                update(made := made + len(part))
 
 
 def _have_written(

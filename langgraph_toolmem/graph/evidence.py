@@ -33,6 +33,7 @@ Operations (first element is the code):
     ["of-", turn, followed tools, right]     which of them it called, and whether that went well
     ["rc", run, entries, user]               past runs (ids of entries) were shown to the model in this run
     ["rv", run, good]                        whether that run went well was added to their record
+                                             (both with a further kind of counter: other things it was shown)
     ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
     ["vd", run, score, comment, user]        a verdict on a run, and who gave it
     ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
@@ -42,6 +43,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, Final
 
@@ -101,8 +103,9 @@ class EvidenceGraph:
         self.periods: dict[str, dict[str, float]] = {}
         self.walks = Walks()
         self.evolving = Evolving()
-        #: tools whose known outputs changed; whoever follows them takes them out
-        self.outputs_changed: dict[str, None] = {}
+        #: tool -> number of the change; see `outputs_since`
+        self._outputs_changed: dict[str, int] = {}
+        self._output_changes = 0
         #: run -> {step: [place, target, text, made_by, user or ""]}
         self.drafts: dict[str, dict[str, list[str]]] = {}
         #: turn -> [method, tools, ids]
@@ -198,7 +201,17 @@ class EvidenceGraph:
 
     def _add_outputs(self, tool: str, paths: dict[str, list[str]], user: str | None) -> None:
         fields.add(self.tools.setdefault(tool, {}).setdefault("outputs", {}), paths, user)
-        self.outputs_changed[tool] = None
+        self._outputs_change(tool)
+
+    def outputs_since(self, number: int) -> tuple[int, list[str]]:
+        """The number of the latest change of known outputs, and the tools whose outputs changed after the given one."""
+        found = takewhile(lambda pair: pair[1] > number, reversed(self._outputs_changed.items()))
+        return self._output_changes, [tool for tool, _ in found]
+
+    def _outputs_change(self, tool: str) -> None:
+        self._output_changes += 1
+        self._outputs_changed.pop(tool, None)  # the latest comes last
+        self._outputs_changed[tool] = self._output_changes
 
     def _open_turn(self, turn: str, payload: dict[str, Any]) -> None:
         """Until its end is seen, a turn that began counts as "the model did something else".
@@ -261,22 +274,22 @@ class EvidenceGraph:
             self._count(f"{offer[0]}_followed", int(bool(followed)))
             self._count(f"{offer[0]}_right", right)
 
-    def _add_recall(self, run: str, entries: list[str], user: str | None) -> None:
+    def _add_recall(self, run: str, entries: list[str], user: str | None, kind: str = "recall") -> None:
         shown = self.recalls.setdefault(run, [user or "", {}])[1]
         if not shown:
-            self._count("recall_runs")
+            self._count(f"{kind}_runs")
         for entry in entries:
             shown.setdefault(entry, None)
         if len(self.recalls) > MAX_RECALLS:
             del self.recalls[next(iter(self.recalls))]
 
-    def _judge_recall(self, run: str, good: int) -> None:
+    def _judge_recall(self, run: str, good: int, kind: str = "recall") -> None:
         shown: dict[str, int | None] = self.recalls[run][1] if run in self.recalls else {}
         before = {booked for booked in shown.values() if booked is not None}
         if shown and before != {good}:
             for booked in before:
-                self._count("recall_helped" if booked else "recall_hurt", -1)
-            self._count("recall_helped" if good else "recall_hurt")
+                self._count(f"{kind}_helped" if booked else f"{kind}_hurt", -1)
+            self._count(f"{kind}_helped" if good else f"{kind}_hurt")
         for entry in shown:
             shown[entry] = good
 
@@ -353,7 +366,7 @@ class EvidenceGraph:
             del self.recalls[run]
         for tool, entry_of_tool in self.tools.items():
             if fields.forget(entry_of_tool.get("outputs", {}), user):
-                self.outputs_changed[tool] = None
+                self._outputs_change(tool)
         begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
         for turn in begun:
             self._close_turn(turn)

@@ -17,6 +17,7 @@ from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
 from langgraph_toolmem.middleware.recall import RecallMiddleware
 from langgraph_toolmem.middleware.recorder import RecorderMiddleware
 from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
+from langgraph_toolmem.middleware.sga import SGAMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "RecallMiddleware",
     "RecorderMiddleware",
     "ReflectionMiddleware",
+    "SGAMiddleware",
     "SITMiddleware",
     "ToolChainMiddleware",
     "tool_memory_middleware",

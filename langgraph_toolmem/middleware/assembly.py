@@ -15,12 +15,14 @@ from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
 from langgraph_toolmem.middleware.recall import RecallMiddleware
 from langgraph_toolmem.middleware.recorder import RecorderMiddleware
 from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
+from langgraph_toolmem.middleware.sga import SGAMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
 from langgraph_toolmem.navigator.offering import MOST
 from langgraph_toolmem.nodes.preferences import name_of
 from langgraph_toolmem.policy import InertiaPolicy
 from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule
 from langgraph_toolmem.recall.policy import RecallPolicy
+from langgraph_toolmem.sga.settings import SGASettings
 from langgraph_toolmem.sit.policy import SITPolicy
 
 _OURS: Final = (
@@ -30,6 +32,7 @@ _OURS: Final = (
     InertiaMiddleware,
     RecallMiddleware,
     SITMiddleware,
+    SGAMiddleware,
     RecorderMiddleware,
 )
 
@@ -42,6 +45,7 @@ def tool_memory_middleware(
     shortcut: bool = True,
     suggest: bool | SITPolicy = False,
     recall: bool | RecallPolicy = False,
+    planning: bool | SGASettings = False,
     reflect: bool = False,
     preferences: bool = False,
     chains: bool | int = False,
@@ -51,11 +55,12 @@ def tool_memory_middleware(
     """The whole list for ``create_agent(..., middleware=...)``: shortcut first, yours inside, recorder last.
 
     From the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
-    preferences and chains (no shortcut goes to a tool that they leave out), shortcut, yours, recall and suggestions
-    (a skipped step needs neither), recorder (sees what is really executed). ::
+    preferences and chains (no shortcut goes to a tool that they leave out), shortcut, yours, recall, suggestions and
+    planning (a skipped step needs none of them; planning last, so that its guard repeats nothing but the model call),
+    recorder (sees what is really executed). ::
 
         [ReflectionMiddleware, PreferenceMiddleware, ToolChainMiddleware, InertiaMiddleware,
-         *inside, RecallMiddleware, SITMiddleware, RecorderMiddleware]
+         *inside, RecallMiddleware, SITMiddleware, SGAMiddleware, RecorderMiddleware]
 
     A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
     model (by permission, by state), or that chooses the model or a tool for it, goes in front of the list::
@@ -70,6 +75,8 @@ def tool_memory_middleware(
         suggest: tell the model which tools came next in similar situations, and give it the summary tool
             (`SITMiddleware`); a policy says how.
         recall: show the model past runs with similar requests (`RecallMiddleware`); a policy says how many.
+        planning: show the model single steps that worked at such a point of other runs (`SGAMiddleware`); settings say
+            how, and whose model plans. Without settings no model is asked for it.
         reflect: keep each run as an entry at its end (`ReflectionMiddleware`), without a verdict; `memory.feedback`
             gives one later. To judge runs by themselves, put one with a `verdict` in front of the list instead.
         preferences: leave out tools that this user rated badly on similar requests (`PreferenceMiddleware`), except
@@ -98,6 +105,8 @@ def tool_memory_middleware(
         raise ConfigurationError(f"suggest is True, False or a SITPolicy, not {type(suggest).__name__}.")
     if not isinstance(recall, (bool, RecallPolicy)):
         raise ConfigurationError(f"recall is True, False or a RecallPolicy, not {type(recall).__name__}.")
+    if not isinstance(planning, (bool, SGASettings)):
+        raise ConfigurationError(f"planning is True, False or SGASettings, not {type(planning).__name__}.")
     if not isinstance(reflect, bool):
         raise ConfigurationError(f"reflect is True or False, not {reflect!r}.")
     if not isinstance(preferences, bool):
@@ -110,6 +119,8 @@ def tool_memory_middleware(
         yours.append(RecallMiddleware(memory, policy=recall if isinstance(recall, RecallPolicy) else None))
     if suggest:
         yours.append(SITMiddleware(memory, policy=suggest if isinstance(suggest, SITPolicy) else None))
+    if planning:
+        yours.append(SGAMiddleware(memory, **(planning.options() if isinstance(planning, SGASettings) else {})))
     fallbacks = [model for m in yours if isinstance(m, ModelFallbackMiddleware) for model in m.models]
     first = InertiaMiddleware(memory, policy=policy, recorded=True, rules=rules, force=force, fallbacks=fallbacks)
     around: list[AgentMiddleware[Any, Any, Any]] = [ReflectionMiddleware(memory)] if reflect else []

@@ -1,6 +1,6 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they decide is decided in the memory."""
 
-from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, OfferedState, memory_prompt
+from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, OfferedState, PlanningState, memory_prompt
 from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.nodes.chains import ToolRetriever, offered_tools
 from langgraph_toolmem.nodes.inertia import InertiaShortcut, shortcut_condition, shortcut_message
@@ -10,6 +10,7 @@ from langgraph_toolmem.nodes.react import ashortcut_model, shortcut_model
 from langgraph_toolmem.nodes.recall import MemoryRecall
 from langgraph_toolmem.nodes.recorder import Recorder
 from langgraph_toolmem.nodes.reflection import ReflectionWriter
+from langgraph_toolmem.nodes.sga import SGAGuard, SGAPlanner, guard_condition
 from langgraph_toolmem.nodes.sit import SITSummary
 
 __all__ = [
@@ -22,13 +23,17 @@ __all__ = [
     "NaviRecord",
     "NaviState",
     "OfferedState",
+    "PlanningState",
     "PreferenceGuide",
     "Recorder",
     "ReflectionWriter",
+    "SGAGuard",
+    "SGAPlanner",
     "SITSummary",
     "ToolRetriever",
     "ashortcut_model",
     "create_navi_subgraph",
+    "guard_condition",
     "guided_tools",
     "memory_prompt",
     "offered_tools",

@@ -17,7 +17,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.errors import InputError
@@ -48,6 +48,9 @@ OnVerdict = Callable[[str, float, str, str], None]
 Stores = Callable[[tuple[str, ...]], EntryStore]
 """The entries of a namespace."""
 
+OtherWork = Callable[[Job], Callable[[], object]]
+"""Does a job of another kind; returns what takes back what it did."""
+
 
 class ReflectionWorker:
     """Writes entries and critiques in the background. Safe to use from several threads.
@@ -60,6 +63,7 @@ class ReflectionWorker:
         similar: the entries to show the critic beside one; by default those with the most similar request.
         executor: when the work is done; by default in a thread of its own.
         on_verdict: takes verdicts that `hand_over` left in the queue. None: they wait for a process that has one.
+        other: what else is done, by kind of job (`put`); as quick as writing an entry.
 
     It begins with the first job; `start` begins with what a former process left.
     """
@@ -73,6 +77,7 @@ class ReflectionWorker:
         similar: Callable[[EntryStore, Entry], Sequence[Entry]] | None = None,
         executor: Executor | None = None,
         on_verdict: OnVerdict | None = None,
+        other: Mapping[str, OtherWork] | None = None,
     ) -> None:
         self._queue = queue
         self._store: Stores = (lambda _: store) if isinstance(store, EntryStore) else store
@@ -80,7 +85,8 @@ class ReflectionWorker:
         self._similar = similar or _most_similar
         self._executor: Executor = executor or ThreadExecutor()
         self._on_verdict = on_verdict
-        self._quick = (WRITE, JUDGE) if on_verdict is None else (VERDICT, WRITE, JUDGE)
+        self._other = dict(other or {})
+        self._quick = (*(() if on_verdict is None else (VERDICT,)), WRITE, JUDGE, *self._other)
         self._kinds = self._quick if critic is None else (*self._quick, CRITIQUE)
         self._working = threading.Lock()  # one at a time in this process
         self._changing = threading.RLock()  # over looking whether a job was forgotten, and changing the entry
@@ -110,7 +116,7 @@ class ReflectionWorker:
             StorageError: the queue cannot be written.
         """
         payload = {"namespace": list(namespace), "entry": entry.to_dict()}
-        self._put(payload, WRITE, entry.run, entry.user, namespace)
+        self._put(payload, WRITE, entry.run, entry.user, namespace, placed=True)
 
     def judge(
         self, run: str, score: float, comment: str | None = None, *, user: str = "", namespace: tuple[str, ...] = ()
@@ -132,6 +138,32 @@ class ReflectionWorker:
             raise InputError(f"A score is from 0 (bad) to 1 (good), not {score!r}.")
         payload = {"namespace": list(namespace), "run": run, "score": float(score), "comment": comment or ""}
         self._put(payload, JUDGE, run, user, namespace)
+
+    def put(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        run: str,
+        user: str,
+        namespace: tuple[str, ...],
+        placed: bool = False,
+    ) -> None:
+        """A job of another kind about a run; those of one kind and run are done in their order.
+
+        Args:
+            kind: among the keys of `other`.
+            payload: JSON values; ``run`` and ``namespace`` are added.
+            run: digest of the run.
+            user: digest of the user whose run it is, or "".
+            namespace: of the store it is about.
+            placed: the run is noted for `JobQueue.place_of`.
+
+        Raises:
+            StorageError: the queue cannot be written.
+        """
+        whole = {**payload, "namespace": list(namespace), "run": run}
+        self._put(whole, kind, run, user, namespace, placed=placed, line=digest(kind, *namespace, run))
 
     def hand_over(
         self, run: str, score: float, comment: str | None = None, *, user_id: str = "", user: str = ""
@@ -277,10 +309,21 @@ class ReflectionWorker:
             with self._finished:
                 self._finished.notify_all()
 
-    def _put(self, payload: dict[str, Any], kind: str, run: str, user: str, namespace: tuple[str, ...]) -> None:
+    def _put(
+        self,
+        payload: dict[str, Any],
+        kind: str,
+        run: str,
+        user: str,
+        namespace: tuple[str, ...],
+        *,
+        placed: bool = False,
+        line: str = "",
+    ) -> None:
         # Each report is a job of its own: good, bad and good again is not the same as good and bad.
-        place = (run, namespace) if kind == WRITE else None
-        self._queue.put(uuid.uuid4().hex, payload, kind=kind, line=digest(*namespace, run), user=user, place=place)
+        place = (run, namespace) if placed else None
+        line = line or digest(*namespace, run)
+        self._queue.put(uuid.uuid4().hex, payload, kind=kind, line=line, user=user, place=place)
         try:
             if not self._closed:
                 self._executor.start(self.work)
@@ -292,7 +335,8 @@ class ReflectionWorker:
 
     def _do(self, job: Job) -> None:
         try:
-            {WRITE: self._write, JUDGE: self._judge, CRITIQUE: self._criticise, VERDICT: self._take_in}[job.kind](job)
+            own = {WRITE: self._write, JUDGE: self._judge, CRITIQUE: self._criticise, VERDICT: self._take_in}
+            own.get(job.kind, self._do_other)(job)
             self._failing.discard(job.kind)
         except BaseException as error:
             lasting = isinstance(error, InputError)  # of a critic it may be chance, of a job on disk it stays
@@ -331,6 +375,17 @@ class ReflectionWorker:
         else:
             logger.debug("a verdict on a run that has no entry is dropped")
             self._queue.done(job)
+
+    def _do_other(self, job: Job) -> None:
+        with self._changing:
+            forgettings = self._queue.forgettings
+            if not self._queue.holds(job):
+                return
+            undo = self._other[job.kind](job)
+            if not self._queue.holds(job) and self._queue.forgettings != forgettings:
+                undo()  # another process forgot the user in between
+                return
+        self._queue.done(job)
 
     def _take_in(self, job: Job) -> None:
         payload = job.payload

@@ -44,9 +44,7 @@ class AtomShelf:
         """What an embedder gets of an atom: at most `MAX_VECTORS` texts, the most usual first."""
         return list(_said(atom))[:MAX_VECTORS]
 
-    def put(
-        self, key: str, atom: Atom | None, record: AtomRecord, vectors: Any = None
-    ) -> list[str]:
+    def put(self, key: str, atom: Atom | None, record: AtomRecord, vectors: Any = None) -> list[str]:
         """Keeps an atom, or the record of one that is not to be found (None).
 
         Args:

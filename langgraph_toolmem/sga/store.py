@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.sga.atoms import Atom, merge_all
+from langgraph_toolmem.sga.background import Background
 from langgraph_toolmem.sga.record import NO_RECORD, AtomRecord, prior
 from langgraph_toolmem.sga.retrieve import AtomHit, query_texts
 from langgraph_toolmem.sga.shelf import AtomShelf
@@ -58,6 +59,7 @@ class AtomStore:
         flush_every: bookings after which they are written.
         refresh: seconds between two looks for what other processes wrote; None where there are none (embedded
             Chroma).
+        read_only: vectors that are missing are made, and not kept.
 
     Raises:
         ConfigurationError: a bound that cannot be.
@@ -71,12 +73,13 @@ class AtomStore:
         max_atoms: int = 100_000,
         flush_every: int = 32,
         refresh: float | None = None,
+        read_only: bool = False,
     ) -> None:
         for name, value in (("max_atoms", max_atoms), ("flush_every", flush_every)):
             if value < 1:
                 raise ConfigurationError(f"{name} is at least 1, not {value!r}.")
         self._vectors, self._rows = vectors, AtomRows(vectors)
-        self._now, self._refresh = now, refresh
+        self._now, self._refresh, self._read_only = now, refresh, read_only
         self._max_atoms, self._flush_every = max_atoms, flush_every
         self._dense = not vectors.embedder.builtin
         self._writing = threading.RLock()  # over every change and its database calls; taken before the shelf's
@@ -84,9 +87,8 @@ class AtomStore:
         self._known: dict[str, Row] | None = None
         self._damaged: set[str] = set()
         self._looked = -math.inf
-        self._starting = threading.Lock()
-        self._reading: threading.Thread | None = None
-        self._failure: Exception | None = None
+        self._closing = False
+        self._reading = Background(self._ready, name="toolmem-atoms")
 
     def __len__(self) -> int:
         """How many atoms are kept, those that are not found included."""
@@ -98,24 +100,10 @@ class AtomStore:
         return 0 if self._known is None else len(self._known)
 
     def loaded(self, wait: float | None = None) -> bool:
-        """Whether the atoms are in RAM, after `wait` seconds at most; the reading goes on. None: as long as it takes."""
+        """Whether the atoms are in RAM, after `wait` seconds at most (None: without end); the reading goes on."""
         if wait is None:
             self._ready()
-        if self._known is not None:
-            return True
-        with self._starting:
-            if self._reading is None:
-                self._failure = None
-                self._reading = threading.Thread(target=self._read, name="toolmem-atoms", daemon=True)
-                self._reading.start()
-            reading = self._reading
-        reading.join(wait)
-        if reading.is_alive():
-            return False
-        self._reading = None
-        if self._failure is not None:
-            raise self._failure
-        return True
+        return self._known is not None or self._reading.done(wait)
 
     def search(self, state: str, goals: Sequence[str], slots: Any, **how: Any) -> list[AtomHit]:
         """The atoms that fit best, those that mislead left out; arguments as for `AtomIndex.search`."""
@@ -150,24 +138,25 @@ class AtomStore:
         """Keeps atoms, or adds to those that are there. If it fails, do it again.
 
         Returns:
-            How many different atoms they are of.
+            How many atoms were not there before.
         """
         given: dict[str, list[Support]] = {}
         for each in supports:
             given.setdefault(each.part.id, []).append(each)
         with self._writing:
-            known = self._reread(list(given))
+            known = self._there(list(given))
+            new = len(given.keys() - known.keys())
             stands: dict[str, Supports] = {}
-            for key, new in given.items():
-                old = self._supports(known.get(key))
-                now = old
-                for each in new:
+            for key, more in given.items():
+                now = old = self._supports(known.get(key))
+                for each in more:
                     now = added(now, each)
                 if now != old:
                     stands[key] = now
-            self._write(stands)
-            self._make_room()
-        return len(given)
+            self._write(stands, known)
+            if self._known is not None:
+                self._make_room(self._known)
+        return new
 
     def judge(self, run: str, score: float, *, user: str = "") -> int:
         """A verdict on a run (its digest), of a user (digest) if one is named; returns how many atoms it is about."""
@@ -216,12 +205,14 @@ class AtomStore:
         with self._writing:
             self._flush()
 
-    def drop(self) -> None:
-        """Deletes everything of this namespace."""
+    def drop(self) -> int:
+        """Deletes everything of this namespace; how many atoms there were."""
         with self._writing:
+            there = len(self._rows.ids())
             self._rows.drop()
             self._shelf.take_booked()
             self._empty()
+        return there
 
     def scrub(self) -> None:
         """What was deleted goes from the disk too, not only from what is found: see `VectorStore.scrub`."""
@@ -230,7 +221,9 @@ class AtomStore:
 
     def close(self) -> None:
         """Writes what was booked and frees the RAM. Twice is harmless; the next use reads everything again."""
+        self._closing = True  # a reading that is under way ends
         with self._writing:
+            self._closing = False
             self._flush()
             self._empty()
 
@@ -239,12 +232,6 @@ class AtomStore:
     def _empty(self) -> None:
         self._shelf.clear()
         self._known, self._damaged = None, set()
-
-    def _read(self) -> None:
-        try:
-            self._ready()
-        except Exception as error:  # noqa: BLE001 - told to who asks
-            self._failure = error
 
     def _ready(self) -> dict[str, Row]:
         known = self._known
@@ -265,6 +252,8 @@ class AtomStore:
         self._take_in(known, () if self._vectors.empty else self._rows.read())
         if self._damaged:
             logger.warning("%d atoms are damaged; left out", len(self._damaged))
+        if not self._read_only:
+            self._make_room(known)
         self._known, self._looked = known, self._now()
         return known
 
@@ -282,9 +271,13 @@ class AtomStore:
             return
         self._leave(known, known.keys() - there)
 
-    def _reread(self, ids: Sequence[str]) -> dict[str, Row]:
-        """What is known, these ids as they are in the database now: others may have changed them."""
-        known = self._ready()
+    def _there(self, ids: Sequence[str]) -> dict[str, Row]:
+        """These atoms as they are in the database now, perhaps with others; all are not read for it."""
+        known = self._known
+        if known is None:
+            if self._vectors.empty:
+                return {}
+            return {row.id: row for row in self._rows.read(ids) if isinstance(row, Row)}
         if self._refresh is not None and not self._vectors.empty:
             found = list(self._rows.read(ids))
             self._take_in(known, found)
@@ -311,19 +304,24 @@ class AtomStore:
         self._show(known, page)
 
     def _show(self, known: dict[str, Row], page: dict[str, tuple[Row, Supports]]) -> None:
+        if self._closing:
+            raise StorageError("The atoms are being closed.")
         totals = {key: total(supports) for key, (_, supports) in page.items()}
         texts = {key: self._shelf.texts(atom) for key, atom in totals.items() if atom is not None}
-        vectors = self._rows.vectors(texts) if self._dense and texts else {}
+        vectors = self._rows.vectors(texts, write=not self._read_only) if self._dense and texts else {}
         for key, (row, _) in page.items():
             known[key] = row
-            atom = totals[key]
-            left = self._shelf.put(key, atom, row.record, vectors.get(key))
-            self._rows.remove_texts(left)
+            self._damaged.discard(key)
+            left = self._shelf.put(key, totals[key], row.record, vectors.get(key))
+            if not self._read_only:
+                self._rows.remove_texts(left)
 
     def _leave(self, known: dict[str, Row], keys: Iterable[str]) -> None:
         for key in list(keys):
             known.pop(key, None)
-            self._rows.remove_texts(self._shelf.remove(key))
+            left = self._shelf.remove(key)
+            if not self._read_only:
+                self._rows.remove_texts(left)
 
     def _supports(self, row: Row | None) -> Supports:
         return () if row is None else from_text(row.id, row.rest)
@@ -338,14 +336,13 @@ class AtomStore:
                 self._look(known)
             found = {row.id: self._supports(row) for row in known.values() if word in row.rest}
             stands = {key: now for key, old in found.items() if (now := how(old)) != old}
-            self._write({key: now for key, now in stands.items() if now})
+            self._write({key: now for key, now in stands.items() if now}, known)
             gone = [key for key, now in stands.items() if not now]
             self._rows.remove(gone)
             self._leave(known, gone)
         return list(stands)
 
-    def _write(self, stands: dict[str, Supports]) -> None:
-        known = self._ready()
+    def _write(self, stands: dict[str, Supports], known: dict[str, Row]) -> None:
         rows: dict[str, tuple[Row, Supports]] = {}
         new: list[Row] = []
         same: list[Row] = []
@@ -358,10 +355,13 @@ class AtomStore:
             (same if old is not None and old.text == text else new).append(row)
         self._rows.write(new)
         self._rows.amend(same)
-        self._show(known, rows)
+        if self._known is not None:
+            self._show(self._known, rows)
+        elif self._dense:  # else they would have to be made when all are read
+            wholes = ((key, total(supports)) for key, supports in stands.items())
+            self._rows.vectors({key: self._shelf.texts(atom) for key, atom in wholes if atom is not None})
 
-    def _make_room(self) -> None:
-        known = self._ready()
+    def _make_room(self, known: dict[str, Row]) -> None:
         if len(known) <= self._max_atoms:
             return
         least = sorted(known.values(), key=self._worth)[: len(known) - self._max_atoms + self._max_atoms // 100]
@@ -392,4 +392,3 @@ class AtomStore:
             raise
         if known is not None:
             self._show(known, {row.id: (row, self._supports(row)) for row in rows})
-

@@ -119,16 +119,14 @@ def from_text(key: str, text: str) -> tuple[Support, ...]:
         InputError: it is damaged, or not of the atom with the id `key`.
     """
     try:
-        plain = json.loads(text)
+        plain: Any = json.loads(text)
         head = {name: plain[name] for name in ("tool", "arguments", "required_slots", "about")}
         first = from_plain({**head, "state": "", "goal": "", "value": 1.0, "visits": 1, "origin": "runs"})
-        if first.id != key:
-            raise InputError(f"This is the atom {first.id}, not {key}.")
         found = tuple(_support(first, each) for each in plain["supports"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise InputError(f"This is no stored atom: {type(error).__name__}.") from error
-    if not found:
-        raise InputError("This atom stands on nothing.")
+    if first.id != key or not found:
+        raise InputError(f"This is the atom {first.id}, on {len(found)} supports, not {key}.")
     return found
 
 

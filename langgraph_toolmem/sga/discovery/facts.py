@@ -28,8 +28,13 @@ MAX_PROSE: Final = 1_500
 """Characters of an answer that is put into words."""
 _MESSAGE: Final = (
     re.compile(r":\s+(.+)$", re.DOTALL),
-    re.compile(r"\bthat\s+(.+)$", re.DOTALL),
+    re.compile(
+        r"\b(?:tell|write|mail|e-?mail|know|notes?|reply|answer|say|inform|notify|remind|mention|reason is)\b"
+        r"[^.;]*?\bthat\s+(.+)$",
+        re.DOTALL | re.IGNORECASE,
+    ),
 )
+"""What somebody is to be told stands behind a colon, or behind "that" where a verb of telling went before."""
 _BEFORE: Final = re.compile(r"([\w-]+)\W*$")
 _SENTENCE_START: Final = re.compile(r"(?:^|[.!?:;\n])\s*$")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.graph.values import ABSENT, canon, fit
@@ -17,7 +17,7 @@ from langgraph_toolmem.navigator.schema import resolved
 from langgraph_toolmem.sga.discovery.environment import Taken
 from langgraph_toolmem.sga.discovery.facts import REQUEST, Fact, Request, dates, in_words, phrases
 from langgraph_toolmem.sga.discovery.states import State
-from langgraph_toolmem.sga.discovery.toolbox import Input, Toolbox
+from langgraph_toolmem.sga.discovery.toolbox import Input, Toolbox, stems_of
 from langgraph_toolmem.sga.known import leaves_of
 from langgraph_toolmem.sga.words import DATE, EMAIL, ID, NAME, NUMBER, TEXT, URL
 from langgraph_toolmem.stores.lexical import stem, words
@@ -25,6 +25,7 @@ from langgraph_toolmem.tools import ToolSpec
 
 STRONG: Final = 0.75
 """Fit from which a value is given though it is optional."""
+FEW_ROWS: Final = 2
 LEAST: Final = 0.35
 """Fit below which a value is not tried."""
 _TYPED: Final = frozenset({"email", "url", "id"})
@@ -106,7 +107,10 @@ class Context:
         for index, taken in enumerate(self.state.taken):
             if not self.toolbox.reads.get(taken.call.tool) or not names & _given(taken):
                 continue
-            told = frozenset(canon(fact.value) for fact in self.facts if fact.step == index and fact.kind) - names
+            facts = [fact for fact in self.facts if fact.step == index]
+            if max((fact.row for fact in facts), default=0) >= FEW_ROWS:
+                continue  # a list of things, and not the one that was asked about
+            told = frozenset(canon(fact.value) for fact in facts if fact.kind) - names
             if not any(told & _given(later) for later in self.state.taken[index + 1 :]):
                 found.append(told)
         return found
@@ -218,8 +222,9 @@ def values_of(choice: str, wanted: Input, context: Context) -> Iterator[Candidat
     now = [fact for fact in context.facts if fact.step >= 0 and fact.path.rsplit(".", 1)[-1].lower() == leaf]
     kinds = {fact.kind for fact in now}
     current = {canon(fact.value) for fact in now}
+    other = current - context.used
     for fact in context.facts:
-        if not isinstance(fact.value, list) and fact.kind and fact.kind in kinds and canon(fact.value) not in current:
+        if not isinstance(fact.value, list) and fact.kind and fact.kind in kinds and canon(fact.value) not in other:
             role = _role_fit(replace(wanted, role="to"), fact)
             yield Candidate(fact.value, 0.5 + _standing(fact, context) + role, fact)
 
@@ -230,12 +235,14 @@ def choice_is_meant(choice: str, context: Context) -> bool:
 
 
 def _numbers(wanted: Input, context: Context) -> Iterator[Candidate]:
+    name, about = frozenset(map(stem, words(wanted.name))), stems_of(wanted.port.leaf.description)
     for fact in context.facts:
         if fact.kind != NUMBER or isinstance(fact.value, (bool, str, list)):
             continue
-        near = bool(fact.words & wanted.words)
+        near = bool(fact.words & name)
         if fact.step == REQUEST:
-            yield Candidate(fact.value, 1.0 if near else 0.4 if wanted.required else 0.0, fact)
+            said = 0.8 if fact.words & about else 0.4 if wanted.required else 0.0
+            yield Candidate(fact.value, 1.0 if near else said, fact)
         elif near and wanted.required:
             yield Candidate(fact.value, 0.6 + _standing(fact, context), fact)
 
@@ -266,7 +273,7 @@ def _times(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
     clock = _CLOCK.search(context.request.text)
     if clock:
         for fact in dates(context.request.facts):
-            yield Candidate(f"{fact.value}T{clock[0].zfill(5)}", 0.9, fact)
+            yield Candidate(f"{fact.value}T{clock[0].zfill(5)}", 1.0, fact)
     changes = not context.toolbox.reads[tool]
     for fact in context.facts:
         if not isinstance(fact.value, str) or not _INSTANT.match(fact.value):
@@ -274,6 +281,7 @@ def _times(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
         if changes and fact.of_thing:
             continue  # the time of a thing that is there is no time to put one at
         said = 0.3 if fact.words & wanted.own else 0.0
+        said -= 0.2 if clock else 0.0  # the user named a time
         yield Candidate(fact.value, 0.35 + said + _standing(fact, context) + 0.1 * (fact.row == 0), fact)
 
 
@@ -381,7 +389,12 @@ _TOLD: Final = frozenset(
 
 
 def _leaf_stems(fact: Fact) -> frozenset[str]:
-    leaf = fact.path.replace("[*]", "").rsplit(".", 1)[-1]
+    return _stems_of_leaf(fact.path)
+
+
+@lru_cache(maxsize=4096)
+def _stems_of_leaf(path: str) -> frozenset[str]:
+    leaf = path.replace("[*]", "").rsplit(".", 1)[-1]
     return frozenset(map(stem, words(leaf))) - _PLAIN
 
 
@@ -412,6 +425,8 @@ def _names(wanted: Input, context: Context) -> Iterator[Candidate]:
     for choice in wanted.choices:
         if re.search(rf"\b{re.escape(' '.join(words(choice)))}\b", text):
             yield Candidate(choice, 0.95)
+    if wanted.choices:
+        return
     for fact in request.facts:
         if fact.kind in (NAME, TEXT):
             near = 0.2 if fact.words & wanted.own else 0.0
@@ -419,8 +434,6 @@ def _names(wanted: Input, context: Context) -> Iterator[Candidate]:
             yield Candidate(fact.value, 0.6 + near + known - (0.1 if fact.kind == TEXT else 0.0), fact)
         elif fact.kind in (ID, EMAIL) and wanted.kind == "search":
             yield Candidate(fact.value, 0.6, fact)
-    if wanted.choices:
-        return
     for fact in context.facts:
         if fact.step != REQUEST and isinstance(fact.value, str) and fact.words & wanted.own and fact.kind != ID:
             yield Candidate(fact.value, 0.3 + _standing(fact, context), fact)

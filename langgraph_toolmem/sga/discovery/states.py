@@ -83,7 +83,8 @@ class State:
         gone = replace(self, taken=(*self.taken, taken))
         if reads:
             news = {each for each in told(taken) - self.known if is_news(each)}
-            return replace(gone, known=self.known | news)
+            values = frozenset(_values(taken.call, taken.observation)) if news else frozenset()
+            return replace(gone, known=self.known | values)
         changes = dict(self.changes)
         mark = digest("change", *taken.call.key)
         for resource in resources_of(taken.call) or ("",):

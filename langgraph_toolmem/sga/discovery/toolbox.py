@@ -18,7 +18,7 @@ from langgraph_toolmem.navigator.ports import Port, inputs_of
 from langgraph_toolmem.navigator.vocabulary import FROM, IDENTIFIERS, TO, word_set
 from langgraph_toolmem.sga.discovery.states import only_reads
 from langgraph_toolmem.sga.slots import listed_choices
-from langgraph_toolmem.stores.lexical import features, stem, words
+from langgraph_toolmem.stores.lexical import STOP_WORDS, stem, words
 from langgraph_toolmem.tools import ToolSpec
 
 Kind = Literal["choice", "flag", "number", "date", "time", "email", "url", "id", "prose", "headline", "search", "name"]
@@ -43,6 +43,7 @@ _ALIKE: Final = tuple(
         "give assign hand transfer take takes",
         "share access give",
         "forward send pass",
+        "file document",
         "find look search list read show get",
         "meeting event appointment meet calendar",
         "colleague person people everyone everybody member",
@@ -144,7 +145,7 @@ class Toolbox:
         }
 
     def relevance(self, said: frozenset[str]) -> dict[str, float]:
-        """How much each tool has to do with words, 0 to 1: rare ones that both have, those of its name first."""
+        """How much each tool has to do with words: rare ones that both have, those of its name first; from 0 on."""
         alike = {word: _alike(word) - {word} for word in said}
         scores: dict[str, float] = {}
         for name, found in self.words.items():
@@ -155,8 +156,7 @@ class Toolbox:
                 for word, others in alike.items()
             )
             scores[name] = math.fsum(parts) / math.sqrt(self._sizes[name])
-        most = max(scores.values(), default=0.0) or 1.0
-        return {name: score / most for name, score in scores.items()}
+        return scores
 
     def destruction_said(self, tool: str, said: frozenset[str]) -> bool:
         """Whether the words of a request say that something is to be destroyed in the way of this tool."""
@@ -188,9 +188,12 @@ def widened(stems: frozenset[str]) -> frozenset[str]:
     return stems | {other for word in stems for other in _alike(word)}
 
 
-@lru_cache(maxsize=8192)
 def _counts(word: str) -> bool:
-    return max(features(word).values()) >= 1.0 and (len(word) > 1 or word.isdigit())
+    return word not in _SAY_NOTHING and (len(word) > 1 or word.isdigit())
+
+
+_SAY_NOTHING: Final = frozenset(STOP_WORDS)
+"""By words and not by stems: a note is no "not"."""
 
 
 @lru_cache(maxsize=4096)

@@ -177,6 +177,8 @@ class Search:
         self._check, self._stepwise = check, stepwise
         self.settings = settings or SearchSettings()
         self._rng = rng or random.Random(0)
+        # In a world that tells which calls are possible, reading leads on as well, and there are no other paths.
+        self._guided = callable(getattr(cursor.environment, "possible", None))
         self.nodes: dict[str, Node] = {}
         self._seen: dict[tuple[str, tuple[str, str]], Taken] = {}
         self.outcome = Outcome()
@@ -264,7 +266,7 @@ class Search:
             arm.closed = True
             return self._found(state, proposal.answer) if self._is_done(state, proposal.answer) else 0.0
         assert proposal.call is not None
-        reads = only_reads(self._specs.get(proposal.call.tool), proposal.call.tool)
+        reads = self._reads(proposal.call.tool)
         taken = self._seen.get((state.world, proposal.call.key))
         if taken is None:
             if not self._cursor.go(state.changed):
@@ -279,7 +281,7 @@ class Search:
             self._pivot(node, self._policy.reflect(state, taken).alternatives)
             return 0.0
         after = state.after(taken, reads=reads)
-        done = self._stepwise and self._is_done(after, "")
+        done = self._stepwise and not reads and self._is_done(after, "")
         if after.key == state.key and not done:
             arm.closed = True
             return 0.0
@@ -287,15 +289,17 @@ class Search:
         arm.closed = done
         return self._found(after, "") if done else 0.0
 
+    def _reads(self, tool: str) -> bool:
+        return not self._guided and only_reads(self._specs.get(tool), tool)
+
     def _is_done(self, state: State, answer: str) -> bool:
         return bool(self._cursor.go(state.changed) and self._check(state, answer))
 
     def _found(self, state: State, answer: str) -> float:
         """A path that ended well. Calls on it that nothing was made of do not count."""
         taken = state.taken
-        if not callable(getattr(self._cursor.environment, "possible", None)):  # where any other path cannot be gone
-            reads = {each.call.tool: only_reads(self._specs.get(each.call.tool), each.call.tool) for each in taken}
-            taken = needed(taken, reads, state.task.request)
+        if not self._guided:
+            taken = needed(taken, {each.call.tool: self._reads(each.call.tool) for each in taken}, state.task.request)
         reward = self.settings.reward(len(taken))
         path = Path(taken, answer, reward)
         paths = self.outcome.paths
@@ -316,10 +320,9 @@ class Search:
 
     def _arms(self, node: Node) -> Sequence[Arm]:
         if node.arms is None:
-            possible = getattr(self._cursor.environment, "possible", None)
             known: list[Call] | None = None
-            if callable(possible) and self._cursor.go(node.state.changed):
-                known = list(possible())
+            if self._guided and self._cursor.go(node.state.changed):
+                known = list(self._cursor.environment.possible())  # type: ignore[attr-defined]
             node.arms = _with_priors(self._policy.propose(node.state, known))
         return node.arms
 

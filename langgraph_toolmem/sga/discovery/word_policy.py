@@ -24,15 +24,17 @@ from langgraph_toolmem.sga.known import leaves_of
 from langgraph_toolmem.stores.lexical import stem
 from langgraph_toolmem.tools import ToolSpec
 
-WIDTH: Final = 24
+WIDTH: Final = 48
 """Actions proposed in one state, at most."""
-PER_TOOL: Final = 6
+PER_TOOL: Final = 5
 RELEVANT: Final = 15
-"""Tools that a plan keeps, beside those that only read."""
+"""Tools that a plan keeps, beside those that only read or that take a text."""
 COMBINATIONS: Final = 12
 SHARPNESS: Final = 3.0
 CLOSENESS: Final = 6.0
 """How much a tool, and among the calls of one tool a call, that scores 1 higher is preferred: e to this."""
+EVEN: Final = 0.15
+"""Part of the weight that all tools share alike: what looks hopeless is tried some time."""
 NEAR: Final = 0.3
 """What another value may score less than the best action, to be tried first after a failure."""
 LACKING: Final = 0.6
@@ -70,7 +72,7 @@ class WordPolicy:
         self.toolbox = toolbox or Toolbox(specs)
         self._weights = {**WEIGHTS, **(weights or {})}
         self._facts: dict[tuple[int, int], tuple[Taken, list[Fact]]] = {}
-        self._relevance: dict[tuple[str, str, frozenset[str]], dict[str, float]] = {}
+        self._relevance: dict[tuple[str, str, frozenset[str], frozenset[str]], dict[str, float]] = {}
 
     def plan(self, state: State) -> Goal:
         """The next clause of the request, with the tools whose words it shares."""
@@ -80,8 +82,12 @@ class WordPolicy:
         number = min(number, len(clauses) - 1)
         relevant = self._relevant(request, clauses[number])
         order = sorted(relevant, key=lambda name: -relevant[name])
-        kept = [name for n, name in enumerate(order) if n < RELEVANT or self.toolbox.reads[name]]
+        kept = [name for n, name in enumerate(order) if n < RELEVANT or self._always(name)]
         return Goal(clauses[number], number, len(clauses), tuple(kept))
+
+    def _always(self, tool: str) -> bool:
+        """Whether a plan keeps a tool whatever its words: it reads, or it takes a text."""
+        return self.toolbox.reads[tool] or any(each.kind == "prose" for each in self.toolbox.inputs[tool])
 
     def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
         """See `Policy`."""
@@ -199,8 +205,7 @@ class WordPolicy:
         score += weights["refers"] * any(c.fact is not None and _is_meant(c.fact) for c in chosen)
         score -= weights["exists"] * any(c.fact is not None and _is_title(c.fact) for c in chosen)
         score += weights["cover"] * min(3, len(context.fresh & given))
-        message = canon(context.request.message)
-        score += weights["message"] * bool(context.request.message and message in given and message not in context.used)
+        score += weights["message"] * self._tells(tool, given, context)
         if toolbox.destroys.get(tool, False):
             asked = toolbox.destruction_said(tool, context.request.stems)
             score += weights["destroy_asked"] if asked else weights["destroy"]
@@ -210,6 +215,16 @@ class WordPolicy:
         elif any(taken.call.tool == tool for taken in state.taken):
             score -= weights["again"]
         return score
+
+    def _tells(self, tool: str, given: set[str], context: Context) -> bool:
+        """Whether a call tells what somebody is to be told, and nobody was told yet."""
+        message = context.request.message
+        if not message or message not in given or message in context.used:
+            return False
+        return any(
+            each.kind == "prose" and (found := candidates(tool, each, context)) and found[0].value == message
+            for each in self.toolbox.inputs[tool]
+        )
 
     def _could_be_narrowed(self, tool: str, context: Context) -> bool:
         """Whether a search has an optional filter for which nothing is known yet."""
@@ -259,24 +274,45 @@ class WordPolicy:
             facts += known[1]
         return Context(state, request, facts[-MAX_FACTS:], self.toolbox)
 
-    def _relevant(self, request: str, clause: str, changed: frozenset[str] = frozenset()) -> dict[str, float]:
-        """Each tool's share in the request and in the clause, without the words that changes so far have served."""
-        key = (request, clause, changed)
+    def _relevant(
+        self, request: str, clause: str, changed: frozenset[str] = frozenset(), read: frozenset[str] = frozenset()
+    ) -> dict[str, float]:
+        """Each tool's share in the request and in the clause.
+
+        Words that changes so far have served are left out; those that reading has served count half.
+        """
+        key = (request, clause, changed, read)
         known = self._relevance.get(key)
         if known is None:
-            served = {
-                word for tool in changed for word, weight in self.toolbox.words[tool].items() if weight >= NAME_WEIGHT
-            }
-            open_words = stems_of(request) - served or stems_of(request)
-            whole = self.toolbox.relevance(open_words)
-            part = self.toolbox.relevance(stems_of(clause) & open_words) if stems_of(clause) & open_words else whole
-            known = self._relevance[key] = {name: 0.6 * whole[name] + 0.4 * part[name] for name in whole}
+            done = self._names(changed)
+            known = self._shares(request, clause, done)
+            if read:
+                rest = self._shares(request, clause, done | self._names(read))
+                known = {name: (known[name] + rest[name]) / 2 for name in known}
+            self._relevance[key] = known
         return known
+
+    def _shares(self, request: str, clause: str, served: frozenset[str]) -> dict[str, float]:
+        most = max(self.toolbox.relevance(stems_of(request)).values(), default=0.0) or 1.0
+        left = stems_of(request) - served
+        whole = self.toolbox.relevance(left)
+        here = stems_of(clause) & left
+        part = self.toolbox.relevance(here) if here else whole
+        top = max(part.values(), default=0.0) or 1.0
+        share = max(whole.values(), default=0.0) / most  # of the request that is left
+        return {name: 0.6 * whole[name] / most + 0.4 * share * part[name] / top for name in whole}
+
+    def _names(self, tools: frozenset[str]) -> frozenset[str]:
+        """The stems in the names of tools."""
+        return frozenset(
+            word for tool in tools for word, weight in self.toolbox.words[tool].items() if weight >= NAME_WEIGHT
+        )
 
     def _now(self, context: Context) -> dict[str, float]:
         state = context.state
-        changed = frozenset(t.call.tool for t in state.changed if t.call.tool in self.toolbox.words)
-        return self._relevant(state.task.request, state.goal.text, changed)
+        called = frozenset(taken.call.tool for taken in state.taken if taken.call.tool in self.toolbox.words)
+        read = frozenset(tool for tool in called if self.toolbox.reads[tool])
+        return self._relevant(state.task.request, state.goal.text, called - read, read)
 
 
 WEIGHTS: Final = {
@@ -287,7 +323,7 @@ WEIGHTS: Final = {
     "blind": 0.8,
     "early": 0.8,
     "cover_read": 0.4,
-    "again_read": 0.25,
+    "again_read": 0.5,
     "news": 0.5,
     "use": 0.7,
     "idle": 1.2,
@@ -300,7 +336,7 @@ WEIGHTS: Final = {
     "cover": 0.25,
     "destroy": -1.5,
     "destroy_asked": 0.2,
-    "loop": 1.2,
+    "loop": 2.2,
     "again": 0.6,
     "least": 0.2,
 }
@@ -337,8 +373,12 @@ def _next_row(last: Call, call: Call, context: Context) -> bool:
     if len(changed) != 1 or kinds.get(changed[0]) not in ("id", "email"):
         return False
     value, before = canon(call.args[changed[0]]), canon(last.args.get(changed[0]))
-    rows = {fact.path for fact in context.facts if fact.row >= 0 and canon(fact.value) == value}
-    return any(fact.path in rows for fact in context.facts if canon(fact.value) == before)
+    rows = [fact for fact in context.facts if fact.row >= 0 and canon(fact.value) == value]
+    paths = {fact.path for fact in rows}
+    done = [fact for fact in context.facts if fact.path in paths and canon(fact.value) == before]
+    if any(fact.named for fact in done) and not any(fact.named for fact in rows):
+        return False  # the user meant the row that is done, and not this one
+    return bool(done)
 
 
 def _is_meant(fact: Fact) -> bool:
@@ -364,11 +404,13 @@ def _proposals(scored: Sequence[tuple[float, Call]], least: float | None) -> lis
             by_tool.setdefault(call.tool, []).append((score, call))
     found: list[Proposal] = []
     top = max((calls[0][0] for calls in by_tool.values()), default=0.0)
-    for calls in by_tool.values():
+    shares = {tool: math.exp(SHARPNESS * (calls[0][0] - top)) for tool, calls in by_tool.items()}
+    total = sum(shares.values())
+    for tool, calls in by_tool.items():
         best = calls[0][0]
         kept = calls[:PER_TOOL]
         inner = [math.exp(CLOSENESS * (score - best)) for score, _ in kept]
-        share = math.exp(SHARPNESS * (best - top)) / sum(inner)
+        share = ((1 - EVEN) * shares[tool] / total + EVEN / len(by_tool)) / sum(inner)
         found += [Proposal("call", share * weight, call) for weight, (_, call) in zip(inner, kept, strict=True)]
     return sorted(found, key=lambda each: -each.weight)[:WIDTH]
 

@@ -1,0 +1,211 @@
+"""The part of `ToolMemory` that makes atoms of runs: they are extracted as a run ends, and stored in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem._reflecting import Reflecting
+from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS
+from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.graph.evidence import AUTHOR, SCORE
+from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.sga.atoms import Atom, from_plain, merge_all, to_plain
+from langgraph_toolmem.trajectory import Run
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.reflection.queue import Job
+    from langgraph_toolmem.reflection.worker import OtherWork
+    from langgraph_toolmem.sga.library import AtomLibrary
+    from langgraph_toolmem.sga.mask import Habits
+    from langgraph_toolmem.sga.support import Support
+
+ATOMS: Final = "atoms"
+"""The kind of background work."""
+
+
+class Distilling(Reflecting):
+    """Keeps the steps of runs that went well as atoms. Chroma or the queue failing stops nobody."""
+
+    def learn_atoms(
+        self,
+        runs: Iterable[tuple[Run, float | None]],
+        *,
+        user_id: str | None = None,
+        habits: Habits | None = None,
+    ) -> int:
+        """Atoms of runs that were read already, here and now; doing it again changes nothing. For imports.
+
+        Args:
+            runs: each with the score of its verdict, if there is one; those without one wait for it.
+            user_id: whose runs they are.
+            habits: what never varies; what the memory has seen if None.
+
+        Returns:
+            How many steps of good runs they stand for.
+
+        Raises:
+            NamespaceError: the namespace needs a user id.
+            StorageError: they could not be stored, or the memory is read-only.
+        """
+        from langgraph_toolmem.sga.support import Support
+
+        self._check_user(user_id)
+        namespace, user = resolve(self.namespace, user_id), user_digest(user_id) or ""
+        if self._store.read_only:
+            raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
+        now = self._now()
+        supports: list[Support] = []
+        names: list[str] = []
+        steps = 0
+        for run, score in runs:
+            name = run_digest(run)
+            if (score is not None and score < GOOD) or not (made := self._extracted(run, name, habits)):
+                continue
+            names.append(name)
+            steps += 0 if score is None else sum(each.visits for each in made)
+            supports += [Support(each, name, user, score, now) for each in made]
+        if supports:
+            self._put_in(namespace, supports)
+            self._queue.note_places([(name, user) for name in names], namespace)
+            with self._lock:
+                for name in names:
+                    self._apply(atoms_key(name), [["n", "atoms_runs", 1]])
+        return steps
+
+    @property
+    def _atoms(self) -> AtomLibrary:
+        with self._lock:
+            if self._made_atoms is None:
+                self._refuse_if_closed()
+                from langgraph_toolmem.sga.library import AtomLibrary  # numpy: only when atoms are used
+
+                refresh = REFRESH_SECONDS if self._shared else None
+                how: dict[str, Any] = {"refresh": refresh, "read_only": self._store.read_only}
+                self._made_atoms = AtomLibrary(self._vectors, now=self._now, **how)
+            return self._made_atoms
+
+    def _learn_atoms_from_now_on(self) -> None:
+        if self._keeps_atoms is None:
+            self._keeps_atoms = True
+
+    def _extracted(self, run: Run, name: str, habits: Habits | None = None) -> list[Atom]:
+        """The merged atoms of one run; sources are named by digests, as thread ids may name a person."""
+        from langgraph_toolmem.sga.extract import Extractor
+        from langgraph_toolmem.sga.seen import SeenHabits
+
+        with self._lock:
+            specs, made = self._engine.specs, self._extractor
+            if made is None or made[0] != specs or made[1] is not habits:
+                extractor = Extractor(specs, habits=habits or SeenHabits(self._values_seen))
+                self._extractor = made = dict(specs), habits, extractor
+        extractor = made[2]
+        return merge_all(each.atom for each in extractor.steps(run, source=name))
+
+    def _values_seen(self, slot: str) -> dict[str, tuple[float, int]]:
+        """What a parameter was given: how often, and in how many runs."""
+        with self._lock:
+            witnesses = self._graph.value_witnesses.rows.get(slot, {})
+            return {
+                value: (cell[0], len(witnesses[value][0]) if value in witnesses else 0)
+                for value, cell in self._graph.values.row(slot).items()
+            }
+
+    def _put_in(self, namespace: tuple[str, ...], supports: Sequence[Support]) -> None:
+        new = self._atoms.store(namespace).put(supports)
+        if new:
+            with self._lock:
+                self._apply(None, [["n", "atoms", new]])
+
+    def _keep_entry(self, run: Run, user_id: str | None) -> None:
+        """A run is over: its atoms are put into the queue too."""
+        super()._keep_entry(run, user_id)
+        if self._keeps_atoms and not self._store.read_only:
+            self._quietly("atoms could not be kept", partial(self._put_atoms, run, user_id))
+
+    def _put_atoms(self, run: Run, user_id: str | None) -> None:
+        name = run_digest(run)
+        with self._lock:
+            verdict = self._graph.runs.get(name)
+            there = self._graph.has_seen(atoms_key(name))
+        author = None if verdict is None else verdict[AUTHOR]
+        user = user_digest(user_id) or self._graph.owner(name) or author or ""
+        score = None if verdict is None or author not in (None, user) else verdict[SCORE]
+        namespace = resolve(self.namespace, user_id)
+        if score is not None and score < GOOD:
+            if there:
+                self._judge_atoms_later(name, score, user, namespace)
+            return
+        atoms = self._extracted(run, name)
+        if not atoms:
+            return
+        _ = self._atoms  # made now: the job may be done while the memory is being closed
+        payload = {"score": score, "time": self._now(), "atoms": [to_plain(each) for each in atoms]}
+        self._worker.put(ATOMS, payload, run=name, user=user, namespace=namespace, placed=True)
+        with self._lock:
+            self._apply(atoms_key(name), [["n", "atoms_runs", 1]])
+
+    def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """A verdict that comes when the run may have its atoms already."""
+        super()._judge_entry(run, score, comment, user_id)
+        with self._lock:
+            there = self._graph.has_seen(atoms_key(run))
+        if there and not self._store.read_only:
+            self._quietly("a verdict could not be added to atoms", partial(self._put_judgement, run, score, user_id))
+
+    def _put_judgement(self, run: str, score: float, user_id: str | None) -> None:
+        namespace = self._namespace_of(run, user_id)
+        if namespace is not None:
+            self._judge_atoms_later(run, score, self._whose(run, user_id), namespace)
+
+    def _judge_atoms_later(self, run: str, score: float, user: str, namespace: tuple[str, ...]) -> None:
+        _ = self._atoms
+        self._worker.put(ATOMS, {"score": score}, run=run, user=user, namespace=namespace)
+
+    def _other_work(self) -> dict[str, OtherWork]:
+        return {**super()._other_work(), ATOMS: self._do_atoms}
+
+    def _do_atoms(self, job: Job) -> Callable[[], object]:
+        """Stores the atoms of a run, or a verdict on them; returns what undoes it."""
+        from langgraph_toolmem.sga.support import Support
+
+        payload = job.payload
+        run, score, store = payload["run"], payload["score"], self._atoms.store(tuple(payload["namespace"]))
+        if "atoms" in payload:
+            made = (from_plain(plain) for plain in payload["atoms"])
+            given = [Support(atom, run, job.user, score, payload["time"]) for atom in made]
+            self._put_in(tuple(payload["namespace"]), given)
+        else:
+            store.judge(run, score, user=job.user)
+        return partial(store.forget_run, run)
+
+    # --- forgetting and closing ---
+
+    def _forget_atoms(self, user_id: str) -> int:
+        """Raises StorageError if something is still there."""
+        if self._vectors.empty:
+            return 0
+        namespace = resolve(self.namespace, user_id)
+        store = self._atoms.store(namespace)
+        removed = store.drop() if has_user(self.namespace) else store.forget_user(str(user_digest(user_id)))
+        store.scrub()
+        self._atoms.leave(namespace)
+        return removed
+
+    def _close_reflection(self) -> None:
+        super()._close_reflection()
+        if self._made_atoms is not None:
+            self._quietly("the record of atoms could not be written", self._made_atoms.close)
+
+
+def atoms_key(run: str) -> str:
+    """The key that says that a run has its atoms."""
+    return digest(ATOMS, run)
+
+
+def run_digest(run: Run) -> str:
+    """What a run is called where its id must not be told."""
+    return digest("run", run.run_id or run_scope(run))

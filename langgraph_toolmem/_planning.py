@@ -1,0 +1,273 @@
+"""The part of `ToolMemory` that keeps atoms: single steps of what worked, found by sub-goal and by what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem._distilling import Distilling, run_digest
+from langgraph_toolmem._summaries import GOOD
+from langgraph_toolmem.checks import is_count, is_share
+from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.graph.evidence import Record
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.namespaces import resolve, user_digest
+from langgraph_toolmem.sga.atoms import Atom, merge_all
+from langgraph_toolmem.sga.record import AtomRecord
+from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.trajectory import Turn
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.sga.known import Known
+    from langgraph_toolmem.sga.retrieve import AtomHit
+
+HINTS: Final = "hints"
+"""How the counters of runs are called that followed an atom."""
+METHOD: Final = "sga"
+SETTLE: Final = 10.0
+"""Seconds that `search_atoms` waits for what was finished just now and is being written."""
+
+RETRIEVED, FOLLOWED, SUCCEEDED = AtomRecord(1), AtomRecord(0, 1), AtomRecord(0, 0, 1)
+
+
+class Planning(Distilling):
+    """Keeps the steps of runs that went well as atoms, finds them, and books what their hints came to (SGA-MCTS)."""
+
+    def search_atoms(
+        self,
+        goal: str | Sequence[str],
+        *,
+        state: str = "",
+        slots: Known | Mapping[str, Any] | Iterable[str] = (),
+        k: int = 3,
+        tools: Mapping[str, ToolSpec] | Iterable[ToolLike] | None = None,
+        beta: float = 0.3,
+        user_id: str | None = None,
+        wait: float | None = None,
+    ) -> list[AtomHit]:
+        """The atoms that fit a state and a sub-goal, best first: at most one for each tool.
+
+        Score of an atom: (1 − β) · cos(question, atom) + β · |Λ ∩ S| / (|S| + ε), with Λ the types in `slots`, S those
+        that the atom needs and ε 1e-5, and a little for its record and its value; one that misled is left out.
+
+        Args:
+            goal: the next sub-goal, in words; or several that may be next.
+            state: where the run stands, in words.
+            slots: types of the values that are known, such as ``"ORDER_ID"``; with their values (one, or a list of
+                which the last counts) the atoms' arguments are filled in.
+            k: how many at most.
+            tools: the tools at hand: an atom's tool is found among them by its name, else by what it does; atoms of
+                other tools are left out. None: all of them.
+            beta: weight of what is known, from 0 (words alone) to 1.
+            user_id: whose atoms.
+            wait: seconds to wait for atoms that have to be read from disk first; none are found if that was not
+                enough. None: as long as it takes, and what was finished just now is waited for too.
+
+        Raises:
+            ConfigurationError: an argument cannot work.
+            NamespaceError: the namespace needs a user id.
+            StorageError: the atoms cannot be read.
+        """
+        goals = [goal] if isinstance(goal, str) else _texts(goal)
+        if goals is None or not isinstance(state, str):
+            raise ConfigurationError("goal and state are texts; goal may be several.")
+        if not is_count(k, 1):
+            raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+        if not is_share(beta):
+            raise ConfigurationError(f"beta is a share from 0 to 1, not {beta!r}.")
+        specs = tools if tools is None or _are_specs(tools) else read_tools(tools)  # type: ignore[arg-type]
+        known = _known(slots)
+        namespace = resolve(self.namespace, user_id)
+        self._check_user(user_id)
+        self._learn_atoms_from_now_on()
+        if wait is None and not self._store.read_only and not self._queue.empty:
+            self._worker.settle(timeout=SETTLE)
+        if self._vectors.empty:
+            return []
+        how = {"k": k, "beta": beta, "tools": specs}
+        return self._atoms.search(namespace, state, goals, known, wait=wait, **how) or []
+
+    def keep_atoms(self, atoms: Iterable[Atom], *, user_id: str | None = None) -> int:
+        """Keeps atoms that come from elsewhere, such as those of ``toolmem discover``, beside those of runs.
+
+        Atoms with the same sources and the same origin take the place of what was handed over before, so that a
+        search can hand over all it has again and again.
+
+        Args:
+            atoms: see `sga.atoms.make_atom`.
+            user_id: whose they are.
+
+        Returns:
+            How many different atoms they are.
+
+        Raises:
+            ConfigurationError: one of them is no atom.
+            NamespaceError: the namespace needs a user id.
+            StorageError: they could not be stored, or the memory is read-only.
+        """
+        from langgraph_toolmem.sga.support import Support
+
+        given = list(atoms)
+        for each in given:
+            _check_atom(each)
+        self._check_user(user_id)
+        namespace = resolve(self.namespace, user_id)
+        if self._store.read_only:
+            raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
+        self._learn_atoms_from_now_on()
+        if not given:
+            return 0
+        user, now = user_digest(user_id) or "", self._now()
+        made = merge_all(given)
+        self._put_in(namespace, [Support(each, "", user, each.value, now) for each in made])
+        return len(made)
+
+    def offer_atoms(
+        self,
+        messages: Any,
+        hits: Iterable[AtomHit],
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        """The model gets to see these atoms as hints, before its next turn. This is what nodes call.
+
+        Each was retrieved once more. Whether the model calls a tool of theirs next is booked when that turn is
+        learned, and whether it led to success with the verdict on the run.
+
+        Args:
+            messages: the history so far.
+            hits: what `search_atoms` found and the prompt has room for.
+            run_id: identity of the run (a thread id).
+            user_id: whose run it is.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+        """
+        run = self._read(messages, run_id)
+        self._check_user(user_id)
+        if run.next_key is None or self._store.read_only:
+            return
+        key = digest(METHOD, run.next_key)
+        with self._lock:
+            _, tools, ids = self._graph.offers.get(key, (METHOD, [], []))
+            shown = dict(zip(tools, ids, strict=True))
+            new = {hit.tool: hit.atom.id for hit in hits if hit.tool not in shown}
+            if not new:
+                return
+            shown |= new
+            self._apply(None, [["of+", key, METHOD, list(shown), list(shown.values())]])
+            self._atom_bookings.append((run_digest(run), list(new.values()), RETRIEVED, user_id))
+        self._book_atoms()
+
+    def atom_records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
+        """What became of the hints of atoms (by id): how often retrieved, followed, and followed to success.
+
+        Raises:
+            NamespaceError: the namespace needs a user id.
+            StorageError: the atoms cannot be read.
+        """
+        namespace = resolve(self.namespace, user_id)
+        if self._vectors.empty:
+            return {key: AtomRecord() for key in ids}
+        store = self._atoms.store(namespace)
+        return {key: store.record(key) for key in ids}
+
+    # --- the record of atoms ---
+
+    def _drafts(self, state: RunState, turn: Turn, run: str, *, user: str | None) -> Record:
+        """What the model did with atoms that it was shown before this turn. The caller holds the lock."""
+        record = super()._drafts(state, turn, run, user=user)
+        key = digest(METHOD, turn.key)
+        offer = self._graph.offers.get(key)
+        if offer is None:
+            return record
+        shown = dict(zip(offer[1], offer[2], strict=True))
+        followed = [step for step in turn.steps if step.tool in shown]
+        right = any(step.status == "ok" and not step.review for step in followed)
+        record = [*record, ["of-", key, sorted({step.tool for step in followed}), int(right)]]
+        known = self._graph.recalls.get(hints_key(run), [None, {}])[1]
+        ids = list(dict.fromkeys(shown[step.tool] for step in followed))
+        if new := [each for each in ids if each not in known]:
+            record.append(["rc", hints_key(run), new, user or self._graph.owner(run), HINTS])
+        return record
+
+    def _took_up(self, method: str, shown: list[str], right: int, user_id: str | None) -> None:
+        super()._took_up(method, shown, right, user_id)
+        if method == METHOD:
+            self._atom_bookings.append(("", shown, FOLLOWED, user_id))
+
+    def _judge_recalls(self, run: str, score: float, user_id: str | None) -> None:
+        """The verdict of a run tells whether the hints it followed led to success. The caller holds the lock."""
+        super()._judge_recalls(run, score, user_id)
+        shown = self._graph.recalls.get(hints_key(run), [None, {}])[1]
+        good = int(score >= GOOD)
+        led = [key for key, booked in shown.items() if good and booked != 1]
+        misled = [key for key, booked in shown.items() if not good and booked == 1]
+        if any(booked != good for booked in shown.values()):
+            self._apply(None, [["rv", hints_key(run), good, HINTS]])
+        self._atom_bookings += [(run, led, SUCCEEDED, user_id)] if led else []
+        self._atom_bookings += [(run, misled, AtomRecord(0, 0, -1), user_id)] if misled else []
+
+    def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        super()._judge_entry(run, score, comment, user_id)
+        self._book_atoms()
+
+    def _close_reflection(self) -> None:
+        self._book_atoms()
+        super()._close_reflection()
+
+    def _book(self) -> None:
+        super()._book()
+        self._book_atoms()
+
+    def _book_atoms(self) -> None:
+        with self._lock:
+            bookings, self._atom_bookings = self._atom_bookings, []
+        if bookings and not (self._closed and self._made_atoms is None):
+            self._quietly("the record of atoms could not be kept", partial(self._book_each, bookings))
+
+    def _book_each(self, bookings: list[tuple[str, list[str], AtomRecord, str | None]]) -> None:
+        for run, ids, record, user_id in bookings:
+            namespace = self._namespace_of(run, user_id)
+            if namespace is not None:
+                self._atoms.store(namespace).book(ids, record)
+
+
+def hints_key(run: str) -> str:
+    """What the atoms that a run followed are noted under, among what runs were shown."""
+    return digest("hints", run)
+
+
+def _check_atom(given: object) -> None:
+    if not isinstance(given, Atom):
+        raise ConfigurationError(f"keep_atoms takes atoms, not {type(given).__name__}.")
+
+
+def _are_specs(tools: object) -> bool:
+    return isinstance(tools, Mapping) and all(isinstance(each, ToolSpec) for each in tools.values())
+
+
+def _texts(given: Any) -> list[str] | None:
+    """Several texts; None if that is not what was given."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return None
+    texts = list(given)
+    return texts if all(isinstance(each, str) for each in texts) else None
+
+
+def _known(slots: Any) -> Any:
+    """Types, or what is known of them. Raises ConfigurationError if it is neither."""
+    from langgraph_toolmem.sga.known import Known
+
+    if isinstance(slots, Known):
+        return slots
+    if isinstance(slots, Mapping):
+        return Known({label: each if isinstance(each, (list, tuple)) else [each] for label, each in slots.items()})
+    names = _texts(slots)
+    if names is None:
+        raise ConfigurationError("slots are names of types, or what is known of them by type.")
+    return names

@@ -1,0 +1,380 @@
+"""One step of online planning: from messages to hints, with or without a planner's model.
+
+What is shared by the node and the middleware: the tracker K goes on, the question is made, atoms are looked up, and
+those with room in the prompt are booked as shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
+
+from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.values import canon
+from langgraph_toolmem.hints import Planning, turn_of
+from langgraph_toolmem.keys import digest
+from langgraph_toolmem.navigator.offering import take_in
+from langgraph_toolmem.navigator.search_text import USUAL
+from langgraph_toolmem.navigator.small_talk import is_small_talk
+from langgraph_toolmem.run import Run
+from langgraph_toolmem.sga.extract import Extractor
+from langgraph_toolmem.sga.known import Known
+from langgraph_toolmem.sga.material import called, material_of, said_in
+from langgraph_toolmem.sga.planner import MAX_FACTS, MAX_SAID, Outcome, PlannedStep, PlannerModel
+from langgraph_toolmem.sga.render import pattern, render
+from langgraph_toolmem.sga.retrieve import AtomHit, filled
+from langgraph_toolmem.sga.rules import complaints
+from langgraph_toolmem.sga.settings import SGASettings
+from langgraph_toolmem.sga.situation import SHORTEST, Abouts, Situation, situation
+from langgraph_toolmem.sga.tracker import add_facts, mark_of, to_kept, tracked, type_named
+from langgraph_toolmem.sga.words import delexicalised, slots_in
+from langgraph_toolmem.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.memory import ToolMemory
+
+MORE: Final = 2
+"""Atoms that an event tells of beside those that are shown."""
+LEAST: Final = 0.05
+"""Likeness in words from which an atom is shown."""
+PATIENCE: Final = 0.5
+"""Seconds a step waits for atoms that are still being read from disk."""
+CHARS_PER_TOKEN: Final = 4
+MAX_EXTRACTORS: Final = 16
+MAX_CLAIMS: Final = 32
+NOTHING_ASKED: Final = "nothing is asked for"
+NOTHING_FOUND: Final = "no atom of a tool at hand was found"
+NOTHING_SHOWN: Final = "none of the atoms found is worth showing"
+NOT_OUR_TURN: Final = "it is not the model's turn"
+
+
+class Question(NamedTuple):
+    """What atoms are looked up by.
+
+    Attributes:
+        state: where the run stands, without values.
+        goals: what may be next, without values.
+        known: K, with the types that a planner says are available.
+    """
+
+    state: str
+    goals: tuple[str, ...]
+    known: Known
+
+
+class Planned(NamedTuple):
+    """A step's hints.
+
+    Attributes:
+        text: for the prompt; "" if there is nothing to say.
+        shown: the atoms in it.
+        record: for the private state.
+        event: for the stream.
+    """
+
+    text: str
+    shown: tuple[AtomHit, ...]
+    record: Planning
+    event: dict[str, Any]
+
+
+class _Look(NamedTuple):
+    """A run before a step."""
+
+    run: Run
+    where: Situation
+    known: Known
+    goals: tuple[str, ...]
+    record: Planning
+    specs: Mapping[str, ToolSpec] | None
+    abouts: Abouts
+    asks: bool
+    why: str
+
+
+class HintPlanner:
+    """Plans steps of runs. Safe to use from several threads.
+
+    Args:
+        memory: it has the atoms.
+        settings: how they are looked up and shown; their model is asked if there is one.
+        failed: told of errors that are passed over.
+    """
+
+    def __init__(self, memory: ToolMemory, settings: SGASettings, *, failed: Callable[[Exception], None]) -> None:
+        self._memory, self._settings, self._failed = memory, settings, failed
+        self._model = PlannerModel(settings.model) if isinstance(settings.model, BaseChatModel) else None
+        self._extractors: dict[tuple[int, ...], tuple[list[ToolSpec], Extractor]] = {}
+        self._lock = threading.Lock()
+        memory._learn_atoms_from_now_on()
+
+    def plan(
+        self,
+        messages: Sequence[Any],
+        specs: Mapping[str, ToolSpec] | None,
+        kept: Planning | None,
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+    ) -> Planned:
+        """The hints for the model call that comes now.
+
+        Args:
+            messages: the history as far as it is still there.
+            specs: the tools at hand at this step; None: nobody knows.
+            kept: the record that an earlier step made.
+            run_id: identity of the run (a thread id).
+            user_id: whose run it is.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+        """
+        look = self._look(messages, specs, kept or {}, run_id)
+        outcome = self._model.ask(_material(look)) if self._model is not None and look.asks else None
+        return self._found(look, outcome, messages, run_id, user_id)
+
+    async def aplan(
+        self,
+        messages: Sequence[Any],
+        specs: Mapping[str, ToolSpec] | None,
+        kept: Planning | None,
+        *,
+        run_id: str | None = None,
+        user_id: str | None = None,
+    ) -> Planned:
+        """Async twin of `plan`."""
+        look = await asyncio.to_thread(self._look, messages, specs, kept or {}, run_id)
+        outcome = await self._model.aask(_material(look)) if self._model is not None and look.asks else None
+        return await asyncio.to_thread(self._found, look, outcome, messages, run_id, user_id)
+
+    def _look(
+        self, messages: Sequence[Any], specs: Mapping[str, ToolSpec] | None, kept: Planning, run_id: str | None
+    ) -> _Look:
+        if specs:
+            take_in(self._memory, specs)
+        run = self._memory._read(messages, run_id)
+        extractor = self._extractor(run, specs)
+        known = tracked(run, extractor.slots, kept.get("slots"), kept.get("read", ""))
+        state = RunState.of(run)
+        where = situation(state, known, extractor.abouts)
+        # "Yes, please" goes on with what was asked before.
+        asked = bool(where.raw) and not is_small_talk(state.user.raw, USUAL)
+        goals = where.goals if asked else tuple(kept.get("goals", ()))
+        why = NOT_OUR_TURN if not run.awaiting_model else "" if goals else NOTHING_ASKED
+        turn = turn_of(messages) or kept.get("turn", "")
+        last = state.since_user[-1] if state.since_user else None
+        parts = where.raw if asked else goals
+        open_now = digest(turn, *parts, last.key if last is not None and last.status != "ok" else "")
+        due = {
+            "step": True,
+            "goal": open_now != kept.get("open", ""),
+            "turn": turn != kept.get("turn", ""),
+        }[self._settings.when]
+        said = "" if due else kept.get("said", "")
+        record = Planning(
+            slots=to_kept(known), read=mark_of(run), goals=list(goals), turn=turn, open=open_now, said=said
+        )
+        # Where there is nothing to find, a model call would be for nothing.
+        asks = self._model is not None and due and not why and specs != {} and not self._memory._vectors.empty
+        return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why)
+
+    def _found(
+        self,
+        look: _Look,
+        outcome: Outcome | None,
+        messages: Sequence[Any],
+        run_id: str | None,
+        user_id: str | None,
+    ) -> Planned:
+        if outcome is not None and outcome.error is not None:
+            self._failed(outcome.error)
+        question, told = self._question(look, outcome)
+        record = look.record
+        record["slots"] = to_kept(question.known)
+        if told.get("planned_by") == "model":
+            record["said"] = question.goals[0]
+        if look.why:
+            return Planned("", (), record, _event(question, [], 0, look.why, told))
+        found, why = self._search(look, question, user_id)
+        hits = [refilled(hit, look.run, question.known, look.specs) for hit in found]
+        fine = [hit for hit in hits if hit.similarity >= LEAST and not is_repeat(hit, look.run, look.specs)]
+        chosen = fine[: self._settings.k]
+        shown = chosen[: fitting(chosen, self._settings.budget)]
+        if shown:
+            self._memory.offer_atoms(messages, shown, run_id=run_id, user_id=user_id)
+        text = render(shown, rules=self._settings.rules, max_chars=self._settings.budget * CHARS_PER_TOKEN)
+        reasons = {hit.atom.id: _why_not(hit, fine, chosen, shown) for hit in hits}
+        return Planned(text, tuple(shown), record, _event(question, hits, len(shown), why, told, reasons))
+
+    def _question(self, look: _Look, outcome: Outcome | None) -> tuple[Question, dict[str, Any]]:
+        """What to look up by, and what an event tells of how it was made."""
+        told: dict[str, Any] = {"planned_by": "messages", "model_calls": 0}
+        said = look.record.get("said", "")
+        if outcome is None:
+            if not said:
+                return Question(look.where.state, look.goals, look.known), told
+            told["planned_by"] = "model, before"
+            return Question(look.where.state, (said, *look.goals), look.known), told
+        told |= {"model_calls": outcome.calls, "tokens": list(outcome.tokens)}
+        if outcome.step is None:
+            told["planner"] = outcome.why
+            return Question(look.where.state, look.goals, look.known), told
+        return _of_model(look, outcome.step, told)
+
+    def _search(self, look: _Look, question: Question, user_id: str | None) -> tuple[list[AtomHit], str]:
+        try:
+            hits = self._memory.search_atoms(
+                question.goals,
+                state=question.state,
+                slots=question.known,
+                k=self._settings.k + MORE,
+                tools=look.specs,
+                beta=self._settings.beta,
+                user_id=user_id,
+                wait=PATIENCE,
+            )
+        except StorageError as error:
+            self._failed(error)
+            return [], f"the atoms could not be read ({type(error).__name__})"
+        return hits, "" if hits else NOTHING_FOUND
+
+    def _extractor(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> Extractor:
+        """For the tools at hand and those that the run called; others would only blur what is said of them."""
+        with self._memory._lock:
+            there = self._memory._engine.specs
+        at_hand = dict(there if specs is None else specs)
+        for name in called(run):
+            if name not in at_hand and name in there:
+                at_hand[name] = there[name]
+        key = tuple(map(id, at_hand.values()))
+        with self._lock:
+            found = self._extractors.get(key)
+            if found is None:
+                if len(self._extractors) >= MAX_EXTRACTORS:
+                    del self._extractors[next(iter(self._extractors))]
+                # The specs are kept with it: an id may be used again once its object is gone.
+                found = self._extractors[key] = list(at_hand.values()), Extractor(at_hand)
+            return found[1]
+
+
+def _material(look: _Look) -> dict[str, str]:
+    return material_of(look.run, look.where, look.known, look.goals, look.specs or (), look.abouts)
+
+
+def _of_model(look: _Look, step: PlannedStep, told: dict[str, Any]) -> tuple[Question, dict[str, Any]]:
+    """The question as a model's answer has it, checked."""
+    given = [(fact.slot, fact.value) for fact in step.new_facts[:MAX_FACTS]]
+    known = look.known.copy()
+    added, refused = add_facts(known, given, said_in(look.run))
+    claims = frozenset(filter(None, map(type_named, step.available_slots[:MAX_CLAIMS])))
+    types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
+    state, goal = (
+        delexicalised(" ".join(text.split())[:MAX_SAID], types, also=types) for text in (step.state, step.next_goal)
+    )
+    told |= {
+        "planned_by": "model",
+        "thought": " ".join(step.thought.split())[:MAX_SAID],
+        "facts": [{"slot": slot, "value": value} for slot, value in added],
+        "facts_refused": refused,
+    }
+    return Question(state or look.where.state, (goal,), _claimed(known, claims)), told
+
+
+class _Claimed(Known):
+    """What is known, with further types that a planner says are."""
+
+    __slots__ = ("claims",)
+
+    claims: frozenset[str]
+
+    @property
+    def types(self) -> frozenset[str]:
+        return super().types | self.claims
+
+
+def _claimed(known: Known, claims: frozenset[str]) -> Known:
+    made = _Claimed(known.to_plain())
+    made.claims = claims
+    return made
+
+
+def is_repeat(hit: AtomHit, run: Run, specs: Mapping[str, ToolSpec] | None) -> bool:
+    """Whether the call that a hint shows was made already, and nothing has changed since."""
+    return bool(complaints(run, [(hit.tool, hit.filled)], specs))
+
+
+def refilled(hit: AtomHit, run: Run, known: Known, specs: Mapping[str, ToolSpec] | None) -> AtomHit:
+    """A hint with another known value where the latest one would repeat a call: the next one of a list."""
+    if not is_repeat(hit, run, specs):
+        return hit
+    for label in dict.fromkeys(slots_in(canon(dict(hit.atom.arguments)))):
+        for value in known.values(label):
+            trial = known.copy()
+            trial.add(label, value)
+            other = replace(hit, filled=filled(hit.atom.arguments, trial))
+            if not is_repeat(other, run, specs):
+                return other
+    return hit
+
+
+def _why_not(hit: AtomHit, fine: Sequence[AtomHit], chosen: Sequence[AtomHit], shown: Sequence[AtomHit]) -> str:
+    ids = [[each.atom.id for each in hits] for hits in (shown, chosen, fine)]
+    if hit.atom.id in ids[0]:
+        return ""
+    if hit.atom.id in ids[1]:
+        return "no room in the prompt"
+    if hit.atom.id in ids[2]:
+        return "others fit better"
+    return "too unlike" if hit.similarity < LEAST else "called already"
+
+
+def fitting(hits: Sequence[AtomHit], budget: int) -> int:
+    """How many hints, the best first, a budget of tokens has room for; see `render.render`."""
+    room, count = budget * CHARS_PER_TOKEN, 0
+    for hit in hits:
+        room -= len(pattern(hit)) + 1
+        if room < 0:
+            break
+        count += 1
+    return count
+
+
+def _event(
+    question: Question,
+    hits: Sequence[AtomHit],
+    shown: int,
+    why: str,
+    told: Mapping[str, Any],
+    reasons: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Plain values for a stream event."""
+    return {
+        "state": question.state,
+        "goals": list(question.goals),
+        "slots": sorted(question.known.types),
+        "shown": shown,
+        "why": why or ("" if shown else NOTHING_SHOWN),
+        "candidates": [
+            {
+                "atom": hit.atom.id,
+                "tool": hit.tool,
+                "learned_as": hit.atom.tool,
+                "goal": hit.atom.goal,
+                "score": round(hit.score, 4),
+                "similarity": round(hit.similarity, 4),
+                "feasibility": round(hit.feasibility, 4),
+                "likeness": round(hit.likeness, 4),
+                "filled": {name: value for name, value in hit.filled.items() if value != hit.atom.arguments.get(name)},
+                "why_not": (reasons or {}).get(hit.atom.id, ""),
+            }
+            for hit in hits
+        ],
+        **told,
+    }

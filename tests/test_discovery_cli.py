@@ -1,0 +1,163 @@
+"""`toolmem discover`: on the command line, killed in the middle, and what a person sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from langgraph_toolmem.cli import app
+from langgraph_toolmem.sga.discovery.state import NAME
+
+ROOT = Path(__file__).parent.parent
+SAFE = "--sandbox-is-safe"
+WORLD = '''
+import os, time
+from pathlib import Path
+from rooms import Rooms, TOOLS
+
+class World(Rooms):
+    """Writes down which task is begun, and takes its time."""
+    def reset(self, task):
+        super().reset(task)
+        if (folder := os.environ.get("BEGUN")) and len(self.log) and self.log[-2:-1] != ["reset"]:
+            with open(folder, "a") as file:
+                file.write(task.id + "\\n")
+    def step(self, call):
+        time.sleep(float(os.environ.get("SLOW", "0")))
+        return super().step(call)
+
+class Silent(World):
+    def success(self):
+        return None
+
+def broken():
+    raise LookupError("no such world")
+'''
+KEYS = ["Garden", "Cellar"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a world and tasks in it, where the command is typed."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "safe_world.py").write_text(WORLD, encoding="utf-8")
+    write_tasks(tmp_path / "tasks.jsonl", 4)
+    yield tmp_path
+    sys.modules.pop("safe_world", None)
+
+
+def write_tasks(file: Path, count: int) -> None:
+    lines = [
+        json.dumps({"id": f"t{n}", "request": f"Open the safe with the {KEYS[n % 2]} key.", "key": KEYS[n % 2]})
+        for n in range(count)
+    ]
+    file.write_text("\n".join(lines), encoding="utf-8")
+
+
+def run(*arguments: object, typed: str | None = None) -> Any:
+    given = ("discover", "--memory", "memory", "--env", "safe_world:World", "--tasks", "tasks.jsonl", *arguments)
+    return CliRunner().invoke(app, list(map(str, given)), input=typed)
+
+
+def test_tasks_become_atoms_on_the_command_line(here: Path) -> None:
+    result = run(SAFE)
+    assert result.exit_code == 0, result.output
+    first, second, third = result.stdout.splitlines()
+    assert first == "Of 4 tasks, 4 are searched: 4 were solved."
+    assert "actions tried in a state; the best paths have 2.0 calls" in second
+    assert third.endswith(f"in {Path('memory', 'discovery', 'atoms.jsonl')}.")
+    atoms = [json.loads(line) for line in (here / "memory/discovery/atoms.jsonl").read_text().splitlines()]
+    assert {atom["tool"] for atom in atoms} == {"find_key", "open_safe"}
+    assert (here / "memory/discovery" / NAME).exists()
+
+    again = json.loads(run(SAFE, "--json", "--workers", 2, "-o", "mine.jsonl").stdout)
+    assert (again["done"], again["solved"], again["model_calls"]) == (4, 4, 0)
+    assert again["atoms_file"] == "mine.jsonl"
+    assert (here / "mine.jsonl").read_bytes() == (here / "memory/discovery/atoms.jsonl").read_bytes()
+
+
+def test_nothing_is_executed_unless_a_person_says_so(here: Path) -> None:
+    refused = run()
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("error: The environment's tools are really executed, many times over")
+    assert SAFE in line
+    assert not (here / "memory").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--env", "safe_world:broken"), "LookupError: no such world"),
+        (("--env", "safe_world:nothing"), "has no 'nothing'"),
+        (("--env", "safe_world:Silent"), "Nothing says whether a task is done"),
+        (("--tasks", "none.jsonl"), "none.jsonl cannot be read"),
+        (("--model", "gpt"), "--model 'gpt' is none of"),
+        (("--memory", "tasks.jsonl"), "is a file"),
+        (("--iterations", 0), "--iterations"),
+    ],
+    ids=["broken", "nothing", "silent", "tasks", "model", "file", "range"],
+)
+def test_mistakes_are_one_line(arguments: tuple[object, ...], said: str, here: Path) -> None:
+    result = run(SAFE, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+def test_killed_at_any_moment_nothing_finished_is_lost_and_the_atoms_are_the_same(here: Path) -> None:
+    write_tasks(here / "tasks.jsonl", 16)
+    assert run(SAFE, "--seed", 5).exit_code == 0
+    expected = (here / "memory/discovery/atoms.jsonl").read_bytes()
+
+    dice = random.Random(3)
+    begun = here / "begun.txt"
+    path = os.pathsep.join([str(here), str(ROOT), str(ROOT / "tests")])
+    environment = {**os.environ, "PYTHONPATH": path, "SLOW": "0.04", "BEGUN": str(begun)}
+    command = [
+        *(sys.executable, "-m", "langgraph_toolmem.cli.app"),
+        *("discover", "--memory", "killed", "--env", "safe_world:World", "--tasks", "tasks.jsonl"),
+        *(SAFE, "--seed", "5", "--workers", "2", "--json"),
+    ]
+    command[1:3] = ["-c", "from langgraph_toolmem.cli import main; main()"]
+    done = 0
+    for _life in range(4):
+        before = begun.read_text().count("\n") if begun.exists() else 0
+        child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and child.poll() is None:
+            if begun.exists() and begun.read_text().count("\n") > before + 2:
+                break
+            time.sleep(0.01)
+        time.sleep(dice.uniform(0, 0.15))
+        os.kill(child.pid, signal.SIGKILL)
+        child.communicate()
+        now = count_done(here / "killed/discovery" / NAME)
+        assert now >= done  # what was finished stays finished
+        done = now
+    assert 0 < done < 16
+    last = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=100)
+    assert json.loads(last.stdout)["solved"] == 16
+    assert (here / "killed/discovery/atoms.jsonl").read_bytes() == expected
+
+
+def count_done(file: Path) -> int:
+    import sqlite3
+
+    database = sqlite3.connect(file)
+    try:
+        return int(database.execute("SELECT count(*) FROM queries WHERE stage = 'ran'").fetchone()[0])
+    finally:
+        database.close()
