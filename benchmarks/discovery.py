@@ -1,7 +1,7 @@
 """Discovery in the office: tree search against random paths and depth-first search, with a policy without a model.
 
     python -m benchmarks.discovery
-    python -m benchmarks.discovery --tasks 60 --seeds 3 --json discovery.json
+    python -m benchmarks.discovery --tasks 60 --seeds 3 4 --json discovery.json
 
 Multi-step tasks of the office: those whose ideal script makes two calls or more and which are not done before anything
 was. All three methods propose calls by the same policy (words of the request, schemas, known values), may make as many
@@ -271,12 +271,16 @@ def within(rows: Sequence[Row], method: str, steps: int) -> float:
     return sum(row.solved and row.steps <= steps for row in own) / len(own) if own else 0.0
 
 
-def show(rows: Sequence[Row], marks: Sequence[int]) -> None:
-    """A table of shares, and the kinds that the tree search did not solve."""
+def table(rows: Sequence[Row], marks: Sequence[int]) -> None:
+    """A table of shares."""
     print(f"{'solved in % within … calls':28}" + "".join(f"{mark:>8}" for mark in marks))
     for method in dict.fromkeys(row.method for row in rows):
         print(f"{method:28}" + "".join(f"{100 * within(rows, method, mark):8.1f}" for mark in marks))
-    tree = [row for row in rows if row.method == "tree"]
+
+
+def show(tree: Sequence[Row], marks: Sequence[int]) -> None:
+    """A table of shares, and the kinds that the tree search did not solve."""
+    table(tree, marks)
     solved = [row for row in tree if row.solved]
     print(
         f"tree: {sum(row.iterations for row in tree) / len(tree):.1f} paths a task, "
@@ -294,24 +298,30 @@ def show(rows: Sequence[Row], marks: Sequence[int]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.discovery", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--tasks", type=int, default=60, help="multi-step tasks per seed")
+    parser.add_argument("--tasks", type=int, default=100, help="multi-step tasks per seed")
+    parser.add_argument("--rivals", type=int, default=25, help="tasks per seed for the other methods too; 0: none")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of tasks, offices and draws")
     parser.add_argument("--steps", type=int, default=STEPS, help="calls per task")
     parser.add_argument("--same", type=int, default=30, help="tasks on which atoms are compared; 0: none")
     parser.add_argument("--kills", type=int, default=KILLS, help="0: none")
-    parser.add_argument("--only-tree", action="store_true", help="leave the other methods out")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every row there")
     options = parser.parse_args(arguments)
 
     bench = Bench(options.steps)
-    methods: list[Callable[[Task, str, int], Row]] = [bench.tree]
-    if not options.only_tree:
-        methods += [bench.random, bench.depth_first]
+    others: list[Callable[[Task, str, int], Row]] = [bench.random, bench.depth_first]
     rows: list[Row] = []
+    compared: list[Row] = []
     for seed in options.seeds:
-        for task, kind in multi_step(seed, options.tasks):
-            rows += [method(task, kind, seed) for method in methods]
-    show(rows, [mark for mark in MARKS if mark <= options.steps] or [options.steps])
+        for number, (task, kind) in enumerate(multi_step(seed, options.tasks)):
+            rows.append(bench.tree(task, kind, seed))
+            if number < options.rivals:
+                compared += [rows[-1], *(method(task, kind, seed) for method in others)]
+    marks = [mark for mark in MARKS if mark <= options.steps] or [options.steps]
+    print(f"{len(rows)} tasks")
+    show(rows, marks)
+    if compared:
+        print(f"\n{len(compared) // 3} of them, with all methods")
+        table(compared, marks)
     checks = [
         (
             within([row for row in rows if row.seed == seed], "tree", options.steps) >= WANTED,
@@ -320,13 +330,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         for seed in options.seeds
     ]
-    if not options.only_tree:
+    if compared:
         for other in ("random", "depth-first"):
-            own, theirs = within(rows, "tree", options.steps), within(rows, other, options.steps)
+            own, theirs = within(compared, "tree", options.steps), within(compared, other, options.steps)
             checks.append((own > theirs, f"{100 * own:.1f} % > {100 * theirs:.1f} % of {other} with as many calls"))
     if options.same:
         tasks = [task for task, _ in multi_step(options.seeds[0], options.same)]
         digests, report = by_workers(tasks, (1, 2, 3))
+        print()
         checks.append((len(set(digests)) == 1, f"the same atoms with 1, 2 and 3 workers: {', '.join(digests)}"))
         print(
             f"{len(tasks)} tasks: {report.explored:,} calls explored became {report.atoms} atoms, "
@@ -339,7 +350,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for holds, text in checks:
         print(f"{'holds' if holds else 'MISSED'}  {text}")
     if options.json_file is not None:
-        options.json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")
+        options.json_file.write_text(
+            json.dumps([asdict(row) for row in (*rows, *compared)], indent=1), encoding="utf-8"
+        )
     return 0 if all(holds for holds, _ in checks) else 1
 
 

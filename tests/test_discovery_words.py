@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from rooms import TASK, TOOLS
 
+from langgraph_toolmem.sga.discovery.context import Context
 from langgraph_toolmem.sga.discovery.environment import Call, Observation, Taken, Task
 from langgraph_toolmem.sga.discovery.facts import facts_of, in_words, phrases, read_request
-from langgraph_toolmem.sga.discovery.fitting import Context, candidates
+from langgraph_toolmem.sga.discovery.fitting import candidates
 from langgraph_toolmem.sga.discovery.states import State
 from langgraph_toolmem.sga.discovery.toolbox import Toolbox, stems_of
 from langgraph_toolmem.sga.discovery.word_policy import WordPolicy

@@ -17,7 +17,7 @@
 ``states``       what a state is, and when two are the same
 ``tree``         Monte Carlo tree search over states
 ``policy``       what a search asks for: plans, actions, reflections
-``word_policy``  a policy without a model (``toolbox``, ``facts``, ``fitting`` are its parts)
+``word_policy``  a policy without a model; ``toolbox``, ``relevance``, ``facts``, ``context``, ``fitting`` are its parts
 ``asking``       a policy that asks a chat model
 ``questions``    model calls: counted before they are made, made once
 ``checker``      whether a task is done: the environment's word, or a judge's

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from langgraph_toolmem.checks import is_share
-from langgraph_toolmem.errors import InputError, ToolMemoryError
+from langgraph_toolmem.errors import InputError
 from langgraph_toolmem.graph.values import canon, canon_args
 
 if TYPE_CHECKING:
@@ -202,10 +202,6 @@ class Cursor:
                 self._at = wanted[:length]
                 return
         self.reset()
-
-
-class NotMadeError(ToolMemoryError):
-    """An environment could not be made, reset or asked; the message says which."""
 
 
 def _keys(path: Sequence[Taken]) -> tuple[tuple[str, str], ...]:

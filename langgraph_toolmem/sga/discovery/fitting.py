@@ -7,25 +7,22 @@ request ("from", "to"), by whether the user named it, and by whether it was used
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.graph.values import ABSENT, canon, fit
 from langgraph_toolmem.navigator.schema import resolved
-from langgraph_toolmem.sga.discovery.environment import Taken
-from langgraph_toolmem.sga.discovery.facts import REQUEST, Fact, Request, dates, in_words, phrases
-from langgraph_toolmem.sga.discovery.states import State
-from langgraph_toolmem.sga.discovery.toolbox import Input, Toolbox, stems_of
-from langgraph_toolmem.sga.known import leaves_of
-from langgraph_toolmem.sga.words import DATE, EMAIL, ID, NAME, NUMBER, TEXT, URL
+from langgraph_toolmem.sga.discovery.context import Candidate, Context
+from langgraph_toolmem.sga.discovery.facts import REQUEST, Fact, dates, in_words, phrases
+from langgraph_toolmem.sga.discovery.toolbox import Input, stems_of
+from langgraph_toolmem.sga.words import EMAIL, ID, NAME, NUMBER, TEXT, URL
 from langgraph_toolmem.stores.lexical import stem, words
 from langgraph_toolmem.tools import ToolSpec
 
 STRONG: Final = 0.75
 """Fit from which a value is given though it is optional."""
-FEW_ROWS: Final = 2
 LEAST: Final = 0.35
 """Fit below which a value is not tried."""
 _TYPED: Final = frozenset({"email", "url", "id"})
@@ -34,117 +31,6 @@ _GOALS: Final = frozenset({"to", "for", "with", "onto", "at"})
 _CLOCK: Final = re.compile(r"\b([01]?\d|2[0-3]):[0-5]\d\b")
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\d$")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A value for an input.
-
-    Attributes:
-        value: a JSON value of the input's type.
-        fit: how well it fits, 0 to 1.
-        fact: where it comes from; None: put together.
-    """
-
-    value: Any
-    fit: float
-    fact: Fact | None = None
-
-
-@dataclass
-class Context:
-    """What a state knows, for all inputs of all tools."""
-
-    state: State
-    request: Request
-    facts: Sequence[Fact]
-    toolbox: Toolbox
-    used: set[str] = field(default_factory=set)
-    used_by: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    found: dict[object, list[Candidate]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Reads what the calls so far were given."""
-        self._told = "\n".join(
-            fact.value.lower()
-            for fact in self.facts
-            if fact.step != REQUEST and isinstance(fact.value, str) and fact.kind not in (EMAIL, URL)
-        )
-        for taken in self.state.taken:
-            for path, value in leaves_of(taken.call.args):
-                self.used.add(canon(value))
-                self.used_by.setdefault((taken.call.tool, path), set()).add(canon(value))
-
-    def is_told(self, fact: Fact) -> bool:
-        """Whether a name of the request was found in an answer."""
-        return str(fact.value).lower() in self._told
-
-    @cached_property
-    def unexplained(self) -> list[Fact]:
-        """Names in the request that no answer was about and no call was given; of two that overlap neither was."""
-        given = "\n".join(_plain(each) for each in self.used)
-        names = self.request.names()
-        clear = [fact for fact in names if self.is_told(fact) or _plain(str(fact.value)) in given]
-        return [fact for fact in names if not any(_overlap(fact, other) for other in clear)]
-
-    @cached_property
-    def waiting(self) -> frozenset[str]:
-        """Dates and quoted parts of the request that no call was given yet, but for those in what is to be told."""
-        return (
-            frozenset(
-                canon(fact.value)
-                for fact in self.request.facts
-                if fact.kind in (DATE, TEXT) and str(fact.value) not in self.request.message
-            )
-            - self.used
-        )
-
-    @cached_property
-    def idle(self) -> list[frozenset[str]]:
-        """For each name that was asked about: the values of the answer, if none of them was used since."""
-        names = {canon(fact.value) for fact in self.request.names()}
-        found: list[frozenset[str]] = []
-        for index, taken in enumerate(self.state.taken):
-            if not self.toolbox.reads.get(taken.call.tool) or not names & _given(taken):
-                continue
-            facts = [fact for fact in self.facts if fact.step == index]
-            if max((fact.row for fact in facts), default=0) >= FEW_ROWS:
-                continue  # a list of things, and not the one that was asked about
-            told = frozenset(canon(fact.value) for fact in facts if fact.kind) - names
-            if not any(told & _given(later) for later in self.state.taken[index + 1 :]):
-                found.append(told)
-        return found
-
-    @cached_property
-    def called(self) -> frozenset[str]:
-        """Stems by which known values and the tools called so far go."""
-        found = {word for fact in self.facts if fact.step != REQUEST for word in fact.words}
-        return frozenset(found)
-
-    @cached_property
-    def fresh(self) -> frozenset[str]:
-        """Values of the request that no call was given yet."""
-        return frozenset(canon(fact.value) for fact in self.request.facts) - self.used
-
-    @property
-    def latest(self) -> int:
-        """Index of the latest call."""
-        return len(self.state.taken) - 1
-
-
-def _given(taken: Taken) -> set[str]:
-    return {canon(value) for _, value in leaves_of(taken.call.args)}
-
-
-def _plain(text: str) -> str:
-    """Letters and digits alone: ``ann.lee@x.org`` has "annlee" in it."""
-    return re.sub(r"\W|_", "", text.lower())
-
-
-def _overlap(one: Fact, other: Fact) -> bool:
-    """Whether two names stand at the same place of the request, or are the same."""
-    ends = one.order + len(str(one.value)), other.order + len(str(other.value))
-    return one.value == other.value or (one.order < ends[1] and other.order < ends[0])
 
 
 def candidates(tool: str, wanted: Input, context: Context) -> list[Candidate]:

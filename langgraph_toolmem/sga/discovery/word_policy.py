@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.graph.values import canon
-from langgraph_toolmem.navigator.clauses import split
+from langgraph_toolmem.sga.discovery.context import Candidate, Context
 from langgraph_toolmem.sga.discovery.environment import Call, Taken
 from langgraph_toolmem.sga.discovery.facts import Fact, facts_of, in_words, read_request
-from langgraph_toolmem.sga.discovery.fitting import STRONG, Candidate, Context, candidates, fitting, values_of
+from langgraph_toolmem.sga.discovery.fitting import STRONG, candidates, fitting, values_of
 from langgraph_toolmem.sga.discovery.policy import Proposal, Reflection
+from langgraph_toolmem.sga.discovery.relevance import Relevance, wishes
 from langgraph_toolmem.sga.discovery.states import Goal, State
-from langgraph_toolmem.sga.discovery.toolbox import NAME_WEIGHT, Input, Toolbox, stems_of, widened
+from langgraph_toolmem.sga.discovery.toolbox import Input, Toolbox, widened
 from langgraph_toolmem.sga.known import leaves_of
 from langgraph_toolmem.stores.lexical import stem
 from langgraph_toolmem.tools import ToolSpec
@@ -72,15 +73,15 @@ class WordPolicy:
         self.toolbox = toolbox or Toolbox(specs)
         self._weights = {**WEIGHTS, **(weights or {})}
         self._facts: dict[tuple[int, int], tuple[Taken, list[Fact]]] = {}
-        self._relevance: dict[tuple[str, str, frozenset[str], frozenset[str]], dict[str, float]] = {}
+        self._relevance = Relevance(self.toolbox)
 
     def plan(self, state: State) -> Goal:
         """The next clause of the request, with the tools whose words it shares."""
         request = state.task.request
-        clauses = _wishes(request, self.toolbox)
+        clauses = wishes(request, self.toolbox)
         number = state.goal.number + 1 if state.goal.text else 0
         number = min(number, len(clauses) - 1)
-        relevant = self._relevant(request, clauses[number])
+        relevant = self._relevance.of(request, clauses[number])
         order = sorted(relevant, key=lambda name: -relevant[name])
         kept = [name for n, name in enumerate(order) if n < RELEVANT or self._always(name)]
         return Goal(clauses[number], number, len(clauses), tuple(kept))
@@ -180,7 +181,7 @@ class WordPolicy:
     def _score(self, call: Call, chosen: Sequence[Candidate], context: Context) -> float:
         weights, toolbox, tool = self._weights, self.toolbox, call.tool
         state = context.state
-        relevance = self._now(context).get(tool, 0.0)
+        relevance = self._relevance.now(state).get(tool, 0.0)
         fit = sum(candidate.fit for candidate in chosen) / len(chosen) if chosen else 0.3
         given = {canon(value) for _, value in leaves_of(call.args)}
         used = sum(bool(told & given) for told in context.idle)
@@ -245,7 +246,7 @@ class WordPolicy:
 
     def _missing(self, context: Context) -> dict[str, float]:
         """Stems of what relevant changes need and nobody knows, with the relevance of the change."""
-        relevant = self._now(context)
+        relevant = self._relevance.now(context.state)
         found: dict[str, float] = {}
         for tool, inputs in self.toolbox.inputs.items():
             if self.toolbox.reads[tool] or (relevant[tool] < LACKING):
@@ -274,46 +275,6 @@ class WordPolicy:
             facts += known[1]
         return Context(state, request, facts[-MAX_FACTS:], self.toolbox)
 
-    def _relevant(
-        self, request: str, clause: str, changed: frozenset[str] = frozenset(), read: frozenset[str] = frozenset()
-    ) -> dict[str, float]:
-        """Each tool's share in the request and in the clause.
-
-        Words that changes so far have served are left out; those that reading has served count half.
-        """
-        key = (request, clause, changed, read)
-        known = self._relevance.get(key)
-        if known is None:
-            done = self._names(changed)
-            known = self._shares(request, clause, done)
-            if read:
-                rest = self._shares(request, clause, done | self._names(read))
-                known = {name: (known[name] + rest[name]) / 2 for name in known}
-            self._relevance[key] = known
-        return known
-
-    def _shares(self, request: str, clause: str, served: frozenset[str]) -> dict[str, float]:
-        most = max(self.toolbox.relevance(stems_of(request)).values(), default=0.0) or 1.0
-        left = stems_of(request) - served
-        whole = self.toolbox.relevance(left)
-        here = stems_of(clause) & left
-        part = self.toolbox.relevance(here) if here else whole
-        top = max(part.values(), default=0.0) or 1.0
-        share = max(whole.values(), default=0.0) / most  # of the request that is left
-        return {name: 0.6 * whole[name] / most + 0.4 * share * part[name] / top for name in whole}
-
-    def _names(self, tools: frozenset[str]) -> frozenset[str]:
-        """The stems in the names of tools."""
-        return frozenset(
-            word for tool in tools for word, weight in self.toolbox.words[tool].items() if weight >= NAME_WEIGHT
-        )
-
-    def _now(self, context: Context) -> dict[str, float]:
-        state = context.state
-        called = frozenset(taken.call.tool for taken in state.taken if taken.call.tool in self.toolbox.words)
-        read = frozenset(tool for tool in called if self.toolbox.reads[tool])
-        return self._relevant(state.task.request, state.goal.text, called - read, read)
-
 
 WEIGHTS: Final = {
     "fit": 1.0,
@@ -341,22 +302,6 @@ WEIGHTS: Final = {
     "least": 0.2,
 }
 """Parts of a score; chosen on office tasks that the benchmark does not use."""
-
-
-def _wishes(request: str, toolbox: Toolbox) -> tuple[str, ...]:
-    """The clauses of a request in which something is wished for; what is none goes with the one before or behind."""
-    names = {word for found in toolbox.words.values() for word, weight in found.items() if weight >= NAME_WEIGHT}
-    wishes: list[str] = []
-    loose = ""
-    for clause in split(request).clauses:
-        if len(clause.split()) > 2 and widened(stems_of(clause)) & names:
-            wishes.append(f"{loose} {clause}".strip())
-            loose = ""
-        elif wishes:
-            wishes[-1] += f", {clause}"
-        else:
-            loose += f" {clause}"
-    return tuple(wishes) or (request,)
 
 
 def _put(args: dict[str, Any], path: str, value: Any) -> None:
