@@ -1,0 +1,66 @@
+"""The benchmark of discovery: its figures by hand, and its methods within their budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import discovery as bench
+from benchmarks.discovery import Row
+
+
+def test_shares_are_of_one_method_and_within_its_calls() -> None:
+    rows = [
+        Row(0, "a", "k", "tree", True, 20),
+        Row(0, "b", "k", "tree", True, 80),
+        Row(0, "c", "k", "tree", False, 10),
+        Row(0, "a", "k", "random", False, 10),
+    ]
+    assert bench.within(rows, "tree", 20) == pytest.approx(1 / 3)
+    assert bench.within(rows, "tree", 500) == pytest.approx(2 / 3)
+    assert bench.within(rows, "random", 500) == 0.0
+    assert bench.within(rows, "none", 500) == 0.0
+
+
+def test_the_tasks_take_several_calls_and_are_not_done_before() -> None:
+    tasks = bench.multi_step(7, 12)
+    assert len(tasks) == 12
+    assert len({task.id for task, _ in tasks}) == 12
+    assert not {"thanks", "who_manages"} & {kind for _, kind in tasks}
+    world = bench.make_office()
+    for task, _ in tasks:
+        world.reset(task)
+        assert world.success() is False
+
+
+@pytest.mark.parametrize("method", ["tree", "random", "depth_first"])
+def test_no_method_makes_more_calls_than_it_may(method: str) -> None:
+    made = bench.Bench(steps=15)
+    for task, kind in bench.multi_step(7, 2):
+        row = getattr(made, method)(task, kind, 7)
+        assert 0 < row.steps <= 15 + 10  # a way back that was begun is gone to its end
+
+
+def test_a_snapshot_brings_the_office_back() -> None:
+    ((task, _),) = bench.multi_step(7, 1)
+    world = bench.make_office()
+    world.reset(task)
+    kept = world.snapshot()
+    note = bench.Call("create_note", {"title": "a", "text": "b"})
+    first = world.step(note).output
+    world.restore(kept)
+    assert world.step(note).output == first
+
+
+def test_the_command_says_what_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    arguments = ["--tasks", "2", "--rivals", "1", "--seeds", "7", "--steps", "60", "--same", "2", "--kills", "0"]
+    code = bench.main([*arguments, "--json", str(file)])
+    said = capsys.readouterr().out
+    verdicts = [line for line in said.splitlines() if line.startswith(("holds", "MISSED"))]
+    assert code == (1 if any(line.startswith("MISSED") for line in verdicts) else 0)
+    assert len(verdicts) == 4
+    assert any("the same atoms with 1, 2 and 3 workers" in line and line.startswith("holds") for line in verdicts)
+    assert [row["method"] for row in json.loads(file.read_text())] == ["tree", "tree", "tree", "random", "depth-first"]
