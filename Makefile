@@ -37,6 +37,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.tool_search
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
+	$(BIN)/python -m benchmarks.discovery
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

@@ -260,7 +260,7 @@ async def test_a_supervisor_that_comes_back_repeats_nothing(way: str, shop: Shop
     builder.add_edge("critic", "navi")
     builder.add_conditional_edges("navi", lambda state: END if len(model.calls) == 4 else "critic", ["critic", END])
     state = await run(builder.compile(), way, "refund order o1 of Ann")
-    assert [name for name, _ in shop.did] == ["refund_order", "find_customer"], "it is one request still"
+    assert sorted(name for name, _ in shop.did) == ["find_customer", "refund_order"], "it is one request still"
     again = shown(model.calls[2].messages)
     assert again["Request"] == "refund order o1 of Ann"
     assert again["Said since the request"] == "Assistant: It is refunded.\nAssistant: Is it really?"

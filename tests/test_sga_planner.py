@@ -260,10 +260,11 @@ async def test_facts_that_the_planner_read_are_kept_for_later_steps(memory: Tool
 
 
 @WAYS
-async def test_without_a_usable_answer_the_question_is_that_of_the_messages(memory: ToolMemory, way: str) -> None:
-    plain = await planned(planner_of(memory), after_one(), None, memory, way)
+async def test_without_a_usable_answer_the_question_is_that_of_the_messages(way: str) -> None:
     model = ScriptedChatModel(script=["nonsense", "nonsense"])
-    step = await planned(planner_of(memory, model=model), after_one(), None, memory, way)
+    with taught() as one, taught() as other:  # what was shown before counts, so each has its own
+        plain = await planned(planner_of(one), after_one(), None, one, way)
+        step = await planned(planner_of(other, model=model), after_one(), None, other, way)
     assert step.text == plain.text != ""
     assert step.event["model_calls"] == 2
     assert "could not be used" in step.event["planner"]

@@ -8,6 +8,8 @@
 ``tables``      a replay and a graph in plain words
 ``imports``     runs that are learned, and their states put into words
 ``bootstrap``   a cold start: invented requests, run in a sandbox
+``discover``    tool calls searched in a sandbox; what worked becomes atoms
+``export``      recorded decisions as training data
 ``feedback``    a verdict on a run; which past runs a request brings up
 ``graph``       which tool gives what to which, and plans
 ``evolve``      what changes that: prune, restore, propagate, rules
