@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rooms import Rooms
 from typer.testing import CliRunner
 
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli import app
+from langgraph_toolmem.sga.discovery import Discovery, IntoMemory, Task
 from langgraph_toolmem.sga.discovery.state import NAME
+from langgraph_toolmem.sga.retrieve import AtomHit
 
 ROOT = Path(__file__).parent.parent
 SAFE = "--sandbox-is-safe"
@@ -73,18 +77,97 @@ def run(*arguments: object, typed: str | None = None) -> Any:
 def test_tasks_become_atoms_on_the_command_line(here: Path) -> None:
     result = run(SAFE)
     assert result.exit_code == 0, result.output
-    first, second, third = result.stdout.splitlines()
+    first, second, third, last = result.stdout.splitlines()
     assert first == "Of 4 tasks, 4 are searched: 4 were solved."
     assert "actions tried in a state; the best paths have 2.0 calls" in second
     assert third.endswith(f"in {Path('memory', 'discovery', 'atoms.jsonl')}.")
     atoms = [json.loads(line) for line in (here / "memory/discovery/atoms.jsonl").read_text().splitlines()]
     assert {atom["tool"] for atom in atoms} == {"find_key", "open_safe"}
+    assert last.startswith("The memory keeps them")
     assert (here / "memory/discovery" / NAME).exists()
+    assert {hit.tool for hit in found_in(here / "memory")} == {"find_key", "open_safe"}
 
     again = json.loads(run(SAFE, "--json", "--workers", 2, "-o", "mine.jsonl").stdout)
     assert (again["done"], again["solved"], again["model_calls"]) == (4, 4, 0)
+    assert again["kept"] == again["atoms"] == len(atoms)
     assert again["atoms_file"] == "mine.jsonl"
     assert (here / "mine.jsonl").read_bytes() == (here / "memory/discovery/atoms.jsonl").read_bytes()
+
+
+def found_in(folder: Path, *, namespace: str = "toolmem", user_id: str | None = None) -> list[AtomHit]:
+    with ToolMemory(folder, namespace=tuple(namespace.split("/"))) as memory:
+        return memory.search_atoms("open the safe with a key", user_id=user_id)
+
+
+def test_atoms_are_kept_once_and_a_search_that_knows_more_adds_to_them(here: Path) -> None:
+    write_tasks(here / "tasks.jsonl", 2)
+    assert run(SAFE).exit_code == 0
+    before = {hit.atom.id: hit.atom for hit in found_in(here / "memory")}
+    assert run(SAFE).exit_code == 0
+    assert {hit.atom.id: hit.atom for hit in found_in(here / "memory")} == before
+    write_tasks(here / "tasks.jsonl", 4)
+    assert run(SAFE).exit_code == 0
+    after = {hit.atom.id: hit.atom for hit in found_in(here / "memory")}
+    assert after.keys() == before.keys()
+    assert all(after[key].visits == 2 * before[key].visits for key in before)
+    assert {atom.origin for atom in after.values()} == {"search"}
+
+
+def test_atoms_of_a_user_are_that_users(here: Path) -> None:
+    apart = ("--namespace", "desk/{user_id}")
+    refused = run(SAFE, *apart)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "user_id" in refused.stderr
+    assert not (here / "memory/discovery").exists()  # nothing was searched yet
+    assert run(SAFE, *apart, "--user-id", "ann").exit_code == 0
+    assert found_in(here / "memory", namespace="desk/{user_id}", user_id="ann")
+    assert not found_in(here / "memory", namespace="desk/{user_id}", user_id="ben")
+
+
+def test_the_memory_can_be_left_as_it_is(here: Path) -> None:
+    answer = json.loads(run(SAFE, "--file-only", "--json").stdout)
+    assert (answer["kept"], answer["solved"]) == (None, 4)
+    assert [path.name for path in (here / "memory").iterdir()] == ["discovery"]
+
+
+def test_a_memory_in_use_is_said_before_anything_is_searched(here: Path) -> None:
+    with ToolMemory(here / "memory") as memory:
+        refused = run(SAFE)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert not (here / "memory/discovery").exists()
+        assert run(SAFE, "--file-only").exit_code == 0  # needs no memory
+        assert memory.search_atoms("open the safe") == []
+    assert run(SAFE).exit_code == 0
+    assert found_in(here / "memory")
+
+
+def test_a_memory_taken_during_the_search_loses_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[ToolMemory] = []
+    whole = Discovery.run
+
+    def meanwhile(self: Discovery, *args: Any, **how: Any) -> Any:
+        taken.append(ToolMemory(here / "memory"))
+        return whole(self, *args, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Discovery, "run", meanwhile)
+        failed = run(SAFE)
+    assert (failed.exit_code, failed.stdout) == (2, "")
+    assert "not in the memory yet: the same command again keeps them" in failed.stderr
+    assert (here / "memory/discovery/atoms.jsonl").stat().st_size
+    taken[0].close()
+    assert json.loads(run(SAFE, "--json").stdout)["kept"] == 2
+    assert found_in(here / "memory")
+
+
+def test_a_sink_of_a_memory_that_is_open(tmp_path: Path) -> None:
+    tasks = [Task(f"t{n}", f"Open the safe with the {KEYS[n]} key.", {"key": KEYS[n]}) for n in range(2)]
+    with ToolMemory(tmp_path) as memory, Discovery(Rooms, tasks) as discovery:
+        sink = IntoMemory(memory)
+        discovery.run(sink=sink)
+        hits = memory.search_atoms("open the safe with a key")
+        assert sink.kept == len(discovery.atoms()) == len(hits)
+        assert {hit.atom.id for hit in hits} == {atom.id for atom in discovery.atoms()}
 
 
 def test_nothing_is_executed_unless_a_person_says_so(here: Path) -> None:

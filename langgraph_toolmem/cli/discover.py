@@ -5,20 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from langgraph_toolmem.cli.options import Json, MemoryFolder
+from langgraph_toolmem.cli.inputs import open_memory
+from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, note
-from langgraph_toolmem.errors import ConfigurationError, InputError
+from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
 from langgraph_toolmem.graph.export import printable
 from langgraph_toolmem.models import resolve_model
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sga.discovery import DiscoveryProgress, DiscoveryReport
+    from collections.abc import Sequence
+
+    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.sga.atoms import Atom
+    from langgraph_toolmem.sga.discovery import AtomSink, DiscoveryProgress, DiscoveryReport
 
 WARNING = (
     "The environment's tools are really executed, many times over: whatever they can send, book, pay or delete, they "
@@ -61,8 +67,16 @@ def discover(
     workers: Annotated[int, typer.Option(min=1, help="Tasks searched at a time, each in a world of its own.")] = 1,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help=f"The atoms (JSONL) [default: {ATOMS} in the folder]."),
+        typer.Option(
+            "-o", "--output", metavar="FILE", help=f"The atoms in a file, too (JSONL) [default: {ATOMS} in the folder]."
+        ),
     ] = None,
+    file_only: Annotated[
+        bool, typer.Option("--file-only", help="Write the file, and leave the memory as it is.")
+    ] = False,
+    user_id: UserId = None,
+    namespace: Namespace = "toolmem",
+    embeddings: Embeddings = "builtin",
     sandbox_is_safe: Annotated[
         bool, typer.Option("--sandbox-is-safe", help="Do not ask: the tools act on a sandbox.")
     ] = False,
@@ -71,11 +85,12 @@ def discover(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Search your own tools offline, and keep what worked as atoms.
+    """Search your own tools offline, and keep what worked as atoms in the memory.
 
     THE TOOLS ARE REALLY EXECUTED, AGAIN AND AGAIN. Each task is searched by a Monte Carlo tree search; each step of the
-    best path that ended well becomes an atom. Interrupted or killed, it goes on where it was when it is begun again;
-    the same seed gives the same atoms, for any number of workers.
+    best path that ended well becomes an atom, which agents with this memory are shown when they plan. Interrupted or
+    killed, it goes on where it was when it is begun again; the same seed gives the same atoms, for any number of
+    workers. The memory is open at the start, for a check, and at the end; in between, agents may use it.
     """
     from langgraph_toolmem.bootstrap import Budget
     from langgraph_toolmem.sga.discovery import Discovery, JsonLines, SearchSettings, load_environment, read_tasks
@@ -94,8 +109,13 @@ def discover(
         note(f"The tools of {env} are going to be called for {count(len(wanted), 'task')}.")
         if not typer.confirm(f"{WARNING}. Go on?", err=True):
             raise typer.Abort
+    open_it = partial(open_memory, memory, namespace=namespace, embeddings=embeddings)
+    if not file_only:
+        with open_it() as opened:  # a search takes long: what would fail at its end fails now
+            opened.keep_atoms((), user_id=user_id)
     folder = memory / FOLDER
     lock = FolderLock(folder)
+    kept = None
     try:
         with Discovery(
             found,
@@ -111,9 +131,12 @@ def discover(
             if retry_failed:
                 discovery.retry_failed()
             target = folder / ATOMS if output is None else output
+            sink: AtomSink = JsonLines(target)
+            if not file_only:
+                sink = kept = _IntoMemory(sink, open_it, user_id)
             try:
                 with _bar(len(wanted), show=not as_json) as update:
-                    report = discovery.run(update, sink=JsonLines(target))
+                    report = discovery.run(update, sink=sink)
             except BaseException:
                 now = discovery.progress()
                 note(
@@ -122,11 +145,40 @@ def discover(
                 raise
     finally:
         lock.release()
+    if kept is not None and kept.failed is not None:
+        raise StorageError(
+            f"{kept.failed} The atoms are in {target}, and not in the memory yet: the same command again keeps them"
+        ) from kept.failed
     if as_json:
-        answer_json({"memory": str(memory), "atoms_file": str(target), **report.to_dict()})
+        known = None if kept is None else kept.count
+        answer_json({"memory": str(memory), "atoms_file": str(target), "kept": known, **report.to_dict()})
         return
     for line in _sentences(report, target):
         typer.echo(line)
+    if kept is not None and kept.count:
+        typer.echo("The memory keeps them: agents that plan with it are shown them (README, Plan with what worked).")
+
+
+class _IntoMemory:
+    """Writes the file first; then the memory gets the atoms, and is open for that alone."""
+
+    def __init__(self, file: AtomSink, open_it: Callable[[], ToolMemory], user_id: str | None) -> None:
+        self._file, self._open, self._user_id = file, open_it, user_id
+        self.count = 0
+        self.failed: ToolMemoryError | None = None
+
+    def put(self, atoms: Sequence[Atom]) -> None:
+        """See `AtomSink`; what the memory raises is kept for the end, as the search may have more to say."""
+        from langgraph_toolmem.sga.discovery import IntoMemory
+
+        self._file.put(atoms)
+        try:
+            with self._open() as memory:
+                into = IntoMemory(memory, user_id=self._user_id)
+                into.put(atoms)
+            self.count = into.kept
+        except ToolMemoryError as error:
+            self.failed = error
 
 
 def _sentences(report: DiscoveryReport, target: Path) -> Iterator[str]:

@@ -1,13 +1,15 @@
 """Discovery: tool calls are searched offline, in a world that can be reset, and what won becomes atoms.
 
-    from langgraph_toolmem.sga.discovery import Discovery, JsonLines, Task, ToolsEnvironment
+    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.sga.discovery import Discovery, IntoMemory, Task, ToolsEnvironment
 
     def make():
         office = Office()
         return ToolsEnvironment(office.tools(), reset=office.reset, success=office.is_right)
 
     with Discovery(make, [Task("t1", "Forward the latest email from Ann to Ben")]) as discovery:
-        print(discovery.run(sink=JsonLines(Path("atoms.jsonl"))))
+        with ToolMemory("memory") as memory:
+            print(discovery.run(sink=IntoMemory(memory)))
 
 **The tools are really executed.** ``toolmem discover`` is the same on the command line.
 
@@ -38,7 +40,7 @@ from langgraph_toolmem.sga.discovery.environment import Call, Environment, Obser
 from langgraph_toolmem.sga.discovery.policy import Policy, Proposal, Reflection
 from langgraph_toolmem.sga.discovery.report import DiscoveryProgress, DiscoveryReport
 from langgraph_toolmem.sga.discovery.runner import Discovery, load_environment
-from langgraph_toolmem.sga.discovery.sink import AtomSink, JsonLines, read_tasks
+from langgraph_toolmem.sga.discovery.sink import AtomSink, IntoMemory, JsonLines, read_tasks
 from langgraph_toolmem.sga.discovery.states import Goal, State
 from langgraph_toolmem.sga.discovery.tree import SearchSettings
 
@@ -50,6 +52,7 @@ __all__ = [
     "DiscoveryReport",
     "Environment",
     "Goal",
+    "IntoMemory",
     "JsonLines",
     "Observation",
     "Policy",

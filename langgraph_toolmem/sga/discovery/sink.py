@@ -1,16 +1,19 @@
-"""Where atoms go, and where tasks come from: a file each, for now."""
+"""Where atoms go, a memory or a file, and where tasks come from."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from langgraph_toolmem.errors import InputError, LogError
 from langgraph_toolmem.sga.atoms import Atom, to_plain
 from langgraph_toolmem.sga.discovery.environment import Task
 from langgraph_toolmem.stores.disk import replace_file
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.memory import ToolMemory
 
 
 class AtomSink(Protocol):
@@ -44,6 +47,31 @@ class JsonLines:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = (json.dumps(to_plain(atom), sort_keys=True, ensure_ascii=False, default=str) for atom in atoms)
         replace_file(self.path, "".join(f"{line}\n" for line in lines).encode(), fsync=True)
+
+
+class IntoMemory:
+    """A memory: its agents are shown the atoms when they plan.
+
+    Args:
+        memory: open for writing; it is not closed.
+        user_id: whose the atoms are, where the memory is kept apart by user.
+
+    Attributes:
+        kept: how many different atoms were handed over the last time.
+    """
+
+    def __init__(self, memory: ToolMemory, *, user_id: str | None = None) -> None:
+        self.memory, self.user_id = memory, user_id
+        self.kept = 0
+
+    def put(self, atoms: Sequence[Atom]) -> None:
+        """See `AtomSink`.
+
+        Raises:
+            NamespaceError: the namespace needs a user id.
+            StorageError: they could not be stored, or the memory is read-only.
+        """
+        self.kept = self.memory.keep_atoms(atoms, user_id=self.user_id)
 
 
 def read_tasks(path: Path) -> list[Task]:
