@@ -29,7 +29,7 @@ METHOD: Final = "sga"
 SETTLE: Final = 10.0
 """Seconds that `search_atoms` waits for what was finished just now and is being written."""
 
-RETRIEVED, FOLLOWED, SUCCEEDED = AtomRecord(1), AtomRecord(0, 1), AtomRecord(0, 0, 1)
+RETRIEVED, FOLLOWED = AtomRecord(1), AtomRecord(0, 1)
 
 
 class Planning(Distilling):
@@ -164,7 +164,7 @@ class Planning(Distilling):
         self._book_atoms()
 
     def atom_records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
-        """What became of the hints of atoms (by id): how often retrieved, followed, and followed to success.
+        """What became of the hints of atoms (by id): how often retrieved, followed, and followed to success or failure.
 
         Raises:
             NamespaceError: the namespace needs a user id.
@@ -205,12 +205,14 @@ class Planning(Distilling):
         super()._judge_recalls(run, score, user_id)
         shown = self._graph.recalls.get(hints_key(run), [None, {}])[1]
         good = int(score >= GOOD)
-        led = [key for key, booked in shown.items() if good and booked != 1]
-        misled = [key for key, booked in shown.items() if not good and booked == 1]
-        if any(booked != good for booked in shown.values()):
+        new = [key for key, booked in shown.items() if booked is None]
+        other = [key for key, booked in shown.items() if booked not in (None, good)]
+        if new or other:
             self._apply(None, [["rv", hints_key(run), good, HINTS]])
-        self._atom_bookings += [(run, led, SUCCEEDED, user_id)] if led else []
-        self._atom_bookings += [(run, misled, AtomRecord(0, 0, -1), user_id)] if misled else []
+        once, instead = AtomRecord(0, 0, good, 1 - good), AtomRecord(0, 0, 2 * good - 1, 1 - 2 * good)
+        self._atom_bookings += [
+            (run, each, booked, user_id) for each, booked in ((new, once), (other, instead)) if each
+        ]
 
     def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         super()._judge_entry(run, score, comment, user_id)

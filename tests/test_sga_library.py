@@ -15,7 +15,7 @@ from langgraph_toolmem import ConfigurationError, StorageError
 from langgraph_toolmem.errors import EmbedderChangedError, InputError
 from langgraph_toolmem.sga.atoms import Atom, make_atom, wordings_of
 from langgraph_toolmem.sga.library import AtomLibrary
-from langgraph_toolmem.sga.record import DEMOTE_AFTER, AtomRecord
+from langgraph_toolmem.sga.record import FAILED_AFTER, AtomRecord
 from langgraph_toolmem.sga.store import AtomStore
 from langgraph_toolmem.sga.store_rows import KIND, TEXTS, AtomRows, Row
 from langgraph_toolmem.sga.support import MAX_SUPPORTS, Support, added, from_text, judged, to_text, total, without
@@ -208,11 +208,11 @@ def test_records_are_booked_written_and_retire_what_misleads(opened: Callable[..
     assert store.record(key) == AtomRecord(3, 2, 1)
     fresh = opened()
     assert fresh.record(key) == AtomRecord(3, 2, 1)
-    fresh.book(key, AtomRecord(2 * DEMOTE_AFTER))
+    fresh.book(key, AtomRecord(0, 0, 0, 2 * FAILED_AFTER))
     assert {hit.tool for hit in fresh.search("", ["cancel the order"], ["ORDER_ID"])} == {"stop_order"}
     fresh.close()
     store = opened()
-    assert store.record(key) == AtomRecord(3 + 2 * DEMOTE_AFTER, 2, 1)
+    assert store.record(key) == AtomRecord(3, 2, 1, 2 * FAILED_AFTER)
     store.put([support(run="new")])
     assert {hit.tool for hit in store.search("", ["cancel the order"], ["ORDER_ID"])} == {"stop_order"}
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from langgraph_toolmem import ConfigurationError, MessageError, NamespaceError, StorageError, ToolMemory
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.sga.atoms import Atom, make_atom, to_plain
-from langgraph_toolmem.sga.record import DEMOTE_AFTER, AtomRecord
+from langgraph_toolmem.sga.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
 from langgraph_toolmem.sga.retrieve import AtomHit
 from langgraph_toolmem.sga.store_rows import AtomRows
 from langgraph_toolmem.trajectory import parse_run
@@ -251,11 +251,11 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
             memory.offer_atoms(asking(number), hits, run_id=str(number))  # asked again: the same turn
             memory.finish(order(number), run_id=str(number), success=success)
         assert memory.atom_records(ids.values()) == {
-            ids["find_order"]: AtomRecord(2, 2, 1),
+            ids["find_order"]: AtomRecord(2, 2, 1, 1),
             ids["send_mail"]: AtomRecord(2, 0, 0),
         }
         memory.feedback("2", score=0.0)
-        assert memory.atom_records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 0)
+        assert memory.atom_records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 0, 2)
         memory.feedback("3", score=1.0)
         memory.feedback("3", score=1.0)
         report = memory.report()
@@ -265,20 +265,36 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
         assert "followed in 2 runs; of these went well 1, badly 1" in str(report)
         assert json.loads(json.dumps(report.to_dict()))["atoms"]["helped"] == 1
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert memory.atom_records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 1)
+        assert memory.atom_records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 1, 1)
         memory.feedback("3", score=0.0)  # in another process
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert memory.atom_records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 0)
+        assert memory.atom_records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 0, 2)
 
 
-async def test_atoms_that_mislead_are_shown_no_longer() -> None:
+async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
     async with ToolMemory.ephemeral(tools=TOOLS, atoms=True) as memory:
         memory.finish(order(), run_id="1", success=True)
         hits = found(memory)
-        for number in range(DEMOTE_AFTER):
+        for number in range(IGNORED_AFTER):
             await memory.aoffer_atoms(asking(number), hits[:1], run_id=f"n{number}")
         assert tools_of(found(memory)) == [hits[1].tool]
         assert (await memory.aatom_records([hits[0].atom.id]))[hits[0].atom.id].misleads
+
+
+def test_only_verdicts_say_that_an_atom_misleads(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS, atoms=True) as memory:
+        memory.finish(order(), run_id="1", success=True)
+        hits = [hit for hit in found(memory) if hit.tool == "find_order"]
+        runs = range(100, 102 + IGNORED_AFTER)
+        for number in runs:
+            memory.offer_atoms(asking(number), hits, run_id=str(number))
+            memory.finish(order(number), run_id=str(number))
+        assert "find_order" in tools_of(found(memory))  # followed each time, and nobody gave a verdict
+        for number in runs[:FAILED_AFTER]:
+            memory.feedback(str(number), score=0.0)
+        assert "find_order" not in tools_of(found(memory))
+        memory.feedback(str(runs[0]), score=1.0)  # a second look
+        assert "find_order" in tools_of(found(memory))
 
 
 def test_nothing_is_booked_where_the_model_is_not_asked(tmp_path: Path) -> None:

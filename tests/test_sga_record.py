@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langgraph_toolmem.sga.atoms import make_atom
-from langgraph_toolmem.sga.record import GATE, PULL, AtomRecord, prior, priors
+from langgraph_toolmem.sga.record import GATE, PULL, SLOW, USUAL, AtomRecord, prior, priors
 from langgraph_toolmem.sga.retrieve import AtomIndex
 
 
@@ -16,23 +16,41 @@ def test_without_a_record_nothing_is_said():
 
 def test_the_formula_by_hand():
     atom = make_atom(state="", goal="x", tool="a", arguments={}, value=1.0, visits=8)
-    record = AtomRecord(8, 6, 4)
-    assert record.usefulness == pytest.approx((4 + 1 + 1) / 10)
-    expected = PULL * (0.1 * 8 / (8 + GATE) + 0.5 * 8 / (8 + GATE))
-    assert prior(atom, record) == pytest.approx(expected)
+    record = AtomRecord(8, 2, 1, 3)
+    assert record.usefulness == pytest.approx((1 + 1) / (4 + 2))
+    by_verdicts = (1 / 3 - 0.5) * 4 / (4 + GATE)
+    by_use = (2 / 8 - USUAL) * 8 / (8 + SLOW)
+    assert prior(atom, record) == pytest.approx(PULL * (by_verdicts + by_use + 0.5 * 8 / (8 + GATE)))
+
+
+def test_what_nobody_judged_counts_neither_way():
+    atom = make_atom(state="", goal="x", tool="a", arguments={}, value=0.5)
+    assert prior(atom, AtomRecord(60, 60)) == prior(atom) == 0.0
+    assert prior(atom, AtomRecord(60, 60, 3, 0)) > 0.0 > prior(atom, AtomRecord(60, 60, 0, 3))
 
 
 @pytest.mark.parametrize(
     ("record", "misleads"),
-    [((19, 19, 0), False), ((20, 0, 0), True), ((39, 9, 1), False), ((40, 9, 1), True), ((0, 0, 0), False)],
+    [
+        ((0, 0, 0, 0), False),
+        ((19, 0, 0, 0), False),
+        ((20, 0, 0, 0), True),  # nobody takes it up
+        ((39, 1, 1, 0), False),
+        ((40, 1, 1, 0), True),
+        ((500, 400, 0, 0), False),  # nobody gave a verdict
+        ((500, 400, 0, 5), False),
+        ((500, 400, 0, 6), True),
+        ((500, 400, 4, 29), False),
+        ((500, 400, 4, 30), True),
+    ],
 )
-def test_an_atom_that_seldom_led_to_success_misleads(record: tuple[int, int, int], misleads: bool):
+def test_an_atom_misleads_that_fails_too_often_or_is_never_followed(record: tuple[int, ...], misleads: bool):
     assert AtomRecord(*record).misleads is misleads
 
 
 def test_records_add_up_and_never_go_below_zero():
-    assert AtomRecord(1, 1, 0).plus(AtomRecord(2, 0, 0)) == (3, 1, 0)
-    assert AtomRecord(1, 0, 0).plus(AtomRecord(-5, 0, 0)) == (0, 0, 0)
+    assert AtomRecord(1, 1, 0).plus(AtomRecord(2, 0, 0)) == (3, 1, 0, 0)
+    assert AtomRecord(1, 0, 0).plus(AtomRecord(-5, 0, 0)) == (0, 0, 0, 0)
 
 
 def test_the_better_record_decides_between_atoms_that_fit_alike_and_bad_ones_go():
@@ -40,7 +58,11 @@ def test_the_better_record_decides_between_atoms_that_fit_alike_and_bad_ones_go(
     index = AtomIndex()
     for atom in atoms:
         index.add(atom)
-    records = {atoms[0].id: AtomRecord(60, 9, 1), atoms[1].id: AtomRecord(9, 1, 0), atoms[2].id: AtomRecord(9, 9, 9)}
+    records = {
+        atoms[0].id: AtomRecord(60, 9, 1, 12),
+        atoms[1].id: AtomRecord(9, 1, 0),
+        atoms[2].id: AtomRecord(9, 9, 9),
+    }
     given, bad = priors(atoms, records)
     hits = index.search("", "do it", priors=given, exclude=bad)
     assert [hit.tool for hit in hits] == ["c", "b"]

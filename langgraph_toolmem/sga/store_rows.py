@@ -165,7 +165,7 @@ def _metadata(row: Row) -> dict[str, Any]:
 
 def _row(key: str, text: str, metadata: Mapping[str, Any]) -> Row | None:
     try:
-        record = AtomRecord(*(int(metadata[name]) for name in AtomRecord._fields))
+        record = AtomRecord(*(int(metadata.get(name, 0)) for name in AtomRecord._fields))
         return Row(key, text, str(metadata["atom"]), record, float(metadata["changed"]))
     except (KeyError, TypeError, ValueError):
         return None
