@@ -322,6 +322,10 @@ class AsyncTwins:
         """Async twin of `offer_atoms`."""
         await asyncio.to_thread(_memory(self).offer_atoms, messages, hits, run_id=run_id, user_id=user_id)
 
+    async def aatoms(self, *, user_id: str | None = None) -> list[Atom]:
+        """Async twin of `atoms`."""
+        return await asyncio.to_thread(_memory(self).atoms, user_id=user_id)
+
     async def aatom_records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
         """Async twin of `atom_records`."""
         return await asyncio.to_thread(_memory(self).atom_records, ids, user_id=user_id)

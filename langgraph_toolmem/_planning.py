@@ -163,6 +163,24 @@ class Planning(Distilling):
             self._atom_bookings.append((run_digest(run), list(new.values()), RETRIEVED, user_id))
         self._book_atoms()
 
+    def atoms(self, *, user_id: str | None = None) -> list[Atom]:
+        """All atoms that were kept and whose runs went well, those of most visits first.
+
+        Those that mislead are among them (`atom_records`), though `search_atoms` finds them no longer.
+
+        Args:
+            user_id: whose atoms.
+
+        Raises:
+            NamespaceError: the namespace needs a user id.
+            StorageError: the atoms cannot be read.
+        """
+        namespace = resolve(self.namespace, user_id)
+        self._check_user(user_id)
+        if self._vectors.empty:
+            return []
+        return sorted(self._atoms.store(namespace).all(), key=lambda atom: (-atom.visits, atom.tool, atom.id))
+
     def atom_records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
         """What became of the hints of atoms (by id): how often retrieved, followed, and followed to success or failure.
 

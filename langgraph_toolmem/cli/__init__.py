@@ -1,4 +1,4 @@
-"""The command line: `toolmem replay | import | bootstrap | feedback | recall | report | inspect | graph | doctor` …
+"""The command line: `toolmem replay | import | discover | feedback | recall | atoms | report | graph | doctor` …
 
 ==============  ==========================================================
 ``app``         the commands and their options
@@ -9,6 +9,7 @@
 ``imports``     runs that are learned, and their states put into words
 ``bootstrap``   a cold start: invented requests, run in a sandbox
 ``discover``    tool calls searched in a sandbox; what worked becomes atoms
+``atoms``       what is kept for planning, and which of it a goal brings up
 ``export``      recorded decisions as training data
 ``feedback``    a verdict on a run; which past runs a request brings up
 ``graph``       which tool gives what to which, and plans

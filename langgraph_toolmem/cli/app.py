@@ -11,6 +11,7 @@ import typer
 
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.cli import evolve
+from langgraph_toolmem.cli.atoms import atoms
 from langgraph_toolmem.cli.bootstrap import bootstrap
 from langgraph_toolmem.cli.discover import discover
 from langgraph_toolmem.cli.export import export
@@ -353,6 +354,7 @@ def doctor(
 
 app.command()(export)
 app.add_typer(evolve.app, name="graph")
+app.command()(atoms)
 app.command()(bootstrap)
 app.command()(discover)
 app.command()(feedback)
