@@ -105,7 +105,8 @@ class Planning(TypedDict, total=False):
 
     `slots`: what is known, types to values. `read`: the event of the run that was read last. `goals`: what was open
     last, without values. `turn`, `open`: the user turn, and what was open and failed in it. `said`: the sub-goal that a
-    planner's model named. `guarded`: the point of the run at which an answer of the model was taken back.
+    planner's model named; `missed`: how often it gave no usable answer in this turn, one time after the other.
+    `guarded`: the point of the run at which an answer of the model was taken back.
     """
 
     slots: dict[str, list[Any]]
@@ -114,6 +115,7 @@ class Planning(TypedDict, total=False):
     turn: str
     open: str
     said: str
+    missed: int
     guarded: str
 
 

@@ -27,7 +27,7 @@ from langgraph_toolmem.telemetry import note_decision
 logger = logging.getLogger("langgraph_toolmem.middleware")
 
 ROLE: Final = "inertia"
-_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
+MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
 """Where ModelCallLimitMiddleware counts. It adds one after each model step, a shortcut's too."""
 _FREE_CHOICE: Final = (None, "auto", "any", "required")
 
@@ -176,7 +176,7 @@ class InertiaMiddleware(AgentMiddleware[Any, Any, Any]):
             return None
         message: AIMessage = shortcut_message(decision.proposal, announce=policy.announces)
         state: Mapping[str, Any] = request.state
-        counts = {name: state.get(name, 0) - 1 for name in _COUNTS}
+        counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
         return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))
 
     def _tell(self, decision: Decision, request: ModelRequest[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from langchain.agents import AgentState
@@ -19,6 +19,7 @@ from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.hints import PLANNING, Planning, merge_planning, place_of, planning_now
 from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.middleware.inertia import MODEL_CALL_COUNTS
 from langgraph_toolmem.middleware.offered import OfferedTools
 from langgraph_toolmem.middleware.per_turn import PerTurn, TurnKey
 from langgraph_toolmem.middleware.sit import with_hint
@@ -70,7 +71,8 @@ class SGAMiddleware(AgentMiddleware[Any, Any, Any]):
         rules: add the decision rules to the patterns: no identical repeat, a change after a failure.
         guard: if the model's answer repeats a call of the run without a change, ask it once more with the complaint.
             The second answer is let pass whatever it is, and if asking again fails, the first one. At most one model
-            call more per step; a ``ModelCallLimitMiddleware`` does not count it.
+            call more per step, which a ``ModelCallLimitMiddleware`` counts; what was streamed of the first answer stays
+            streamed.
         name: of the middleware, unique in the agent.
 
     Raises:
@@ -114,7 +116,7 @@ class SGAMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Adds the hints and has the model called."""
-        planned, asked = None, request
+        planned, asked, more = None, request, 0
         try:
             step = self._step(request)
             planned = step.again
@@ -132,19 +134,20 @@ class SGAMiddleware(AgentMiddleware[Any, Any, Any]):
         if found := self._complaints(request, response):
             try:
                 second = handler(_hinted(asked, complaint_text(found)))
+                more = 1
             except GraphBubbleUp:
                 raise
             except Exception:  # noqa: BLE001 - there is an answer, and the host has its own ways with errors
                 tell_guard(found, "not answered", request.runtime)
             else:
                 response = self._second(request, found, second)
-        return _extended(request, response, planned)  # type: ignore[no-any-return]
+        return _extended(request, response, planned, more)  # type: ignore[no-any-return]
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
         """Adds the hints and has the model called."""
-        planned, asked = None, request
+        planned, asked, more = None, request, 0
         try:
             step = self._step(request)
             planned = step.again
@@ -161,13 +164,14 @@ class SGAMiddleware(AgentMiddleware[Any, Any, Any]):
         if found := self._complaints(request, response):
             try:
                 second = await handler(_hinted(asked, complaint_text(found)))
+                more = 1
             except GraphBubbleUp:
                 raise
             except Exception:  # noqa: BLE001 - as above
                 tell_guard(found, "not answered", request.runtime)
             else:
                 response = self._second(request, found, second)
-        return _extended(request, response, planned)  # type: ignore[no-any-return]
+        return _extended(request, response, planned, more)  # type: ignore[no-any-return]
 
     def _step(self, request: ModelRequest[Any]) -> _Step:
         config = config_of()
@@ -230,13 +234,14 @@ def _messages(response: Any) -> list[Any]:
     return [response] if isinstance(response, AIMessage) else list(response.result)
 
 
-def _extended(request: ModelRequest[Any], response: Any, planned: Planned | None) -> Any:
-    """The response with what is to be kept in the private state."""
-    if planned is None or planned.record == planning_now(request.state):
-        return response
-    command: Command[Any] = Command(update={PLANNING: planned.record})
-    if isinstance(response, ExtendedModelResponse):
-        return response  # a command of its own; the messages tell again what is known
+def _extended(request: ModelRequest[Any], response: Any, planned: Planned | None, more: int) -> Any:
+    """The response with what is to be kept in the private state, and `more` model calls counted."""
+    state: Mapping[str, Any] = request.state
+    update: dict[str, Any] = {name: state.get(name, 0) + more for name in MODEL_CALL_COUNTS if more}
+    if planned is not None and planned.record != planning_now(state):
+        update[PLANNING] = planned.record
+    if not update or isinstance(response, ExtendedModelResponse):
+        return response  # the latter has a command of its own; the messages tell again what is known
     if isinstance(response, AIMessage):
         response = ModelResponse(result=[response])
-    return ExtendedModelResponse(response, command)
+    return ExtendedModelResponse(response, Command(update=update))

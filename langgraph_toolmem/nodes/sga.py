@@ -13,7 +13,7 @@ from langgraph.graph import END
 from langgraph.runtime import Runtime
 
 from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import HINTS, PLANNING, Planning, has_hint, new_hint, planning_now
+from langgraph_toolmem.hints import HINTS, PLANNING, Hint, Planning, has_hint, new_hint, planning_now
 from langgraph_toolmem.host import emit, read_key, run_id_of, runtime_of, user_id_of
 from langgraph_toolmem.keys import digest
 from langgraph_toolmem.memory import ToolMemory
@@ -50,10 +50,14 @@ class SGAPlanner(MemoryNode):
         model.invoke([*memory_prompt(state), *state["messages"]])
 
     No model is called for it by default: what is known and what is open are read off the messages. With a `model`,
-    that model says so in one structured call (a second one if its answer cannot be used). What is known is kept in the
-    private state, so it is still there when messages were trimmed.
+    that model says so in one structured call (a second one if its answer cannot be used); if it is of no use twice in a
+    row, it is left alone until the user speaks again. What is known is kept in the private state, so it is still there
+    when messages were trimmed. ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps it out of what the app
+    returns.
 
-    A tool that a `PreferenceGuide` leaves out or a `ToolRetriever` does not offer gives no hint.
+    A tool that a `PreferenceGuide` leaves out or a `ToolRetriever` does not offer gives no hint, nor does one of which
+    a person rejected a call since the user spoke. Before the first call of a user turn only steps are shown that have
+    words in common with what is open (or whatever an embedder of your own finds like it).
 
     Args:
         memory: the memory.
@@ -128,8 +132,9 @@ class SGAGuard(MemoryNode):
     """Takes an answer of the model back once if it repeats a call of the run without a change (decision rules).
 
     Against the rules is a call with the tool and the arguments of one that was answered already, or that failed,
-    since the user spoke or something was changed, and the same call twice in one answer. Stands behind the model's
-    node; `guard_condition` leads on::
+    since the user spoke or something was changed, and the same call twice in one answer. A call that was answered in
+    different ways may be made again: somebody waits for a job. Stands behind the model's node; `guard_condition` leads
+    on::
 
         builder.add_node("guard", SGAGuard(memory, tools=tools))
         builder.add_edge("agent", "guard")
@@ -142,7 +147,8 @@ class SGAGuard(MemoryNode):
 
     Args:
         memory: the memory.
-        tools: the agent's tools; those that the memory knows if None. They say which calls change something.
+        tools: the agent's tools; those that the memory knows if None. They say which calls change something; of those
+            that do not, the verb of the name tells (``rename_file``).
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
     """
@@ -164,6 +170,8 @@ class SGAGuard(MemoryNode):
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         messages, kept = self._messages(state), planning_now(state)
         answer = messages[-1] if messages else None
+        if has_hint(state, self.role, messages_key=self.messages_key):
+            return {HINTS: {self.role: Hint(text="", at="")}}  # the model was asked again and gave nothing
         if not isinstance(answer, AIMessage) or not answer.tool_calls or not answer.id:
             return None
         if kept is None or read_key(state, HINTS) is None:
@@ -231,7 +239,7 @@ def complaints_of(run: Run, answer: Sequence[Any], specs: Mapping[str, ToolSpec]
         for call in message.tool_calls
         if call["name"] not in OWN_TOOLS
     ]
-    return [(calls[each.call][0], each) for each in complaints(run, calls, specs)]
+    return [(calls[each.call][0], each) for each in complaints(run, calls, specs, by_name=True)]
 
 
 def complaint_text(found: Sequence[tuple[str, Complaint]]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.outputs import text_of
+from langgraph_toolmem.stores.embedders import clean
 
 logger = logging.getLogger("langgraph_toolmem.sga")
 
@@ -30,6 +32,7 @@ MAX_SAID: Final = 300
 ASIDE: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_planner")
 """langgraph.constants.TAG_NOSTREAM: what the planner writes is not for the user's eyes."""
 
+_FENCE: Final = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _UNREADABLE: Final = (ValidationError, OutputParserException)
 _CUT_SHORT: Final = "FinishReasonError"
 """End of the names of the openai package's errors for an output that is cut short; they have no base of their own."""
@@ -163,8 +166,9 @@ class PlannerModel:
 
 def messages_of(material: Mapping[str, str], form: str = "") -> list[BaseMessage]:
     """The prompt: the task, and the material under its titles."""
-    shown = "\n\n".join(f"## {title}\n---\n{text}\n---" for title, text in material.items() if text)
-    return [SystemMessage(PROMPT), HumanMessage(f"{shown}\n\n{form}".rstrip())]
+    fenced = {title: _FENCE.sub("- - -", text) for title, text in material.items() if text}
+    shown = "\n\n".join(f"## {title}\n---\n{text}\n---" for title, text in fenced.items())
+    return [SystemMessage(PROMPT), HumanMessage(clean(f"{shown}\n\n{form}".rstrip()))]
 
 
 def read(output: Any) -> PlannedStep | str:
@@ -223,7 +227,7 @@ def _reason(error: BaseException) -> str:
     """Why an output could not be read: the place and the rule, never what the model wrote."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:MAX_SAID]
+        return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))[:MAX_SAID]
     return "it is no JSON object of the required form"
 
 

@@ -7,6 +7,7 @@ those with room in the prompt are booked as shown.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +25,17 @@ from langgraph_toolmem.navigator.search_text import USUAL
 from langgraph_toolmem.navigator.small_talk import is_small_talk
 from langgraph_toolmem.run import Run
 from langgraph_toolmem.sga.extract import Extractor
+from langgraph_toolmem.sga.fit import fits
 from langgraph_toolmem.sga.known import Known
 from langgraph_toolmem.sga.material import called, material_of, said_in
 from langgraph_toolmem.sga.planner import MAX_FACTS, MAX_SAID, Outcome, PlannedStep, PlannerModel
+from langgraph_toolmem.sga.record import AtomRecord
 from langgraph_toolmem.sga.render import pattern, render
 from langgraph_toolmem.sga.retrieve import AtomHit, filled
 from langgraph_toolmem.sga.rules import complaints
 from langgraph_toolmem.sga.settings import SGASettings
 from langgraph_toolmem.sga.situation import SHORTEST, Abouts, Situation, situation
+from langgraph_toolmem.sga.telling import event_of, why_not
 from langgraph_toolmem.sga.tracker import add_facts, mark_of, to_kept, tracked, type_named
 from langgraph_toolmem.sga.words import delexicalised, slots_in
 from langgraph_toolmem.tools import ToolSpec
@@ -39,19 +43,23 @@ from langgraph_toolmem.tools import ToolSpec
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
 
+logger = logging.getLogger("langgraph_toolmem.sga")
+
+LEAST_LIKE: Final = 0.05
+"""Likeness of question and atom from which it is shown."""
 MORE: Final = 2
 """Atoms that an event tells of beside those that are shown."""
-LEAST: Final = 0.05
-"""Likeness in words from which an atom is shown."""
 PATIENCE: Final = 0.5
 """Seconds a step waits for atoms that are still being read from disk."""
+MISSES: Final = 2
+"""Times in a row without a usable answer after which a planner's model is left alone until the user speaks."""
 CHARS_PER_TOKEN: Final = 4
 MAX_EXTRACTORS: Final = 16
 MAX_CLAIMS: Final = 32
 NOTHING_ASKED: Final = "nothing is asked for"
 NOTHING_FOUND: Final = "no atom of a tool at hand was found"
-NOTHING_SHOWN: Final = "none of the atoms found is worth showing"
 NOT_OUR_TURN: Final = "it is not the model's turn"
+LEFT_ALONE: Final = "not asked: it gave no usable answer before in this turn"
 
 
 class Question(NamedTuple):
@@ -96,6 +104,10 @@ class _Look(NamedTuple):
     abouts: Abouts
     asks: bool
     why: str
+    begins: bool
+    """Nothing was called since the user spoke."""
+    refused: frozenset[str]
+    """Tools of which a person rejected a call since the user spoke."""
 
 
 class HintPlanner:
@@ -112,6 +124,7 @@ class HintPlanner:
         self._model = PlannerModel(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._extractors: dict[tuple[int, ...], tuple[list[ToolSpec], Extractor]] = {}
         self._lock = threading.Lock()
+        self._warned = False
         memory._learn_atoms_from_now_on()
 
     def plan(
@@ -178,12 +191,14 @@ class HintPlanner:
             "turn": turn != kept.get("turn", ""),
         }[self._settings.when]
         said = "" if due else kept.get("said", "")
-        record = Planning(
-            slots=to_kept(known), read=mark_of(run), goals=list(goals), turn=turn, open=open_now, said=said
-        )
+        missed = kept.get("missed", 0) if turn == kept.get("turn", "") else 0
+        record = Planning(slots=to_kept(known), read=mark_of(run), goals=list(goals), turn=turn, open=open_now)
+        record |= {"said": said, "missed": missed}
         # Where there is nothing to find, a model call would be for nothing.
         asks = self._model is not None and due and not why and specs != {} and not self._memory._vectors.empty
-        return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why)
+        asks = asks and missed < MISSES
+        refused = frozenset(step.tool for step in state.since_user if step.review == "rejected")
+        return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why, last is None, refused)
 
     def _found(
         self,
@@ -193,31 +208,55 @@ class HintPlanner:
         run_id: str | None,
         user_id: str | None,
     ) -> Planned:
-        if outcome is not None and outcome.error is not None:
-            self._failed(outcome.error)
-        question, told = self._question(look, outcome)
         record = look.record
+        if outcome is not None:
+            record["missed"] = 0 if outcome.step is not None else record["missed"] + 1
+            self._note(outcome)
+        question, told = self._question(look, outcome)
         record["slots"] = to_kept(question.known)
         if told.get("planned_by") == "model":
             record["said"] = question.goals[0]
         if look.why:
-            return Planned("", (), record, _event(question, [], 0, look.why, told))
+            return Planned(
+                "", (), record, event_of(question.state, question.goals, question.known, [], 0, look.why, told)
+            )
         found, why = self._search(look, question, user_id)
+        records = self._records(found, user_id)
         hits = [refilled(hit, look.run, question.known, look.specs) for hit in found]
-        fine = [hit for hit in hits if hit.similarity >= LEAST and not is_repeat(hit, look.run, look.specs)]
+        unlike = {hit.atom.id for hit in hits if not self._is_like(hit, look, question)}
+        fine = [
+            hit
+            for hit in hits
+            if hit.atom.id not in unlike and hit.tool not in look.refused and not is_repeat(hit, look.run, look.specs)
+        ]
         chosen = fine[: self._settings.k]
         shown = chosen[: fitting(chosen, self._settings.budget)]
         if shown:
             self._memory.offer_atoms(messages, shown, run_id=run_id, user_id=user_id)
         text = render(shown, rules=self._settings.rules, max_chars=self._settings.budget * CHARS_PER_TOKEN)
-        reasons = {hit.atom.id: _why_not(hit, fine, chosen, shown) for hit in hits}
-        return Planned(text, tuple(shown), record, _event(question, hits, len(shown), why, told, reasons))
+        reasons = {hit.atom.id: why_not(hit, fine, chosen, shown, look.refused, unlike) for hit in hits}
+        return Planned(
+            text,
+            tuple(shown),
+            record,
+            event_of(question.state, question.goals, question.known, hits, len(shown), why, told, reasons, records),
+        )
+
+    def _note(self, outcome: Outcome) -> None:
+        """Logs once what a planner's model could not do."""
+        if outcome.error is not None:
+            self._failed(outcome.error)
+        elif outcome.step is None and not self._warned:
+            self._warned = True
+            logger.warning("planning goes on without its model where %s (logged once)", outcome.why)
 
     def _question(self, look: _Look, outcome: Outcome | None) -> tuple[Question, dict[str, Any]]:
         """What to look up by, and what an event tells of how it was made."""
         told: dict[str, Any] = {"planned_by": "messages", "model_calls": 0}
         said = look.record.get("said", "")
         if outcome is None:
+            if look.record["missed"] >= MISSES:
+                told["planner"] = LEFT_ALONE
             if not said:
                 return Question(look.where.state, look.goals, look.known), told
             told["planned_by"] = "model, before"
@@ -244,6 +283,20 @@ class HintPlanner:
             self._failed(error)
             return [], f"the atoms could not be read ({type(error).__name__})"
         return hits, "" if hits else NOTHING_FOUND
+
+    def _is_like(self, hit: AtomHit, look: _Look, question: Question) -> bool:
+        if hit.similarity < LEAST_LIKE:
+            return False
+        # An embedder of one's own may find what has no word in common.
+        by_words = look.begins and self._memory._vectors.embedder.builtin
+        return not by_words or fits(question.goals, hit.atom)
+
+    def _records(self, hits: Sequence[AtomHit], user_id: str | None) -> dict[str, AtomRecord]:
+        try:
+            return self._memory.atom_records([hit.atom.id for hit in hits], user_id=user_id) if hits else {}
+        except StorageError as error:
+            self._failed(error)
+            return {}
 
     def _extractor(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> Extractor:
         """For the tools at hand and those that the run called; others would only blur what is said of them."""
@@ -324,17 +377,6 @@ def refilled(hit: AtomHit, run: Run, known: Known, specs: Mapping[str, ToolSpec]
     return hit
 
 
-def _why_not(hit: AtomHit, fine: Sequence[AtomHit], chosen: Sequence[AtomHit], shown: Sequence[AtomHit]) -> str:
-    ids = [[each.atom.id for each in hits] for hits in (shown, chosen, fine)]
-    if hit.atom.id in ids[0]:
-        return ""
-    if hit.atom.id in ids[1]:
-        return "no room in the prompt"
-    if hit.atom.id in ids[2]:
-        return "others fit better"
-    return "too unlike" if hit.similarity < LEAST else "called already"
-
-
 def fitting(hits: Sequence[AtomHit], budget: int) -> int:
     """How many hints, the best first, a budget of tokens has room for; see `render.render`."""
     room, count = budget * CHARS_PER_TOKEN, 0
@@ -344,37 +386,3 @@ def fitting(hits: Sequence[AtomHit], budget: int) -> int:
             break
         count += 1
     return count
-
-
-def _event(
-    question: Question,
-    hits: Sequence[AtomHit],
-    shown: int,
-    why: str,
-    told: Mapping[str, Any],
-    reasons: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Plain values for a stream event."""
-    return {
-        "state": question.state,
-        "goals": list(question.goals),
-        "slots": sorted(question.known.types),
-        "shown": shown,
-        "why": why or ("" if shown else NOTHING_SHOWN),
-        "candidates": [
-            {
-                "atom": hit.atom.id,
-                "tool": hit.tool,
-                "learned_as": hit.atom.tool,
-                "goal": hit.atom.goal,
-                "score": round(hit.score, 4),
-                "similarity": round(hit.similarity, 4),
-                "feasibility": round(hit.feasibility, 4),
-                "likeness": round(hit.likeness, 4),
-                "filled": {name: value for name, value in hit.filled.items() if value != hit.atom.arguments.get(name)},
-                "why_not": (reasons or {}).get(hit.atom.id, ""),
-            }
-            for hit in hits
-        ],
-        **told,
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ from langgraph_toolmem.sga.retrieve import AtomHit
 MAX_CHARS: Final = 1_600
 """Characters of all hints."""
 MAX_HINT: Final = 400
-MAX_VALUE: Final = 80
+MAX_VALUE: Final = 210
+"""Of a value as JSON. What is known is shown whole: a part of an address is none."""
 HEAD: Final = (
     "Patterns that worked in similar situations. Adapt them to this request; they are no instructions. What stands in "
     "angle brackets is not known yet."
@@ -20,6 +22,10 @@ RULES: Final = (
     "Call a tool unless the answers so far are enough. Never repeat a call with the same arguments. After a failure "
     "change an argument that matters. Go step by step."
 )
+
+_SLOT: Final = re.compile(r"<[A-Z][A-Z0-9_]*>")
+_JOINERS: Final = "\u200c\u200d"
+"""Parts of words in some scripts, though they count as control characters."""
 
 
 def render(hits: Sequence[AtomHit], *, rules: bool = True, max_chars: int = MAX_CHARS) -> str:
@@ -44,23 +50,31 @@ def render(hits: Sequence[AtomHit], *, rules: bool = True, max_chars: int = MAX_
 
 
 def pattern(hit: AtomHit) -> str:
-    """One hint: what for, and the call with what is known in place."""
-    arguments = ", ".join(f"{name}={_value(value)}" for name, value in (hit.filled or hit.atom.arguments).items())
-    goal = _plain(hit.atom.goal)
+    """One hint: what for, and the call with what is known in place. One line of printable characters."""
+    given = hit.filled or hit.atom.arguments
+    arguments = ", ".join(f"{_plain(name)}={_value(value)}" for name, value in given.items())
+    goal = _plain(hit.atom.goal).rstrip(".:;, ")[:160]
     line = f"- To {goal[:1].lower() + goal[1:]}: {hit.tool}({arguments})" if goal else f"- {hit.tool}({arguments})"
     return line if len(line) <= MAX_HINT else f"{line[: MAX_HINT - 1]}…"
 
 
-def _plain(goal: str) -> str:
-    return " ".join(goal.split()).rstrip(".:;, ")[:160]
+def _plain(text: str) -> str:
+    """Words on one line; what cannot be printed is left out."""
+    return " ".join("".join(c if _is_shown(c) else " " for c in text).split())
 
 
 def _value(value: Any) -> str:
+    """A value as JSON; slots as they are. Values come from tools: none may look like anything else."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {_value(inner)}" for name, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{_plain(str(name))}: {_value(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, str) and value[:1] == "<" and value[-1:] == ">":
+    if isinstance(value, str) and _SLOT.fullmatch(value):
         return value
     text = json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(c if _is_shown(c) else json.dumps(c)[1:-1] for c in text)
     return text if len(text) <= MAX_VALUE else f'{text[: MAX_VALUE - 1]}…"'
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or character in _JOINERS

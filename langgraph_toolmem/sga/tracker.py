@@ -46,7 +46,7 @@ def tracked(run: Run, slots: Slots, kept: Any = None, read: str = "") -> Known:
     new = next((index + 1 for index in range(len(events) - 1, -1, -1) if _mark(events[index]) == read), 0)
     for event in events[new:]:
         known.push(event, slots)
-    return _without_secrets(known)
+    return _without_secrets(_encodable(known))
 
 
 def mark_of(run: Run) -> str:
@@ -99,6 +99,14 @@ def type_named(name: str) -> str:
     """
     label = "_".join(_WORD.findall(name)).upper()
     return label if len(label) <= MAX_TYPE else ""
+
+
+def _encodable(known: Known) -> Known:
+    """Without lone surrogates, which no request and no checkpoint takes."""
+    plain = known.to_plain()
+    if not any(isinstance(value, str) and clean(value) != value for values in plain.values() for value in values):
+        return known
+    return Known({label: [clean(v) if isinstance(v, str) else v for v in vs] for label, vs in plain.items()})
 
 
 def _without_secrets(known: Known) -> Known:
