@@ -249,9 +249,10 @@ class Mean:
     hits: float
 
 
-def table(means: Sequence[Mean], seeds: int) -> Table:
+def table(means: Sequence[Mean], seeds: range) -> Table:
     """hit@3 by set, names and method."""
-    shown = Table(title=f"next tool among {HINTS} hints in %, mean of {seeds} split(s)", title_justify="left")
+    which = f"splits {seeds[0]} to {seeds[-1]}" if seeds else "no split"
+    shown = Table(title=f"next tool among {HINTS} hints in %, mean of {which}", title_justify="left")
     shown.add_column("set", no_wrap=True)
     shown.add_column("names", no_wrap=True)
     for method in METHODS:
@@ -281,7 +282,8 @@ def verdicts(means: Sequence[Mean]) -> list[tuple[bool, str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sga", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=5, help="number of splits (0, 1, …)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of splits")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first split; the next ones follow")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
@@ -296,11 +298,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name}/trajectories.jsonl)")
     if not present:
         return 0
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     console = Console(stderr=True)
     splits: list[dict[str, Any]] = []
     for name in present:
         for names in NAMES:
-            for seed in range(options.seeds):
+            for seed in seeds:
                 with console.status(f"{name}, names {names}, split {seed}"):
                     hits = work(options.data / name, names, seed, limit=options.limit)
                 splits.append({"name": name, "names": names, "seed": seed, "hits": hits})
@@ -310,7 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for method in METHODS
     ]
     output = Console(width=None if sys.stdout.isatty() else 160)
-    output.print(table(means, options.seeds))
+    output.print(table(means, seeds))
     checks = verdicts(means)
     figures: dict[str, Any] = {}
     folders = [options.data / name for name in COMPRESSED if name in (*options.sets, "workbench_gold")]

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.sga.library import AtomLibrary
     from langgraph_toolmem.sga.mask import Habits
     from langgraph_toolmem.sga.record import AtomRecord
+    from langgraph_toolmem.sga.writer import AtomWriter
     from langgraph_toolmem.sit.store import SummaryStore
 
 logger = logging.getLogger("langgraph_toolmem.memory")
@@ -98,6 +99,7 @@ class MemoryCore:
         executor: Executor | None = None,
         scorer: EdgeScorer | None = None,
         atoms: bool | None = None,
+        atom_model: BaseChatModel | str | None = None,
     ) -> None:
         self.namespace = check_namespace(namespace, name="namespace", user_allowed=True)
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
@@ -134,6 +136,7 @@ class MemoryCore:
         if atoms is not None and not isinstance(atoms, bool):
             raise ConfigurationError(f"atoms is True, False or None, not {atoms!r}.")
         self._keeps_atoms = atoms
+        self._atom_writer = None if atom_model is None else resolve_atom_writer(atom_model)
         self._made_atoms: AtomLibrary | None = None
         self._extractor: tuple[Mapping[str, ToolSpec], Habits | None, Extractor] | None = None
         self._atom_bookings: list[tuple[str, list[str], AtomRecord, str | None]] = []
@@ -307,6 +310,13 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
     if callable(model):
         return model
     raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
+
+
+def resolve_atom_writer(model: BaseChatModel | str) -> AtomWriter:
+    """What words atoms with a chat model; see `AtomWriter`."""
+    from langgraph_toolmem.sga.writer import AtomWriter  # numpy: only when atoms are used
+
+    return AtomWriter(model)
 
 
 def _without_own_tools(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:

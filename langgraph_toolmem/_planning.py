@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langgraph_toolmem._distilling import Distilling, run_digest
 from langgraph_toolmem._summaries import GOOD
 from langgraph_toolmem.checks import is_count, is_share
-from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.keys import digest
@@ -103,15 +103,13 @@ class Planning(Distilling):
             How many different atoms they are.
 
         Raises:
-            ConfigurationError: one of them is no atom.
+            ConfigurationError: one of them is no atom, or cannot be stored (arguments are JSON values).
             NamespaceError: the namespace needs a user id.
             StorageError: they could not be stored, or the memory is read-only.
         """
         from langgraph_toolmem.sga.support import Support
 
-        given = list(atoms)
-        for each in given:
-            _check_atom(each)
+        given = _atoms_of(atoms)
         self._check_user(user_id)
         namespace = resolve(self.namespace, user_id)
         if self._store.read_only:
@@ -262,9 +260,20 @@ def hints_key(run: str) -> str:
     return digest("hints", run)
 
 
-def _check_atom(given: object) -> None:
-    if not isinstance(given, Atom):
+def _atoms_of(given: object) -> list[Atom]:
+    from langgraph_toolmem.sga.support import storable
+
+    if not isinstance(given, Iterable):
         raise ConfigurationError(f"keep_atoms takes atoms, not {type(given).__name__}.")
+    found: list[Atom] = []
+    for each in given:
+        if not isinstance(each, Atom):
+            raise ConfigurationError(f"keep_atoms takes atoms, not {type(each).__name__}.")
+        try:
+            found.append(storable(each))
+        except InputError as error:
+            raise ConfigurationError(f"Atom {len(found) + 1} cannot be kept. {error}") from error
+    return found
 
 
 def _are_specs(tools: object) -> bool:

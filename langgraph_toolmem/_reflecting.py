@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.recall.library import EntryLibrary
     from langgraph_toolmem.reflection.entry import Entry
     from langgraph_toolmem.reflection.queue import JobQueue
-    from langgraph_toolmem.reflection.worker import OtherWork, ReflectionWorker
+    from langgraph_toolmem.reflection.worker import OtherWork, ReflectionWorker, SlowWork
 
 logger = logging.getLogger("langgraph_toolmem.reflection")
 
@@ -75,11 +75,16 @@ class Reflecting(Summaries):
                     executor=self._executor,
                     on_verdict=None if self._store.read_only else self._hear,
                     other=self._other_work(),
+                    slow=self._slow_work(),
                 )
             return self._made_worker
 
     def _other_work(self) -> dict[str, OtherWork]:
         """What else is done in the background, by kind of job."""
+        return {}
+
+    def _slow_work(self) -> dict[str, SlowWork]:
+        """What else asks a model in the background, by kind of job."""
         return {}
 
     def _refuse_if_closed(self) -> None:

@@ -60,6 +60,8 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
             an object with ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`).
         atoms: keep the steps of runs that go well (`finish`, `feedback`) as atoms, for `search_atoms`. None: from its
             first use on.
+        atom_model: words atoms, in the background, and says which arguments are values of the day: a chat model or
+            ``"provider:model"``; one call for each new kind of step. None: both are read off the run and the schemas.
         executor: when background work is done; in a thread of its own if None, `LangmemExecutor` for langmem's.
 
     Raises:

@@ -40,3 +40,14 @@ def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> Base
     except Exception as error:
         # An unknown provider, no key in the environment: each client has errors of its own.
         raise ConfigurationError(f"{name} {text}: {error}") from error
+
+
+_UNREADABLE: Final = frozenset({"OpenAIRefusalError", "LengthFinishReasonError", "ContentFilterFinishReasonError"})
+"""Classes of clients that are not imported here: the model refused, or its answer was cut off."""
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether a model did answer, but not what it was asked for: such an answer is none, and no failure."""
+    from langchain_core.exceptions import OutputParserException
+
+    return isinstance(error, (OutputParserException, ValueError)) or type(error).__name__ in _UNREADABLE

@@ -133,6 +133,7 @@ TWINS = (
     "search_atoms",
     "keep_atoms",
     "offer_atoms",
+    "atoms",
     "atom_records",
     "report",
     "forget",

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from histories import schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from langgraph_toolmem.errors import InputError
+from langgraph_toolmem.recall import wording
+from langgraph_toolmem.recall.weights import PAIR, STOP
 from langgraph_toolmem.sga import retrieve, texts
 from langgraph_toolmem.sga.atoms import Atom, make_atom, merge
 from langgraph_toolmem.sga.known import Known
@@ -235,6 +242,83 @@ def test_it_answers_as_a_new_one_after_many_changes(monkeypatch: pytest.MonkeyPa
             for each in (index, fresh)
         )
         assert one == other
+
+
+WORDS = st.lists(st.sampled_from(["cancel", "order", "the", "refund", "please", "item"]), max_size=4).map(" ".join)
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 6), WORDS, WORDS, WORDS, st.sampled_from([(), ("A",), ("A", "B")]), st.booleans()),
+    min_size=1,
+    max_size=14,
+)
+
+
+def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str]) -> list[tuple[float, str]]:
+    """The formulas of `retrieve` and `bags`, atom by atom; of equal scores the first atom first."""
+
+    def terms(state: str, goal: str, about: str) -> dict[tuple[str, str], float]:
+        fields = (("goal", goal, 1.0), ("state", state, texts.STATE), ("about", about, texts.ABOUT))
+        return {
+            (name, term): factor * (PAIR if " " in term else 1.0) * (STOP if wording.is_usual(term) else 1.0)
+            for name, text, factor in fields
+            for term in wording.terms(text)
+            if name != "about" or " " not in term
+        }
+
+    rows = [terms(each.state, each.goal, each.about) for each in atoms]
+    uses = Counter(term for row in rows for term in row)
+
+    def weigh(row: dict[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+        return {term: base * math.log(1 + len(rows) / uses[term]) for term, base in row.items() if uses[term]}
+
+    found = []
+    for number, (each, row) in enumerate(zip(atoms, map(weigh, rows), strict=True)):
+        best = 0.0
+        for goal in goals:
+            bases = terms(state, goal, goal)
+            own = weigh(bases)
+            unknown = sum(base**2 for term, base in bases.items() if not uses[term]) * math.log(1 + len(rows)) ** 2
+            length = math.sqrt(sum(weight**2 for weight in own.values()) + texts._UNKNOWN * unknown)
+            lengths = length * math.sqrt(sum(weight**2 for weight in row.values()))
+            shared = sum(weight**2 for term, weight in own.items() if term in row)
+            best = max(best, shared / lengths if lengths else 0.0)
+        needed = each.required_slots
+        feasible = len(types & set(needed)) / (len(needed) + 1e-5) if needed else 1.0
+        found.append((-round(0.7 * best + 0.3 * feasible, 9), number, each.id))
+    return [(-score, key) for score, _, key in sorted(found)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(CHANGES, WORDS, st.lists(WORDS, min_size=1, max_size=3))
+def test_a_small_index_answers_as_an_exact_scan_after_any_changes(changes: Any, state: str, goals: list[str]):
+    index = AtomIndex()
+    there: dict[str, Atom] = {}
+    for number, where, goal, about, needs, stays in changes:
+        made = replace(atom("t", goal, *needs, state=where, about=about), id=str(number))
+        if not stays:
+            assert index.remove(made.id) == (there.pop(made.id, None) is not None)
+            index.search(where, goal)  # rarities are counted in between
+            continue
+        index.add(made)
+        before = there.get(made.id)
+        if before is None or retrieve._reads(before) != retrieve._reads(made):
+            there.pop(made.id, None)  # its row is a new one, the last
+        there[made.id] = made
+    hits = index.search(state, goals, {"A"}, k=99, one_per_tool=False)
+    exact = scan(list(there.values()), state, goals, {"A"})
+    assert [hit.atom.id for hit in hits] == [key for _, key in exact]
+    assert [hit.score for hit in hits] == pytest.approx([score for score, _ in exact], abs=1e-8)
+    assert [hit.atom.id for hit in index.search(state, goals, {"A"}, k=2, one_per_tool=False)] == [
+        key for _, key in exact[:2]
+    ]
+
+
+def test_equal_atoms_come_in_the_order_of_their_rows_in_a_large_index_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(texts, "LONGLIST", 32)
+    index = AtomIndex()
+    for number in range(500):
+        index.add(atom(f"t{number}", "cancel the order" if number % 3 else "return it"))
+    hits = index.search(NOTHING, "cancel the order", k=40)
+    assert [hit.tool for hit in hits] == [f"t{number}" for number in range(500) if number % 3][:40]
 
 
 # --- words in a large index ----------------------------------------------------------------------------------

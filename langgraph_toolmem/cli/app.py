@@ -22,12 +22,22 @@ from langgraph_toolmem.cli.inputs import (
     check_folder,
     load_log,
     open_memory,
+    read_atom_writer,
     read_model,
     read_policy,
     read_price,
     read_tools_file,
 )
-from langgraph_toolmem.cli.options import Embeddings, Json, Lenient, LogFile, MemoryFolder, Namespace, ToolsFile
+from langgraph_toolmem.cli.options import (
+    AtomModel,
+    Embeddings,
+    Json,
+    Lenient,
+    LogFile,
+    MemoryFolder,
+    Namespace,
+    ToolsFile,
+)
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress, write_text
 from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 
@@ -133,11 +143,12 @@ def import_(
             "a chat model `provider:model`, or `none`.",
         ),
     ] = "extractive",
-    max_model_calls: Annotated[int, typer.Option(min=1, help="With a chat model: at most so many calls.")] = 500,
+    max_model_calls: Annotated[int, typer.Option(min=1, help="At most so many calls of each chat model.")] = 500,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a chat model is called.")] = False,
     unlabelled: Annotated[float, typer.Option(min=0.0, max=1.0, metavar="WEIGHT", help=_UNLABELLED_HELP)] = 0.0,
     entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
     atoms: Annotated[bool, typer.Option(" /--no-atoms", help="Make no atoms of successful runs.")] = True,
+    atom_model: AtomModel = None,
     namespace: Namespace = "toolmem",
     embeddings: Embeddings = "builtin",
     lenient: Lenient = False,
@@ -153,11 +164,12 @@ def import_(
 
     schemas = read_tools_file(tools)
     model = read_model(summaries)
+    writer = None if atom_model is None or not atoms else read_atom_writer(atom_model, max_model_calls)
     log = load_log(file, lenient=lenient, quiet=as_json)
     wanted = Summaries(summaries, model, max_model_calls, asks=not yes, unlabelled=unlabelled)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = _calls(opened.view())
-        done = import_runs(opened, log.runs, wanted, entries=entries, atoms=atoms, show=not as_json)
+        done = import_runs(opened, log.runs, wanted, entries=entries, atoms=atoms, writer=writer, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     with open_memory(memory, read_only=True) as stored:
         kept = _calls(stored.view())
@@ -168,7 +180,7 @@ def import_(
     if as_json:
         runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
         calls = {"calls_learned": learned, "calls_known": _calls(view), "entries": done.entries}
-        calls["atom_steps"] = done.atom_steps
+        calls |= {"atom_steps": done.atom_steps, "atom_model_calls": done.atom_calls}
         answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **_skipped(log)})
         return
     from langgraph_toolmem.cli.tables import count

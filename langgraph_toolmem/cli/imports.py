@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem import ToolMemory
     from langgraph_toolmem._importing import Write
     from langgraph_toolmem.logs import LoggedRun
+    from langgraph_toolmem.sga.writer import AtomWriter
 
 BATCH = 200
 """Runs whose entries and summaries are stored in one go."""
@@ -58,6 +59,7 @@ class Imported:
     Attributes:
         entries: runs that have an entry now, for recall.
         atom_steps: steps of successful runs that stand in atoms now.
+        atom_calls: calls of a model that worded atoms.
         teaching: runs that teach suggestions.
         unlabelled: runs without a verdict.
         written: states that were put into words.
@@ -68,6 +70,7 @@ class Imported:
 
     entries: int = 0
     atom_steps: int = 0
+    atom_calls: int = 0
     teaching: int = 0
     unlabelled: int = 0
     written: int = 0
@@ -79,14 +82,15 @@ class Imported:
 
     def states(self) -> dict[str, int]:
         """What became of states, in plain values."""
-        others = ("entries", "atom_steps")
+        others = ("entries", "atom_steps", "atom_calls")
         return {name: value for name, value in vars(self).items() if isinstance(value, int) and name not in others}
 
     def sentences(self, summaries: Summaries) -> list[str]:
         """What it did, for a person."""
         kept = [f"Kept {count(self.entries, 'run')} for recall."] if self.entries else []
         if self.atom_steps:
-            kept.append(f"Made atoms of {count(self.atom_steps, 'step')} of successful runs, for planning.")
+            how = f" (worded with {count(self.atom_calls, 'model call')})" if self.atom_calls else ""
+            kept.append(f"Made atoms of {count(self.atom_steps, 'step')} of successful runs, for planning{how}.")
         return kept + self._of_states(summaries)
 
     def _of_states(self, summaries: Summaries) -> list[str]:
@@ -119,6 +123,7 @@ def import_runs(
     *,
     entries: bool = True,
     atoms: bool = True,
+    writer: AtomWriter | None = None,
     show: bool,
 ) -> Imported:
     """Learns runs, keeps them for recall, and stores the states of those that teach.
@@ -129,6 +134,7 @@ def import_runs(
         summaries: where summaries come from.
         entries: whether they are kept for recall.
         atoms: whether the steps of successful ones become atoms.
+        writer: words atoms with a chat model.
         show: draw progress, if there is a terminal.
 
     Raises:
@@ -155,7 +161,11 @@ def import_runs(
             update(number)
     _store(memory, summaries, done)
     if atoms:
-        _make_atoms(memory, [logged for logged in runs if logged.success], done, show=show)
+        good = [logged for logged in runs if logged.success]
+        if writer is not None and summaries.asks and _at_a_terminal() and good:
+            question = f"Steps of {count(len(good), 'successful run')} to be worded by a chat model, one call each"
+            writer = writer if typer.confirm(f"{question} new kind of step. Go on?", err=True) else None
+        _make_atoms(memory, good, done, writer, show=show)
     if summaries.model is not None:
         teaching = [run for run in runs if _teaches(run, summaries)]
         _have_written(memory, teaching, summaries, summaries.model, done, show=show)
@@ -188,7 +198,9 @@ def _store(memory: ToolMemory, summaries: Summaries, done: Imported) -> None:
     done._waiting.clear()
 
 
-def _make_atoms(memory: ToolMemory, runs: list[LoggedRun], done: Imported, *, show: bool) -> None:
+def _make_atoms(
+    memory: ToolMemory, runs: list[LoggedRun], done: Imported, writer: AtomWriter | None, *, show: bool
+) -> None:
     """Atoms of successful runs; what never varies over all of them stays literal."""
     from langgraph_toolmem.sga.mask import Habits
 
@@ -203,10 +215,11 @@ def _make_atoms(memory: ToolMemory, runs: list[LoggedRun], done: Imported, *, sh
                 part = theirs[start : start + BATCH]
                 judged = ((_read(logged), 1.0) for logged in part)
                 try:
-                    done.atom_steps += memory.learn_atoms(judged, user_id=user, habits=habits)
+                    done.atom_steps += memory.learn_atoms(judged, user_id=user, habits=habits, writer=writer)
                 except StorageError as error:
                     raise StorageError(f"atoms could not be kept; import again: {error}") from error
                 update(made := made + len(part))
+    done.atom_calls = 0 if writer is None else writer.calls
 
 
 def _have_written(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem import InertiaPolicy, ToolMemory
     from langgraph_toolmem.logs import RunLog
     from langgraph_toolmem.savings import TokenPrice
+    from langgraph_toolmem.sga.writer import AtomWriter
 
 POLICY_HELP = (
     "`calibrated` (acts by its track record), `paper` (AutoTool as published), a JSON file, or `name=value` "
@@ -140,6 +141,18 @@ def read_model(text: str) -> BaseChatModel | None:
     if text in ("none", "extractive"):
         return None
     return resolve_model(text, name="--summaries", others=("none", "extractive"))
+
+
+def read_atom_writer(text: str, most: int) -> AtomWriter:
+    """What words atoms with the chat model that `--atom-model` names, in so many calls at most.
+
+    Raises:
+        ConfigurationError: it names none, the model cannot be made, or gives no structured output.
+        MissingExtraError: a package is missing.
+    """
+    from langgraph_toolmem.sga.writer import AtomWriter
+
+    return AtomWriter(resolve_model(text, name="--atom-model"), most=most)
 
 
 def check_folder(folder: Path) -> None:

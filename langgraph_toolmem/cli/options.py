@@ -29,3 +29,11 @@ Namespace = Annotated[
 Embeddings = Annotated[str, typer.Option("--embeddings", metavar="SPEC", help="The embedder, as the agent has it.")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+AtomModel = Annotated[
+    str | None,
+    typer.Option(
+        "--atom-model",
+        metavar="SPEC",
+        help="The chat model that words atoms, `provider:model` [default: read off runs and schemas, no model].",
+    ),
+]

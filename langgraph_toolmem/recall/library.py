@@ -95,7 +95,7 @@ class EntryLibrary:
             shelf = self._recent.pop(namespace, None)
         if shelf is not None:
             shelf.close()
-        wording.terms.cache_clear()
+        wording.forget()
 
     def flush(self) -> None:
         """Writes what was booked and not written yet."""

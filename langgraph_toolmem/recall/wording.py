@@ -9,7 +9,7 @@ among the entries; see `weights`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -41,6 +41,9 @@ _TYPES: Final = (
     ("<number>", r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
 )
 _VALUE = re.compile("|".join(f"({pattern})" for _, pattern in _TYPES), re.IGNORECASE)
+_HINT = re.compile(r"\d|@|://|days?\b", re.IGNORECASE)
+"""Every value has one of these; to look for them is quick."""
+_PIECE = re.compile("[a-zA-Z0-9]+")
 _EDGE: Final = "<edge>"
 
 
@@ -54,15 +57,34 @@ def tokens(text: str) -> list[str]:
     text = text[:MAX_CHARS]
     before = 0
     for kind, start, end in typed_values(text):
-        found += map(stem, words(text[before:start]))
+        found += _stems(text[before:start])
         found.append(kind)
         before = end
-    found += map(stem, words(text[before:]))
+    found += _stems(text[before:])
     return found
+
+
+def _stems(text: str) -> Iterable[str]:
+    if not text.isascii():  # accents are a matter of the whole text
+        return map(stem, words(text))
+    return [each for piece in _PIECE.findall(text) for each in _stems_of(piece)]
+
+
+@lru_cache(maxsize=16_384)
+def _stems_of(piece: str) -> tuple[str, ...]:
+    return tuple(map(stem, words(piece)))
+
+
+def forget() -> None:
+    """Nothing of a text is remembered any more."""
+    terms.cache_clear()
+    _stems_of.cache_clear()
 
 
 def typed_values(text: str) -> Iterator[tuple[str, int, int]]:
     """The values of a text that have a recognisable type: type, beginning and end, in order."""
+    if _HINT.search(text) is None:
+        return
     for match in _VALUE.finditer(text):
         yield _TYPES[(match.lastindex or 1) - 1][0], match.start(), match.end()
 

@@ -51,6 +51,9 @@ Stores = Callable[[tuple[str, ...]], EntryStore]
 OtherWork = Callable[[Job], Callable[[], object]]
 """Does a job of another kind; returns what takes back what it did."""
 
+SlowWork = tuple[Callable[[Job], str], Callable[[Job, str], object]]
+"""Finds an answer for a job of another kind, which may take a model's time, and puts it to use."""
+
 
 class ReflectionWorker:
     """Writes entries and critiques in the background. Safe to use from several threads.
@@ -64,6 +67,8 @@ class ReflectionWorker:
         executor: when the work is done; by default in a thread of its own.
         on_verdict: takes verdicts that `hand_over` left in the queue. None: they wait for a process that has one.
         other: what else is done, by kind of job (`put`); as quick as writing an entry.
+        slow: what else takes a model's time, as critiques do: beside the others, asked once, given up after
+            `CRITIQUE_TRIES` failures.
 
     It begins with the first job; `start` begins with what a former process left.
     """
@@ -78,6 +83,7 @@ class ReflectionWorker:
         executor: Executor | None = None,
         on_verdict: OnVerdict | None = None,
         other: Mapping[str, OtherWork] | None = None,
+        slow: Mapping[str, SlowWork] | None = None,
     ) -> None:
         self._queue = queue
         self._store: Stores = (lambda _: store) if isinstance(store, EntryStore) else store
@@ -85,9 +91,9 @@ class ReflectionWorker:
         self._similar = similar or _most_similar
         self._executor: Executor = executor or ThreadExecutor()
         self._on_verdict = on_verdict
-        self._other = dict(other or {})
+        self._other, self._slow = dict(other or {}), dict(slow or {})
         self._quick = (*(() if on_verdict is None else (VERDICT,)), WRITE, JUDGE, *self._other)
-        self._kinds = self._quick if critic is None else (*self._quick, CRITIQUE)
+        self._kinds = (*self._quick, *(() if critic is None else (CRITIQUE,)), *self._slow)
         self._working = threading.Lock()  # one at a time in this process
         self._changing = threading.RLock()  # over looking whether a job was forgotten, and changing the entry
         self._finished = threading.Condition()
@@ -152,7 +158,7 @@ class ReflectionWorker:
         """A job of another kind about a run; those of one kind and run are done in their order.
 
         Args:
-            kind: among the keys of `other`.
+            kind: among the keys of `other` or `slow`.
             payload: JSON values; ``run`` and ``namespace`` are added.
             run: digest of the run.
             user: digest of the user whose run it is, or "".
@@ -340,7 +346,8 @@ class ReflectionWorker:
             self._failing.discard(job.kind)
         except BaseException as error:
             lasting = isinstance(error, InputError)  # of a critic it may be chance, of a job on disk it stays
-            self._later(job, error, CRITIQUE_TRIES if job.kind == CRITIQUE else 1 if lasting else None)
+            asks = job.kind == CRITIQUE or job.kind in self._slow
+            self._later(job, error, CRITIQUE_TRIES if asks else 1 if lasting else None)
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
 
@@ -377,6 +384,9 @@ class ReflectionWorker:
             self._queue.done(job)
 
     def _do_other(self, job: Job) -> None:
+        if job.kind in self._slow:
+            self._do_slow(job)
+            return
         with self._changing:
             forgettings = self._queue.forgettings
             if not self._queue.holds(job):
@@ -386,6 +396,18 @@ class ReflectionWorker:
                 undo()  # another process forgot the user in between
                 return
         self._queue.done(job)
+
+    def _do_slow(self, job: Job) -> None:
+        find, use = self._slow[job.kind]
+        answer = job.answer
+        if answer is None:
+            answer = find(job)
+            if not self._queue.save(job, answer):
+                return
+        with self._changing:
+            if self._queue.holds(job):
+                use(job, answer)
+                self._queue.done(job)
 
     def _take_in(self, job: Job) -> None:
         payload = job.payload

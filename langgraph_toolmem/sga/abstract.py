@@ -2,8 +2,8 @@
 
 The model words what the step was for and says which arguments are values of the day; it is never asked for the call
 itself. Its answer is checked against the call: every argument is there, nothing literal differs from what was given,
-slots are types, and no value that was taken out stands in a text. Whatever fails the check is taken from the
-model-free atom, part by part.
+slots are types, and no value that was taken out or that the request has stands in a text. Whatever fails the check is
+taken from the model-free atom, part by part.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pydantic import BaseModel, Field
 
 from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.graph.values import canon
+from langgraph_toolmem.models import is_unreadable
 from langgraph_toolmem.run import Step
 from langgraph_toolmem.sga.atoms import Atom, make_atom
 from langgraph_toolmem.sga.known import leaves_of
-from langgraph_toolmem.sga.words import slots_in
+from langgraph_toolmem.sga.words import NUMBER, delexicalised, is_in, slots_in, values_in
 
 logger = logging.getLogger("langgraph_toolmem.sga")
 
@@ -64,8 +65,16 @@ class Pattern(BaseModel):
     arguments: list[Typed] = Field(default_factory=list, description="One entry for each argument.")
 
 
-def abstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, known: Sequence[str] = ()) -> Atom:
-    """The atom of a step as a chat model words it. One model call; without a usable answer the atom as it is.
+def asked(
+    model: BaseChatModel,
+    atom: Atom,
+    step: Step,
+    *,
+    request: str,
+    known: Sequence[str] = (),
+    config: RunnableConfig = ASIDE,
+) -> Pattern | None:
+    """A chat model's words for a step; None if its answer cannot be read. One model call, whose errors are raised.
 
     Args:
         model: any chat model with structured output.
@@ -73,32 +82,48 @@ def abstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, kn
         step: the call.
         request: what the user asked for.
         known: types that were known before the call.
+        config: of the call.
     """
     try:
-        answer = model.with_structured_output(Pattern).invoke(_asked(atom, step, request, known), ASIDE)
+        answer = model.with_structured_output(Pattern).invoke(prompt_of(atom, step, request, known), config)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        log_failure(logger, logging.WARNING, "the model-free atom is kept: the answer cannot be read", error=error)
+        return None
+    return answer if isinstance(answer, Pattern) else None
+
+
+def abstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, known: Sequence[str] = ()) -> Atom:
+    """The atom of a step as a chat model words it; without a usable answer the atom as it is. Arguments as `asked`."""
+    try:
+        answer = asked(model, atom, step, request=request, known=known)
     except Exception as error:  # noqa: BLE001 - whatever a provider raises: the model-free atom is there
         log_failure(logger, logging.WARNING, "the model-free atom is kept: the model did not answer", error=error)
         return atom
-    return applied(answer, atom, step)
+    return applied(answer, atom, step, request=request)
 
 
 async def aabstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, known: Sequence[str] = ()) -> Atom:
     """Async twin of `abstracted`."""
     try:
-        answer = await model.with_structured_output(Pattern).ainvoke(_asked(atom, step, request, known), ASIDE)
+        prompt = prompt_of(atom, step, request, known)
+        answer = await model.with_structured_output(Pattern).ainvoke(prompt, ASIDE)
     except Exception as error:  # noqa: BLE001 - as above
         log_failure(logger, logging.WARNING, "the model-free atom is kept: the model did not answer", error=error)
         return atom
-    return applied(answer, atom, step)
+    return applied(answer, atom, step, request=request)
 
 
-def applied(answer: Any, atom: Atom, step: Step) -> Atom:
+def applied(answer: Any, atom: Atom, step: Step, *, request: str = "") -> Atom:
     """The atom with the parts of an answer that stand the check; see the module."""
     if not isinstance(answer, Pattern):
         return atom
     types = _types(answer.arguments)
     arguments = _masked(step.args, atom.arguments, types, frozenset(f"<{slot}>" for slot in atom.required_slots))
     gone = {canon(value).lower() for path, value in leaves_of(step.args) if _taken_out(path, atom.arguments, types)}
+    # What the model has of other arguments and of the request is a value too, by its looks at least.
+    gone |= {value.text.lower() for value in values_in(request) if value.kind != NUMBER}
     state, goal = (_checked(text, step.tool, gone) for text in (answer.state, answer.goal))
     return make_atom(
         state=state or atom.state,
@@ -152,12 +177,15 @@ def _checked(text: str, tool: str, gone: set[str]) -> str:
     """A text of the model; "" if it names the tool or a value that was taken out."""
     flat = " ".join(text.split())
     low = flat.lower()
-    if tool.lower() in low or any(len(value) >= SHORTEST and value in low for value in gone):
+    if tool.lower() in low or any(
+        value in low if len(value) >= SHORTEST else len(value) > 1 and is_in(value, low) for value in gone
+    ):
         return ""
-    return flat
+    return delexicalised(flat)
 
 
-def _asked(atom: Atom, step: Step, request: str, known: Sequence[str]) -> list[BaseMessage]:
+def prompt_of(atom: Atom, step: Step, request: str, known: Sequence[str]) -> list[BaseMessage]:
+    """The task, and the material between lines."""
     arguments = "\n".join(f"{path} = {json.dumps(value, default=str)}" for path, value in leaves_of(step.args))
     parts = {
         "Request": request,

@@ -10,6 +10,7 @@ found by any of them.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -154,7 +155,7 @@ def _joined(atoms: Sequence[Atom]) -> Atom:
     visits = sum(atom.visits for atom in atoms)
     wordings = join_wordings(wording for atom in atoms for wording in wordings_of(atom))
     return replace(
-        atoms[0],
+        min(atoms, key=lambda atom: json.dumps(dict(atom.arguments), default=str)),  # one order of keys
         state=wordings[0].state,
         goal=wordings[0].goal,
         about=max((atom.about for atom in atoms), key=lambda text: (len(text), text)),

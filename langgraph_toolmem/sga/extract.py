@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,20 +11,28 @@ from langgraph_toolmem.graph.values import canon
 from langgraph_toolmem.run import Run, Step, UserMessage
 from langgraph_toolmem.sga.atoms import Atom, make_atom, merge_all
 from langgraph_toolmem.sga.known import Known, told
-from langgraph_toolmem.sga.mask import Habits, mask
-from langgraph_toolmem.sga.situation import Abouts, Situation, part_of, situation
-from langgraph_toolmem.sga.slots import Slots
-from langgraph_toolmem.sga.words import KINDS
+from langgraph_toolmem.sga.mask import Habits, Masked, mask
+from langgraph_toolmem.sga.situation import SHORTEST, Abouts, Situation, part_of, situation
+from langgraph_toolmem.sga.slots import PERSONS, Slots, words_of
+from langgraph_toolmem.sga.words import EMAIL, KINDS, NAME, names_in
+from langgraph_toolmem.stores.lexical import words
 from langgraph_toolmem.tools import ToolSpec
 
 MAX_PRODUCED = 12
 
 
 class Extracted(NamedTuple):
-    """An atom and the step it is of: `key` is `Step.key`, so that no step is counted twice."""
+    """An atom and the step it is of: `key` is `Step.key`, so that no step is counted twice.
+
+    `request` is what the user said last before it, `known` the types of what was known then: what a chat model has to
+    know to word it (`sga.writer`).
+    """
 
     key: str
     atom: Atom
+    step: Step
+    request: str = ""
+    known: tuple[str, ...] = ()
 
 
 class Extractor:
@@ -37,6 +46,7 @@ class Extractor:
 
     def __init__(self, specs: Mapping[str, ToolSpec], *, habits: Habits | None = None) -> None:
         self.slots, self.abouts, self.habits = Slots(specs), Abouts(specs), habits or Habits()
+        self._ordinary = _vocabulary(specs.values())
 
     def steps(
         self, run: Run, *, value: float = 1.0, origin: str = "runs", source: str | None = None
@@ -50,24 +60,56 @@ class Extractor:
             source: what the atoms name as their source; the run's id by default.
         """
         named = run.run_id if source is None else source
+        masked, hidden = self._masked(run)
         found: list[Extracted] = []
-        state, known, said, answered = RunState(cut=run.truncated), Known(), "", set[str]()
+        state, known, asked = RunState(cut=run.truncated), Known(), ""
         for event in run.events:
             if isinstance(event, UserMessage):
-                said += "\n" + event.text
+                asked = event.text
             elif event.steps:
-                where = situation(state, known, self.abouts)
-                found += [
-                    Extracted(step.key, self._atom(step, where, known, said, answered, value, origin, named or ""))
-                    for step in event.steps
-                    if step.status == "ok"
-                ]
+                where, types = situation(state, known, self.abouts, hidden), tuple(sorted(known.types))
                 for step in event.steps:
                     if step.status == "ok":
-                        answered |= {canon(value).lower() for _, value in told(step, self.slots)}
+                        atom = self._atom(step, where, masked[id(step)], value, origin, named or "")
+                        found.append(Extracted(step.key, atom, step, asked, types))
             state.push(event)
             known.push(event, self.slots)
         return found
+
+    def _masked(self, run: Run) -> tuple[dict[int, Masked], dict[str, str]]:
+        """Each call without its values, by `id` of the step; and the values of all calls, which no atom may tell.
+
+        A request names what only later calls use, so all of them are read before the first sub-goal is worded.
+        """
+        masked: dict[int, Masked] = {}
+        hidden: dict[str, str] = {}
+        known, said, answered = Known(), "", set[str]()
+        for event in run.events:
+            if isinstance(event, UserMessage):
+                said += "\n" + event.text
+                known.push(event, self.slots)
+                continue
+            for step in event.steps:
+                masked[id(step)] = mask(
+                    step.tool, step.args, self.slots, known, habits=self.habits, text=said, answered=answered
+                )
+                hidden |= masked[id(step)].values
+            for step in event.steps:
+                if step.status == "ok":
+                    for label, value in told(step, self.slots):
+                        answered.add(canon(value).lower())
+                        if isinstance(value, str) and (label == EMAIL or not PERSONS.isdisjoint(words_of(label))):
+                            hidden.setdefault(value, label)
+            known.push(event, self.slots)
+        for name in (name for value in list(hidden) if "@" in value for name in names_in(value)):
+            hidden.setdefault(name, NAME)
+        hidden = dict.fromkeys(sorted(self.habits.names), NAME) | hidden
+        return masked, {text: label for text, label in hidden.items() if self._private(text)}
+
+    def _private(self, text: str) -> bool:
+        """Whether a value says more than the tools' own words do."""
+        said = set(words(text))
+        return len(text) >= SHORTEST and not said <= self._ordinary
 
     def before(self, run: Run) -> tuple[Situation, Known]:
         """Where a run stands now, and what it knows: what the next call's atoms are looked up by."""
@@ -81,14 +123,11 @@ class Extractor:
         self,
         step: Step,
         where: Situation,
-        known: Known,
-        said: str,
-        answered: set[str],
+        masked: Masked,
         value: float,
         origin: str,
         source: str,
     ) -> Atom:
-        masked = mask(step.tool, step.args, self.slots, known, habits=self.habits, text=said, answered=answered)
         produced = dict.fromkeys(label for label, _ in told(step, self.slots) if label not in KINDS or label == "EMAIL")
         return make_atom(
             state=where.state,
@@ -102,6 +141,12 @@ class Extractor:
             sources=[source],
             produces=list(produced)[:MAX_PRODUCED],
         )
+
+
+def _vocabulary(specs: Iterable[ToolSpec]) -> frozenset[str]:
+    """The words of descriptions, parameters and choices: what they say is nobody's secret."""
+    texts = (text for spec in specs for text in (spec.description, json.dumps(spec.parameters, default=str)))
+    return frozenset(word for text in texts for word in words(text))
 
 
 def goal_of(step: Step, where: Situation, about: str) -> str:

@@ -80,7 +80,7 @@ class AtomLibrary:
             store = self._recent.pop(namespace, None)
         if store is not None:
             store.close()
-        wording.terms.cache_clear()
+        wording.forget()
 
     def close(self) -> None:
         """Writes what was booked and frees the RAM."""

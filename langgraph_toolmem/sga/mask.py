@@ -8,13 +8,14 @@ such as limits, and what never varies from run to run. Secrets and persons' own 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from langgraph_toolmem.graph.values import canon
 from langgraph_toolmem.run import Run, Turn
 from langgraph_toolmem.sga.known import Known, leaves_of
-from langgraph_toolmem.sga.slots import Parameter, Slots, is_identifier, stand_ins
-from langgraph_toolmem.sga.words import KINDS, PLAIN, kind_of
+from langgraph_toolmem.sga.slots import MONEY, Parameter, Slots, is_identifier, satisfied, stand_ins, words_of
+from langgraph_toolmem.sga.words import EMAIL, KINDS, PLAIN, TEXT, is_in, kind_of, names_in
 
 MAX_LITERAL: Final = 40
 """Characters of a value that stays as it is."""
@@ -27,17 +28,35 @@ OFTEN: Final = 4
 MAX_DEPTH: Final = 8
 
 
-class Masked(NamedTuple):
-    """A call's arguments without values, and the types that had to be known for it, sorted."""
+LARGE: Final = 1000
+"""From this size on, and with digits behind the point, a number is a value of the day rather than a setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A call without its values.
+
+    Attributes:
+        arguments: its arguments, a slot in place of each value.
+        required: the types that had to be known for it, sorted.
+        values: the texts that were taken out, with their types.
+    """
 
     arguments: dict[str, Any]
     required: tuple[str, ...]
+    values: dict[str, str] = field(repr=False)
 
 
 class Habits:
-    """Which values the parameters of tools were given in recorded runs."""
+    """Which values the parameters of tools were given in recorded runs.
+
+    Attributes:
+        names: words of mail addresses that may be persons' names, in lower case: who is written to in one run is named
+            in the request of another.
+    """
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self.names: set[str] = set()
         self._given: dict[tuple[str, str], dict[str, int]] = {}
         for run in runs:
             self.learn(run)
@@ -50,11 +69,17 @@ class Habits:
                 if step.status == "ok":
                     seen |= {(step.tool, path, canon(value)) for path, value in leaves_of(step.args)}
         for tool, path, text in seen:
+            if kind_of(text) == EMAIL:
+                self.names.update(names_in(text))
             counts = self._given.setdefault((tool, path), {})
             if len(text) <= MAX_LITERAL:
                 counts[text] = counts.get(text, 0) + 1
             else:
                 counts[""] = counts.get("", 0) + 1  # prose: it varies
+
+    def varies(self, tool: str, path: str) -> bool:
+        """Whether different values were given, as far as is known."""
+        return len(self._given.get((tool, path), ())) > 1
 
     def constant(self, tool: str, path: str, value: Any) -> bool:
         """Whether this value never varies, or is one of a few that come again and again."""
@@ -94,7 +119,7 @@ def mask(
     """
     masker = _Masker(tool, slots, known, habits, text.lower(), answered)
     arguments = {name: masker.value(inner, str(name), 0) for name, inner in args.items()}
-    return Masked(arguments, tuple(sorted(masker.required)))
+    return Masked(arguments, tuple(sorted(masker.required)), masker.values)
 
 
 class _Masker:
@@ -104,16 +129,18 @@ class _Masker:
         self._tool, self._slots, self._known, self._habits, self._text = tool, slots, known, habits, text
         self._answered = answered
         self.required: set[str] = set()
+        self.values: dict[str, str] = {}
 
     def value(self, value: Any, path: str, depth: int) -> Any:
         if depth > MAX_DEPTH:
+            self.values |= {inner: TEXT for _, inner in leaves_of(value) if isinstance(inner, str)}
             return "<TEXT>"
         if isinstance(value, Mapping):
             return {name: self.value(inner, f"{path}.{name}", depth + 1) for name, inner in value.items()}
         if isinstance(value, (list, tuple)):
             inner = [self.value(each, f"{path}[]", depth + 1) for each in value]
-            # Three ids are the same pattern as one.
-            return inner[:1] if inner and all(each == inner[0] and _is_slot(each) for each in inner) else inner
+            # Three ids are the same pattern as one, and so are three flights.
+            return inner[:1] if inner and all(each == inner[0] and _has_slot(each) for each in inner) else inner
         return self._scalar(value, path)
 
     def _scalar(self, value: Any, path: str) -> Any:
@@ -122,14 +149,21 @@ class _Masker:
         parameter = self._slots.parameter(self._tool, path)
         if self._literal(value, path, parameter):
             return value
-        own = parameter.type_of(value)
-        types = self._known.types_of(value)
-        if types:
-            label = _label(own, types)
-            if label in PLAIN or is_identifier(label) or canon(value).lower() in self._answered:
+        label = parameter.type_of(value)
+        if types := self._known.types_of(value):
+            answered = canon(value).lower() in self._answered
+            by_chance = not isinstance(value, str) and canon(value) in _COMMON_NUMBERS
+            if by_chance and not _SUMS.isdisjoint(words_of(label)):
+                sums = tuple(each for each in types if not _SUMS.isdisjoint(words_of(each)))
+                types, by_chance = sums or types, not sums
+            if answered and not by_chance:
+                label = _label(label, types)
+            said = answered or is_in(canon(value).lower(), self._text)
+            if said and (answered or label in PLAIN or is_identifier(label)) and satisfied([label], types):
                 self.required.add(label)
-            return f"<{label}>"
-        return f"<{own}>"
+        if isinstance(value, str):
+            self.values[value] = label
+        return f"<{label}>"
 
     def _literal(self, value: Any, path: str, parameter: Parameter) -> bool:
         if parameter.secret or parameter.identifier:
@@ -139,7 +173,7 @@ class _Masker:
                 return False
             if value.lower() in parameter.choices:
                 return True
-            if kind_of(value) in KINDS:
+            if parameter.someone or kind_of(value) in KINDS:
                 return False
             if self._habits.constant(self._tool, path, value):
                 return True
@@ -147,20 +181,28 @@ class _Masker:
             return word and not parameter.text and not self._came_from_somewhere(value)
         if parameter.control or self._habits.constant(self._tool, path, value):
             return True
-        return not self._came_from_somewhere(value)
+        if (isinstance(value, float) and not value.is_integer()) or abs(value) >= LARGE:
+            return False
+        return not self._habits.varies(self._tool, path) and not self._came_from_somewhere(value)
 
     def _came_from_somewhere(self, value: Any) -> bool:
-        return bool(self._known.types_of(value)) or canon(value).lower() in self._text
+        return bool(self._known.types_of(value)) or is_in(canon(value).lower(), self._text)
+
+
+_COMMON_NUMBERS: Final = frozenset(map(str, range(101)))
+"""Numbers that are often the same by chance …"""
+_SUMS: Final = MONEY | {"total", "sum", "charge", "due", "refund"}
+"""… unless both are sums of money."""
 
 
 def _label(own: str, types: tuple[str, ...]) -> str:
-    """The type of a known value: as its parameter is called, unless it is known as something else only."""
+    """The type of a value of an answer: as its parameter is called, unless it was called something else there."""
     others = stand_ins(own)
     specific = [each for each in types if each not in KINDS or each in PLAIN]
-    if own in types or any(each in others for each in specific or types):
+    if own in types or not specific or any(each in others for each in specific):
         return own
-    return specific[0] if specific else types[0]
+    return specific[0]
 
 
-def _is_slot(value: Any) -> bool:
-    return isinstance(value, str) and value[:1] == "<" and value[-1:] == ">"
+def _has_slot(value: Any) -> bool:
+    return any(isinstance(each, str) and each[:1] == "<" and each[-1:] == ">" for _, each in leaves_of(value))

@@ -22,7 +22,8 @@ from langgraph_toolmem.sga.atoms import Atom, wordings_of
 from langgraph_toolmem.sga.known import Known
 from langgraph_toolmem.sga.resolve import Resolver
 from langgraph_toolmem.sga.slots import satisfied
-from langgraph_toolmem.sga.texts import LONGLIST, TextRows
+from langgraph_toolmem.sga.texts import LONGLIST, Look, TextRows
+from langgraph_toolmem.sga.words import ID, KINDS
 from langgraph_toolmem.tools import ToolSpec
 
 Floats = npt.NDArray[np.float64]
@@ -30,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 BETA: Final = 0.3
 EPSILON: Final = 1e-5
 K: Final = 3
+LOOKS: Final = 8
+"""Longlists at most for one question: the rows of a first one may all be of one tool."""
 SPARSE: Final = 2
 """Times as many rows as wordings until the rows are numbered again."""
 
@@ -62,11 +65,13 @@ class AtomIndex:
 
     def __init__(self) -> None:
         self._atoms: dict[str, Atom] = {}
-        self._rows: dict[str, list[int]] = {}
+        self._rows: dict[str, range] = {}
         self._texts = TextRows()
         self._owner: list[str] = []
         self._needs = array("i")
         self._needed: dict[tuple[str, ...], int] = {}
+        self._tools = array("i")
+        self._tool_numbers: dict[str, int] = {}
         self._vectors: npt.NDArray[np.float32] | None = None
         self._resolvers: dict[tuple[tuple[str, str], ...], Resolver] = {}
 
@@ -108,11 +113,14 @@ class AtomIndex:
     def _put_in(self, atom: Atom, vectors: Any) -> None:
         self._atoms[atom.id] = atom
         need = self._needed.setdefault(atom.required_slots, len(self._needed))
-        rows = self._rows[atom.id] = []
+        tool = self._tool_numbers.setdefault(atom.tool, len(self._tool_numbers))
+        begin, about = self._texts.end, _first_sentence(atom.about)
         for wording in wordings_of(atom):
-            rows.append(self._texts.add(wording.state, wording.goal, _first_sentence(atom.about)))
+            self._texts.add(wording.state, wording.goal, about, need)
             self._owner.append(atom.id)
             self._needs.append(need)
+            self._tools.append(tool)
+        rows = self._rows[atom.id] = range(begin, self._texts.end)
         if vectors is not None:
             self._put(rows, np.asarray(vectors, dtype=np.float32))
 
@@ -121,6 +129,7 @@ class AtomIndex:
         atoms, rows, vectors = self._atoms, self._rows, self._vectors
         self._atoms, self._rows, self._texts, self._owner = {}, {}, TextRows(), []
         self._needs, self._needed, self._vectors = array("i"), {}, None
+        self._tools, self._tool_numbers = array("i"), {}
         for key, atom in atoms.items():
             self._put_in(atom, None if vectors is None else vectors[rows[key]])
 
@@ -132,6 +141,10 @@ class AtomIndex:
             self._texts.remove(row)
             self._owner[row] = ""
         return True
+
+    def settle(self) -> None:
+        """Does what the next search would have to do first: seconds after 100,000 atoms came at once."""
+        self._texts.settle()
 
     def search(
         self,
@@ -173,64 +186,85 @@ class AtomIndex:
             return []
         known = slots if isinstance(slots, Known) else None
         types = slots.types if isinstance(slots, Known) else frozenset(slots)
-        rows, similar = self._near(state, goals, vectors)
-        feasible = self._feasible(rows, types, eps)
-        scores = (1 - beta) * similar + beta * feasible
-        if priors:
-            scores += [priors.get(self._owner[row], 0.0) for row in rows]
+        by_need = self._feasible(types, eps)
+        look = self._look(state, goals, vectors, beta, by_need)
         resolver = None if tools is None else self._resolver(tools)
         hits: list[AtomHit] = []
         taken: set[str] = set(exclude)
         used: set[str] = set()
-        for place in np.lexsort((rows, -np.round(scores, 9))):
-            key = self._owner[rows[place]]
-            if key in taken:
-                continue
-            taken.add(key)
-            atom = self._atoms[key]
-            resolved = None if resolver is None else resolver.resolve(atom)
-            if resolver is not None and resolved is None:
-                continue
-            tool = atom.tool if resolved is None else resolved.tool
-            if one_per_tool and tool in used:
-                continue
-            used.add(tool)
-            hits.append(
-                AtomHit(
-                    atom,
-                    float(scores[place]),
-                    float(similar[place]),
-                    float(feasible[place]),
-                    tool,
-                    1.0 if resolved is None else resolved.likeness,
-                    filled(atom.arguments, known),
+        done: set[str] = set()  # tools of atoms that no further atom is wanted of
+        for _ in range(LOOKS):
+            rows, similar = look.best()
+            feasible = by_need[np.frombuffer(self._needs, dtype=np.int32)[rows]]
+            scores = (1 - beta) * similar + beta * feasible
+            if priors:
+                scores += [priors.get(self._owner[row], 0.0) for row in rows]
+            for place in np.lexsort((rows, -np.round(scores, 9))):
+                key = self._owner[rows[place]]
+                if key in taken:
+                    continue
+                taken.add(key)
+                atom = self._atoms[key]
+                resolved = None if resolver is None else resolver.resolve(atom)
+                if one_per_tool or (resolver is not None and resolved is None):
+                    done.add(atom.tool)
+                if resolver is not None and resolved is None:
+                    continue
+                tool = atom.tool if resolved is None else resolved.tool
+                if one_per_tool and tool in used:
+                    continue
+                used.add(tool)
+                hits.append(
+                    AtomHit(
+                        atom,
+                        float(scores[place]),
+                        float(similar[place]),
+                        float(feasible[place]),
+                        tool,
+                        1.0 if resolved is None else resolved.likeness,
+                        filled(atom.arguments, known),
+                    )
                 )
-            )
-            if len(hits) == k:
+                if len(hits) == k:
+                    break
+            if len(hits) == k or not len(rows) or not look.skip(self._seen(rows, done)):
                 break
-        return hits
+        return sorted(hits, key=lambda hit: -round(hit.score, 9))
 
-    def _near(
-        self, state: str, goals: Sequence[str], vectors: Sequence[Sequence[float]] | None
-    ) -> tuple[npt.NDArray[np.intp], Floats]:
+    def _seen(self, rows: npt.NDArray[np.intp], tools: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """For all rows, whether they are among these or of one of these tools."""
+        wanted = np.zeros(len(self._tool_numbers), dtype=np.bool_)
+        wanted[[self._tool_numbers[tool] for tool in tools]] = True
+        found: npt.NDArray[np.bool_] = wanted[np.frombuffer(self._tools, dtype=np.int32)]
+        found[rows] = True
+        return found
+
+    def _look(
+        self,
+        state: str,
+        goals: Sequence[str],
+        vectors: Sequence[Sequence[float]] | None,
+        beta: float,
+        by_need: Floats,
+    ) -> Look:
         if (vectors is None) != (self._vectors is None):
             raise InputError("Atoms and question have vectors, or neither of them.")
         if vectors is None or self._vectors is None:
-            return self._texts.near(state, goals)
+            return self._texts.look(state, goals, times=1 - beta, plus=beta * by_need)
         asked = np.asarray(vectors, dtype=np.float32)
         if asked.ndim != 2 or asked.shape[1] != self._vectors.shape[1]:
             raise InputError(f"A question's vectors have {self._vectors.shape[1]} numbers each.")
-        cosines = (self._vectors[: self._texts.end] @ asked.T).max(axis=1)
-        rows = np.array(sorted(row for rows in self._rows.values() for row in rows), dtype=np.intp)
-        if len(rows) > LONGLIST:
-            rows = rows[np.argpartition(-cosines[rows], LONGLIST)[:LONGLIST]]
-        return rows, cosines[rows].astype(np.float64)
+        cosines = (self._vectors[: self._texts.end] @ asked.T).max(axis=1).astype(np.float64)
+        # Cosines below 0 come last, and are there: what is out is below them.
+        guess = 1.0 + (1 - beta) * cosines + beta * by_need[np.frombuffer(self._needs, dtype=np.int32)]
+        guess[~self._texts.there] = -1.0
+        return Look(guess, lambda rows: cosines[rows], whole=self._texts.end <= LONGLIST)
 
-    def _feasible(self, rows: npt.NDArray[np.intp], types: Collection[str], eps: float) -> Floats:
-        needs = np.frombuffer(self._needs, dtype=np.int32)[rows]
-        by_need = [1.0 if not needed else satisfied(needed, types) / (len(needed) + eps) for needed in self._needed]
-        found: Floats = np.array(by_need)[needs]
-        return found
+    def _feasible(self, types: Collection[str], eps: float) -> Floats:
+        """Feasibility by what atoms need."""
+        return np.array(
+            [1.0 if not needed else satisfied(needed, types) / (len(needed) + eps) for needed in self._needed]
+        )
 
     def _resolver(self, tools: Mapping[str, ToolSpec]) -> Resolver:
         key = tuple((name, spec.description) for name, spec in tools.items())
@@ -288,7 +322,11 @@ def _first_sentence(about: str) -> str:
 
 
 def filled(arguments: Mapping[str, Any], known: Known | None) -> dict[str, Any]:
-    """Arguments with the latest known value in place of each slot of which one is known."""
+    """Arguments with the latest known value in place of each slot of which one is known.
+
+    Where none is known of a type, a type may stand for it that no other comes near: the TOTAL that an answer of a tool
+    of another name gave for an ORDER_TOTAL, an ID of which nothing more is known for an ORDER_ID.
+    """
     return {name: _fill(value, known) for name, value in arguments.items()}
 
 
@@ -299,5 +337,17 @@ def _fill(value: Any, known: Known | None) -> Any:
         return [_fill(inner, known) for inner in value]
     if known is None or not isinstance(value, str) or not (value[:1] == "<" and value[-1:] == ">"):
         return value
-    found = known.latest(value[1:-1])
+    label = value[1:-1]
+    found = known.latest(label)
+    if found is None and (other := _stand_in(label, known)):
+        found = known.latest(other)
     return value if found is None else found
+
+
+def _stand_in(label: str, known: Known) -> str:
+    """The known type that stands for another; "" if there is none, or more than one."""
+    if label in KINDS or "_" not in label:
+        near = [each for each in known.types if each.endswith(f"_{label}")] if label not in KINDS else []
+    else:
+        near = [each for each in known.types if label.endswith(f"_{each}") and each not in KINDS - {ID}]
+    return near[0] if len(near) == 1 and len(known.values(near[0])) == 1 else ""

@@ -92,6 +92,11 @@ class AtomShelf:
         with self._lock:
             return {each for key in self._whole for each in self._ids_of(key)}
 
+    def settle(self) -> None:
+        """See `AtomIndex.settle`."""
+        with self._lock:
+            self._index.settle()
+
     def search(self, state: str, goals: Sequence[str], slots: Any, **how: Any) -> list[AtomHit]:
         """See `AtomIndex.search`; atoms that mislead are left out."""
         with self._lock:

@@ -18,7 +18,19 @@ from langgraph_toolmem.navigator.search_text import Wording
 from langgraph_toolmem.navigator.vocabulary import VERBS, word_set
 from langgraph_toolmem.run import Step
 from langgraph_toolmem.sga.known import Known, leaves_of
-from langgraph_toolmem.sga.words import DATE, ID, KINDS, PLAIN, TIME, delexicalised, values_in
+from langgraph_toolmem.sga.words import (
+    DATE,
+    EMAIL,
+    ID,
+    KINDS,
+    NAME,
+    PLAIN,
+    TIME,
+    delexicalised,
+    names_in,
+    quotes_in,
+    values_in,
+)
 from langgraph_toolmem.stores.lexical import LexicalEmbedder, similarity
 from langgraph_toolmem.tools import ToolSpec
 
@@ -88,10 +100,20 @@ class Abouts:
         return first if len(first) <= MAX_ABOUT else first[:MAX_ABOUT].rpartition(" ")[0]
 
 
-def situation(state: RunState, known: Known, abouts: Abouts) -> Situation:
-    """Where a run stands before its next turn."""
+def situation(state: RunState, known: Known, abouts: Abouts, hidden: Mapping[str, str] | None = None) -> Situation:
+    """Where a run stands before its next turn.
+
+    Args:
+        state: the run so far.
+        known: what it knows.
+        abouts: what tools do.
+        hidden: further values that must not be told, with their types; known only later, or by halves.
+    """
     raw = open_parts(state)
     types = {text: label for text, label in known.texts().items() if len(text) >= SHORTEST}
+    for mail in known.values(EMAIL):
+        types |= dict.fromkeys(set(names_in(str(mail))) - types.keys(), NAME)
+    types = {**(hidden or {}), **types}
     goals = tuple(delexicalised(part, types, also=types)[:MAX_GOAL] for part in raw)
     return Situation(_state(state, known, abouts), goals, raw)
 
@@ -99,10 +121,20 @@ def situation(state: RunState, known: Known, abouts: Abouts) -> Situation:
 def parts_of(text: str) -> tuple[str, ...]:
     """A request in parts that may be sub-goals of their own: sentences, and what "and" or "then" joins to them.
 
+    What stands in quotes is not taken apart.
+
     >>> parts_of("Cancel order #W17 and mail me the receipt. If it is late, then tell Ann and Bob.")
     ('Cancel order #W17', 'mail me the receipt', 'If it is late', 'tell Ann and Bob')
     """
-    found = (_JOINED.sub("", part.strip(" ,.;:")) for part in _BREAK.split(text[:MAX_CHARS]))
+    text = text[:MAX_CHARS]
+    quoted = quotes_in(text)
+    pieces: list[str] = []
+    begin = 0
+    for match in _BREAK.finditer(text):
+        if not any(start <= match.start() and match.end() <= end for start, end in quoted):
+            pieces.append(text[begin : match.start()])
+            begin = match.end()
+    found = (_JOINED.sub("", part.strip(" ,.;:")) for part in (*pieces, text[begin:]))
     return tuple(dict.fromkeys(part for part in found if _WORD.search(part)))[:MAX_GOALS]
 
 

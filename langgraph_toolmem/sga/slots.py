@@ -39,6 +39,15 @@ CONTROL: Final = word_set(
     "line column version"
 )
 """Words of parameters that steer a call; numbers in them mean the same in every task."""
+PERSONS: Final = PERSONAL | word_set(
+    "person user username customer client employee colleague friend contact recipient sender author owner assignee "
+    "participant attendee guest passenger patient member cardholder mention receiver"
+)
+"""Words of parameters whose values are persons."""
+MONEY: Final = word_set("amount budget price cost fee balance payment salary credit fund deposit bill")
+"""Words of parameters in which a number is a value, even if it is called a limit or a maximum."""
+_FILLERS: Final = word_set("will can must may should would could be is are was has have do does not only used")
+"""Words that descriptions have in the place of a noun."""
 _FORMATS: Final = {
     "email": EMAIL, "uri": URL, "url": URL, "date": DATE, "date-time": DATE, "time": TIME, "phone": PHONE, "uuid": ID,
 }  # fmt: skip
@@ -54,7 +63,7 @@ def label_of(meaning: Meaning, path: str = "") -> str:
     """
     place = {word: index for index, word in enumerate(canonical(path.replace("[]", "").rpartition(".")[2]))}
     told = sorted(
-        (word for word in meaning.words if len(word) > 1 and word.isalpha()),
+        (word for word in meaning.words if len(word) > 1 and word.isalpha() and word not in _FILLERS),
         key=lambda word: (word in GENERIC, place.get(word, -1), word),
     )
     return "_".join(told).upper() or TEXT
@@ -70,18 +79,23 @@ class Parameter:
         text: it is meant for the user's or the model's own words.
         identifier: only a system knows its values.
         secret: its values are never kept.
+        someone: its values are persons, or what they are called.
         required: whether a call must have it.
     """
 
-    __slots__ = ("choices", "control", "identifier", "label", "required", "secret", "text")
+    __slots__ = ("choices", "control", "identifier", "label", "required", "secret", "someone", "text")
 
     def __init__(self, leaf: Leaf, meaning: Meaning) -> None:
         self.label = _FORMATS.get(leaf.format) or label_of(meaning, leaf.path)
         self.choices = frozenset(choice.lower() for choice in (*leaf.choices, *listed_choices(leaf.description)))
-        self.control = bool(meaning.words & CONTROL) and not meaning.words & IDENTIFIERS
+        steering = meaning.words & CONTROL
+        if canonical(leaf.path.replace("[]", "").rpartition(".")[2])[-1:] != ("order",):
+            steering -= {"order"}  # what is ordered steers nothing, the order of a list does
+        self.control = bool(steering) and not meaning.words & (IDENTIFIERS | MONEY)
         self.text = bool(meaning.words & FREE_TEXT)
         self.identifier = bool(meaning.words & IDENTIFIERS)
         self.secret = bool(meaning.words & (SECRETS | PERSONAL | {"accesstoken", "token"}))
+        self.someone = bool(meaning.words & PERSONS)
         self.required = leaf.required
 
     def type_of(self, value: Any) -> str:
@@ -164,10 +178,11 @@ def _tells(word: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_identifier(label: str) -> bool:
     """Whether values of a type are known to a system only."""
-    return not IDENTIFIERS.isdisjoint(_words(label))
+    return not IDENTIFIERS.isdisjoint(words_of(label))
 
 
-def _words(label: str) -> list[str]:
+def words_of(label: str) -> list[str]:
+    """The words of a type, in lower case."""
     return label.lower().split("_")
 
 
@@ -180,7 +195,7 @@ def stand_ins(label: str) -> frozenset[str]:
     """
     if label in KINDS:
         return frozenset()
-    words = _words(label)
+    words = words_of(label)
     own = [word for word in words if word not in GENERIC]
     shorter = {"_".join(own).upper()} if own and len(own) < len(words) else set()
     return frozenset(shorter | ({ID} if is_identifier(label) else {TEXT, NAME, NUMBER, FILE}))

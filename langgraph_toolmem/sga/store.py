@@ -12,8 +12,10 @@ judged or forgotten survives the process being killed.
 - Records are booked in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
   bookings and those made while another call was writing.
 
-Where several processes write to one server, an atom is read again before it is written; two that add to the same atom
-in the same instant may still lose one of the two supports, never the atom.
+Where several processes write to one server, an atom is read again before it is written. Between that reading and the
+end of the writing (a request of each) another process may change the same atom, and who writes last counts: a support
+that is lost so is added again by `put` with `missing`, a little later. A verdict, a booking or a forgetting that falls
+into these milliseconds of another process's `put` on the same atom is lost; do it again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
@@ -45,6 +48,10 @@ SLACK: Final = 300.0
 Supports = tuple[Support, ...]
 
 
+class _InterruptedError(StorageError):
+    """The store was closed while all was being read."""
+
+
 class AtomStore:
     """The atoms of one namespace. Safe to use from several threads; blocking, so call it in one.
 
@@ -54,7 +61,7 @@ class AtomStore:
     Args:
         vectors: the database, already of the namespace wanted. It stays open when this store is closed.
         now: seconds since 1970.
-        max_atoms: kept at most; about 5 KB of RAM each, and 4 bytes per number of the vectors of up to
+        max_atoms: kept at most; about 10 KB of RAM each, and 4 bytes per number of the vectors of up to
             `shelf.MAX_VECTORS` wordings where the embedder is not the built-in one.
         flush_every: bookings after which they are written.
         refresh: seconds between two looks for what other processes wrote; None where there are none (embedded
@@ -88,7 +95,7 @@ class AtomStore:
         self._damaged: set[str] = set()
         self._looked = -math.inf
         self._closing = False
-        self._reading = Background(self._ready, name="toolmem-atoms")
+        self._reading = Background(self._read, name="toolmem-atoms")
 
     def __len__(self) -> int:
         """How many atoms are kept, those that are not found included."""
@@ -103,7 +110,10 @@ class AtomStore:
         """Whether the atoms are in RAM, after `wait` seconds at most (None: without end); the reading goes on."""
         if wait is None:
             self._ready()
-        return self._known is not None or self._reading.done(wait)
+        try:
+            return self._known is not None or self._reading.done(wait)
+        except _InterruptedError:
+            return False
 
     def search(self, state: str, goals: Sequence[str], slots: Any, **how: Any) -> list[AtomHit]:
         """The atoms that fit best, those that mislead left out; arguments as for `AtomIndex.search`."""
@@ -134,11 +144,11 @@ class AtomStore:
         row = self._ready().get(key)
         return (NO_RECORD if row is None else row.record).plus(self._shelf.booked(key))
 
-    def put(self, supports: Iterable[Support]) -> int:
-        """Keeps atoms, or adds to those that are there. If it fails, do it again.
+    def put(self, supports: Iterable[Support], *, missing: bool = False) -> int:
+        """Keeps atoms, or adds to those that are there; how many were not there. If it fails, do it again.
 
-        Returns:
-            How many atoms were not there before.
+        With `missing`, an atom gets nothing of a run that it has something of, and the atoms that got something are
+        counted.
         """
         given: dict[str, list[Support]] = {}
         for each in supports:
@@ -150,17 +160,35 @@ class AtomStore:
             for key, more in given.items():
                 now = old = self._supports(known.get(key))
                 for each in more:
-                    now = added(now, each)
+                    if not (missing and any(each.replaces(other) for other in now)):
+                        now = added(now, each)
                 if now != old:
                     stands[key] = now
             self._write(stands, known)
             if self._known is not None:
                 self._make_room(self._known)
-        return new
+        return len(stands) if missing else new
 
     def judge(self, run: str, score: float, *, user: str = "") -> int:
         """A verdict on a run (its digest), of a user (digest) if one is named; returns how many atoms it is about."""
         return len(self._change(run, lambda old: judged(old, run, score, user)))
+
+    def reword(self, run: str, made: Mapping[str, Atom]) -> int:
+        """Other atoms in the place of those (by id) that a run (its digest) gave; how many of these there were."""
+        with self._writing:
+            known = self._there(list(made))
+            moved = [
+                replace(each, part=replace(made[key], visits=each.part.visits, sources=each.part.sources))
+                for key in made
+                for each in self._supports(known.get(key))
+                if each.run == run
+            ]
+            if moved:
+                self.put(moved)
+                kept = {atom.id for atom in made.values()}
+                gone = made.keys() - kept
+                self._change(run, lambda old: without(old, run=run) if old[0].part.id in gone else old)
+        return len(moved)
 
     def forget_run(self, run: str) -> int:
         """Takes away what a run (its digest) gave; returns to how many atoms it had."""
@@ -236,8 +264,10 @@ class AtomStore:
     def _ready(self) -> dict[str, Row]:
         known = self._known
         if known is None:
-            with self._writing:
-                return self._known if self._known is not None else self._load()
+            try:
+                return self._read()
+            except _InterruptedError:  # by a forgetting, perhaps; somebody waits for an answer
+                return self._read(to_the_end=True)
         due = self._refresh is not None and not 0 <= self._now() - self._looked < self._refresh
         if due and self._writing.acquire(blocking=False):
             try:
@@ -246,16 +276,28 @@ class AtomStore:
                 self._writing.release()
         return known
 
-    def _load(self) -> dict[str, Row]:
+    def _read(self, *, to_the_end: bool = False) -> dict[str, Row]:
+        with self._writing:
+            return self._known if self._known is not None else self._load(to_the_end)
+
+    def _load(self, to_the_end: bool) -> dict[str, Row]:
         known: dict[str, Row] = {}
         self._shelf.clear()
-        self._take_in(known, () if self._vectors.empty else self._rows.read())
+        rows = () if self._vectors.empty else self._rows.read()
+        self._take_in(known, rows if to_the_end else self._until_closed(rows))
         if self._damaged:
             logger.warning("%d atoms are damaged; left out", len(self._damaged))
         if not self._read_only:
             self._make_room(known)
+        self._shelf.settle()
         self._known, self._looked = known, self._now()
         return known
+
+    def _until_closed(self, rows: Iterable[Row | str]) -> Iterator[Row | str]:
+        for row in rows:
+            if self._closing:
+                raise _InterruptedError("The atoms are being closed.")
+            yield row
 
     def _look(self, known: dict[str, Row]) -> None:
         """Takes over what other processes wrote. Chroma being away is no reason not to answer."""
@@ -304,8 +346,6 @@ class AtomStore:
         self._show(known, page)
 
     def _show(self, known: dict[str, Row], page: dict[str, tuple[Row, Supports]]) -> None:
-        if self._closing:
-            raise StorageError("The atoms are being closed.")
         totals = {key: total(supports) for key, (_, supports) in page.items()}
         texts = {key: self._shelf.texts(atom) for key, atom in totals.items() if atom is not None}
         vectors = self._rows.vectors(texts, write=not self._read_only) if self._dense and texts else {}

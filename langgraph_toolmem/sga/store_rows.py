@@ -52,6 +52,8 @@ class AtomRows:
 
     def read(self, ids: Sequence[str] | None = None, *, since: float | None = None) -> Iterator[Row | str]:
         """Rows with these ids, or written since then, or all, page by page; of a damaged row its id."""
+        if ids is None and since is None:
+            ids = self.ids()  # pages by number are slow in large collections, and skip rows when others go
         for page in self._pages(KIND, ids, ["documents", "metadatas"], since):
             for key, text, metadata in zip(page["ids"], page["documents"], page["metadatas"], strict=True):
                 yield _row(key, text or "", metadata or {}) or key

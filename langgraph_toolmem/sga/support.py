@@ -7,17 +7,30 @@ forgotten, take their wordings and counts with them and leave those of others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from langgraph_toolmem.errors import InputError
 from langgraph_toolmem.reflection.entry import GOOD
-from langgraph_toolmem.sga.atoms import Atom, Wording, from_plain, join_wordings, merge_all, wordings_of
+from langgraph_toolmem.sga.atoms import (
+    MAX_SOURCES,
+    Atom,
+    Wording,
+    from_plain,
+    join_wordings,
+    merge_all,
+    to_plain,
+    wordings_of,
+)
 from langgraph_toolmem.stores.embedders import clean
 
 MAX_SUPPORTS: Final = 32
 """Runs kept per atom, the latest good ones before others; its visits are those of these runs."""
+MAX_DEPTH: Final = 64
+"""How deeply the arguments of an atom may be nested."""
+_NESTED: Final = (Mapping, list, tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,32 @@ class Support:
             return self.user == other.user or not self.user or not other.user
         mine, theirs = self.part, other.part
         shared = mine.sources == theirs.sources or not set(mine.sources).isdisjoint(theirs.sources)
+        if not shared and len(mine.sources) == MAX_SOURCES:  # the names of those in common may have been cut off
+            shared = _contains(mine, theirs)
         return self.user == other.user and mine.origin == theirs.origin and shared
+
+
+def storable(atom: Atom) -> Atom:
+    """The atom as it is read back once it is stored: of JSON values and texts that can be written, with their id.
+
+    Raises:
+        InputError: it cannot be stored.
+    """
+    if _too_deep(atom.arguments):
+        raise InputError(f"The arguments of an atom are nested {MAX_DEPTH} times at most.")
+    try:
+        plain = json.loads(clean(json.dumps(to_plain(atom), ensure_ascii=False)))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"This is no atom: {error}.") from error
+    return from_plain(plain)
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inner = (each.values() if isinstance(each, Mapping) else each for each in level if isinstance(each, _NESTED))
+        level = [part for parts in inner for part in parts]
+    return bool(level)
 
 
 def total(supports: Sequence[Support]) -> Atom | None:
@@ -75,6 +113,13 @@ def added(supports: Sequence[Support], new: Support) -> tuple[Support, ...]:
     if len(kept) > MAX_SUPPORTS:
         kept.remove(min(kept, key=lambda each: (each.good, each.time)))
     return tuple(kept)
+
+
+def _contains(one: Atom, other: Atom) -> bool:
+    counts = {(each.state, each.goal): each.visits for each in wordings_of(one)}
+    return one.visits >= other.visits and all(
+        counts.get((each.state, each.goal), 0) >= each.visits for each in wordings_of(other)
+    )
 
 
 def _joined(old: Support, new: Support) -> Support:
@@ -139,7 +184,8 @@ def _plain(each: Support) -> list[Any]:
 
 def _support(first: Atom, plain: Sequence[Any]) -> Support:
     run, user, score, time, origin, value, visits, sources, produces, said = plain
-    wordings = join_wordings(Wording(str(state), str(goal), int(count)) for state, goal, count in said)
+    # Many atoms have the same state: it is kept once.
+    wordings = join_wordings(Wording(sys.intern(str(state)), str(goal), int(count)) for state, goal, count in said)
     part = replace(
         first,
         state=wordings[0].state,

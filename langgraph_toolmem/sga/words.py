@@ -1,8 +1,8 @@
 """Values in a text, found by their looks, and texts with their values taken out.
 
 Common kinds are known by shape: mail address, URL, date, time, amount, percentage, identifier, number, phone number,
-file, what stands in quotes, and names by their capitals or a possessive. Dates in words ("tomorrow", "last 3 days")
-are dates. A value is given the type that stands beside it where one does: "order #W17", "my user id is 'U5'".
+file, what stands in quotes, and names by their capitals, an "@" or a possessive. Dates in words ("tomorrow", "last 3
+days") are dates. A value is given the type that stands beside it where one does: "order #W17", "my user id is 'U5'".
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.graph.text import quoted_parts, shape_of
+from langgraph_toolmem.graph.text import shape_of
 from langgraph_toolmem.navigator.meaning import canonical_words
 from langgraph_toolmem.navigator.vocabulary import word_set
-from langgraph_toolmem.recall.wording import typed_values
+from langgraph_toolmem.recall.wording import is_usual, typed_values
 from langgraph_toolmem.stores.lexical import words
 
 MAX_CHARS: Final = 6000
@@ -51,12 +51,58 @@ _RELATIVE = re.compile(
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\d{4}-\d\d?-\d\d?(?:[T ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
+_MONTH: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DATE = re.compile(
+    r"(?<![\w.])(?:\d{4}([./])\d\d?\1\d\d?|\d\d?([./-])\d\d?\2(?:19|20)?\d\d)(?![\w/]|\.\d)"
+    rf"|\b\d\d?(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}\s+\d{{4}}\b|\b{_MONTH},?\s+\d{{4}}\b"
+    rf"|(?<=\bin ){_MONTH}(?!\w|\s+\d)|(?<=\bsince ){_MONTH}(?!\w|\s+\d)|(?<=\bof ){_MONTH}(?!\w|\s+\d)",
+    re.IGNORECASE,
+)
+_CURRENCY: Final = r"(?:US|A|C)?[$€£¥₹]|(?:usd|eur|gbp|jpy|chf|cad|aud|inr|rmb|cny)\b"
+_COUNTED: Final = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand|million)"
+)
+_AMOUNT = re.compile(
+    rf"(?<!\w)(?:{_CURRENCY})\s?\d[\d.,]*k?(?<![.,])(?!\w)"
+    rf"|(?<![\w#])(?:\d[\d.,]*k?|{_COUNTED}(?:[ -]{_COUNTED})*)\s?"
+    r"(?:[$€£¥₹]|(?:dollars?|euros?|pounds?|cents?|bucks|rupees?|usd|eur|gbp|jpy|chf|cad|aud|inr|rmb|cny)\b)",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"(?<![\w.])(?:(?:\d{1,3}\.){3}\d{1,3}|(?:[\da-f]{2}[:-]){5}[\da-f]{2}|\d{3}-\d\d-\d{4}|(?:\d{4}[ -]){3}\d{4}"
+    r"|[a-z]{2}\d\d(?: ?[\da-z]{4}){3,7}(?: ?[\da-z]{1,3})?)(?![\w]|\.\d)",
+    re.IGNORECASE,
+)
+_SHORT_CODE = re.compile(r"(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-])")
+_WEB = re.compile(r"(?<![\w@/.])www\.[\w-]+\.[^\s,;]+", re.IGNORECASE)
+_HANDLE = re.compile(r"(?<![\w@.])@(\w[\w.-]{1,38}\w)")
+_TAG = re.compile(r"(?<![\w#&/])#([^\W\d_]\w{2,})")
+_SECRET = re.compile(
+    r"\b(?:password|passcode|passphrase|pin|secret|api[ _-]?key|access token|cvv|otp)(?:\s+is|\s*[:=])\s*"
+    r"(?=[^\s\"'“‘`<])(\S*[^\s.,;:!?)])",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(
+    r"(?<!\w)(?:'(.{1,2000}?)'|\"(.{1,2000}?)\"|`(.{1,2000}?)`|“(.{1,2000}?)”|‘(.{1,2000}?)’)(?!\w)", re.DOTALL
+)
 _MEASURE = re.compile(r"\d+[-_]?[a-z]{1,9}s?", re.IGNORECASE)
-_PHONE = re.compile(r"(?<![\w-])(?:\+\d[\d ().-]{6,16}\d|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4})(?![\w-])")
+_PHONE = re.compile(
+    r"(?<![\w-])(?:\+\d[\d ().-]{6,16}\d|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}|0\d{1,5}[/ -]\d{5,9})(?![\w-])"
+)
 _FILE = re.compile(
     r"(?<![\w@/.])(?:[\w~-]*/)*[\w-]+\.(?=[a-z])[a-z0-9]{2,5}\b(?!@)|(?<![\w:/])~?(?:/[\w.-]+)+", re.IGNORECASE
 )
-_NAME = re.compile(r"\b[A-Z][\w'-]*[a-z][\w'-]*(?:\s+(?:(?:of|de|van|von|la)\s+)?[A-Z][\w'-]*)*")
+_SCRIPTS: Final = "".join(map(chr, range(0xC0, 0x590)))
+_UPPER: Final = "A-Z" + "".join(filter(str.isupper, _SCRIPTS))
+_LOWER: Final = "a-z" + "".join(filter(str.islower, _SCRIPTS))
+_NAME = re.compile(
+    rf"\b[{_UPPER}][\w'-]*[{_LOWER}][\w'-]*(?:\s+(?:(?:of|de|van|von|la|di|da|al|bin|ibn)\s+(?:(?:der|den|la)\s+)?)?[{_UPPER}][\w'-]*)*"
+)
+_INNER = re.compile(rf"(?:Mac|Mc|O['’]|[DL]['’])[{_UPPER}][{_LOWER}]+")
 _OWNER = re.compile(r"\b([a-z][\w-]{2,})['’]s\b")
 _NOT_OWNERS: Final = word_set(
     "it that what there here let who how where when she everyone everybody someone somebody one today tomorrow "
@@ -100,13 +146,11 @@ def values_in(text: str) -> tuple[Value, ...]:
             found.append(Value(kind, text[start:end], start, end))
             taken[start:end] = b"\1" * (end - start)
 
-    at = 0
-    for part in quoted_parts(text):
-        start = text.find(part, at)
-        if start > 0:
-            take(kind_of(part) or TEXT, start, start + len(part))
-            at = start + len(part)
-    for kind, pattern in ((DATE, _ISO), (DATE, _RELATIVE), (PHONE, _PHONE)):
+    for start, end in quotes_in(text):
+        take(kind_of(text[start:end]) or TEXT, start, end)
+    for match in _SECRET.finditer(text):
+        take(TEXT, *match.span(1))
+    for kind, pattern in _FIRST:
         for match in pattern.finditer(text):
             take(kind, *match.span())
     for sort, start, end in typed_values(text):
@@ -117,13 +161,20 @@ def values_in(text: str) -> tuple[Value, ...]:
     for match in _UNDERSCORED.finditer(text):
         take(ID, *match.span())
     for sort, start, end in typed_values(text):
-        take(NUMBER if _MEASURE.fullmatch(text, start, end) else _TYPES[sort], start, end)
+        take(NUMBER if sort == "<id>" and _MEASURE.fullmatch(text, start, end) else _TYPES[sort], start, end)
+    for match in _SHORT_CODE.finditer(text):
+        take(ID, *match.span())
+    for kind, pattern in ((NAME, _HANDLE), (TEXT, _TAG)):
+        for match in pattern.finditer(text):
+            take(kind, *match.span(1))
     for match in _NAME.finditer(text):
         start, end = match.span()
         # The first word of a sentence has a capital anyway.
-        begins = _BEGINS.search(text[max(0, start - 6) : start]) is not None
-        while begins or match.string[start:end].partition(" ")[0].lower().replace("’", "'") in _NO_NAMES:
-            first, space, _ = match.string[start:end].partition(" ")
+        begins = _BEGINS.search(text[max(0, start - 6) : start]) is not None and not _INNER.match(text, start)
+        while True:
+            first, space, _ = text[start:end].partition(" ")
+            if not (begins or first[:1].islower() or first.lower().replace("’", "'") in _NO_NAMES):
+                break
             start, begins = start + len(first) + len(space), False
             if not space:
                 break
@@ -132,6 +183,22 @@ def values_in(text: str) -> tuple[Value, ...]:
         if match[1] not in _NOT_OWNERS:
             take(NAME, *match.span(1))
     return tuple(sorted(found, key=lambda value: value.start)[:MAX_VALUES])
+
+
+_FIRST: Final = (
+    (URL, _WEB), (DATE, _ISO), (DATE, _DATE), (DATE, _RELATIVE), (ID, _CODE), (PHONE, _PHONE), (AMOUNT, _AMOUNT),
+)  # fmt: skip
+"""What is looked for before the types that requests are compared by."""
+
+
+@lru_cache(maxsize=1024)
+def quotes_in(text: str) -> tuple[tuple[int, int], ...]:
+    """Where the parts of a text that stand in quotes begin and end, in order.
+
+    >>> quotes_in("call it 'the plan'")
+    ((9, 17),)
+    """
+    return tuple(match.span(match.lastindex or 0) for match in _QUOTED.finditer(text))
 
 
 @lru_cache(maxsize=8192)
@@ -144,12 +211,12 @@ def kind_of(value: str) -> str:
     stripped = value.strip()
     if not stripped or len(stripped) > 200:
         return ""
-    for kind, pattern in ((DATE, _ISO), (PHONE, _PHONE)):
+    for kind, pattern in ((URL, _WEB), (DATE, _ISO), (DATE, _DATE), (ID, _CODE), (PHONE, _PHONE)):
         if pattern.fullmatch(stripped):
             return kind
     whole = next(((sort, a, b) for sort, a, b in typed_values(stripped) if (a, b) == (0, len(stripped))), None)
     if whole is not None and whole[0] != "<day>":
-        return NUMBER if _MEASURE.fullmatch(stripped) else _TYPES[whole[0]]
+        return NUMBER if whole[0] == "<id>" and _MEASURE.fullmatch(stripped) else _TYPES[whole[0]]
     if _FILE.fullmatch(stripped):
         return FILE
     if " " not in stripped and any(char.isdigit() for char in stripped) and shape_of(stripped) is not None:
@@ -167,7 +234,8 @@ def labelled(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> s
     """
     if value.kind in PLAIN or not labels:
         return ""
-    before = canonical_words(words(text[max(0, value.start - 60) : value.start]))
+    # What stands in the sentence before says nothing of this value.
+    before = canonical_words(words(_SENTENCES.split(text[max(0, value.start - 60) : value.start])[-1]))
     while before and before[-1] in _LINKS:
         before.pop()
     before = before[-(WINDOW if value.kind in (ID, NUMBER) else 2) :]
@@ -177,6 +245,7 @@ def labelled(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> s
     return labels[max(fitting, key=len)] if fitting else ""
 
 
+_SENTENCES = re.compile(r"[.!?;]\s|\n")
 _LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _JOINED: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
     ("zip", "code"): frozenset({"zipcode"}),
@@ -198,7 +267,9 @@ def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: It
     types = {value.lower(): label for value, label in (types or {}).items()}
     text = text[:MAX_CHARS]
     spans = [(value.start, value.end, types.get(value.text.lower(), value.kind)) for value in values_in(text)]
-    for each in sorted({value for value in also if len(value) > 2}, key=len, reverse=True):
+    low = text.lower()
+    hidden = {value for value in also if len(value) > 2 and value.lower() in low}
+    for each in sorted(hidden, key=lambda value: (-len(value), value)):
         spans += _spans_of(each, text, spans, types.get(each.lower(), TEXT))
     spans.sort()
     parts: list[str] = []
@@ -216,6 +287,42 @@ def _spans_of(value: str, text: str, taken: Collection[tuple[int, int, str]], la
         for match in pattern.finditer(text)
         if not any(start < match.end() and match.start() < end for start, end, _ in taken)
     ]
+
+
+def names_in(mail: str) -> list[str]:
+    """The words of a mail address that may be a person's names.
+
+    >>> names_in("ann.lee2@x.org"), names_in("info@x.org")
+    (['ann', 'lee'], [])
+    """
+    found = re.findall(r"[^\W\d_]{3,}", mail.partition("@")[0].lower())
+    return [word for word in found if word not in _MAILBOXES and not is_usual(word)]
+
+
+def is_in(value: str, text: str) -> bool:
+    """Whether a value stands in a text as words of its own; both in lower case.
+
+    >>> is_in("10", "the 10 best"), is_in("10", "the 100 best"), is_in("1500", "for $1,500")
+    (True, False, True)
+    """
+    if value.isdigit() and len(value) > 3 and is_in(f"{int(value):,}", text):
+        return True
+    start = text.find(value)
+    while start >= 0:
+        end = start + len(value)
+        before, after = text[start - 1 : start], text[end : end + 2]
+        inner = after[:1] in ".,:" and after[1:].isdigit() and value[-1:].isdigit()
+        longer = (before.isalnum() and value[:1].isalnum()) or (after[:1].isalnum() and value[-1:].isalnum())
+        if not inner and not longer:
+            return True
+        start = text.find(value, start + 1)
+    return False
+
+
+_MAILBOXES: Final = word_set(
+    "info mail email support help sales contact admin office team service news newsletter billing hello noreply reply "
+    "customer user test example order booking account marketing finance legal press job career security root webmaster"
+)
 
 
 def slots_in(text: str) -> list[str]:
