@@ -17,9 +17,22 @@ from urllib.parse import quote
 REFLECTIONS: Final = "reflections.db"
 BOOTSTRAP: Final = "bootstrap.db"
 DECISIONS: Final = "decisions.db"
-KINDS: Final = {"write": "entry", "judge": "verdict", "verdict": "verdict", "critique": "critique"}
+KINDS: Final = {
+    "write": "entry",
+    "judge": "verdict",
+    "verdict": "verdict",
+    "critique": "critique",
+    "atoms": "atoms of a run",
+    "wording": "wording of atoms",
+}
 """Kinds of jobs, as a person calls what they write."""
-_MANY: Final = {"entry": "entries", "verdict": "verdicts", "critique": "critiques"}
+_MANY: Final = {
+    "entry": "entries",
+    "verdict": "verdicts",
+    "critique": "critiques",
+    "atoms of a run": "times atoms of a run",
+    "wording of atoms": "wordings of atoms",
+}
 
 
 def look(folder: Path) -> dict[str, Any]:
@@ -58,6 +71,8 @@ def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
             notes.append(f"of these, tried before without success: {_in_words(queue['failing'], why=True)}")
         if any(each["kind"] == "critique" for each in queue["pending"]):
             notes.append("critiques are written only by a memory with a critic: ToolMemory(..., critic=...)")
+        if any(each["kind"] == KINDS["wording"] for each in queue["pending"]):
+            notes.append("atoms are worded only by a memory with a model for it: ToolMemory(..., atom_model=...)")
     if cold is not None and cold["readable"]:
         stages = cold["stages"]
         if left := sum(stages.get(stage, 0) for stage in ("waiting", "running", "ran")):
