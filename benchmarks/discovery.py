@@ -4,11 +4,12 @@
     python -m benchmarks.discovery --tasks 60 --seeds 3 4 --json discovery.json
 
 Multi-step tasks of the office: those whose ideal script makes two calls or more and which are not done before anything
-was. All three methods propose calls by the same policy (words of the request, schemas, known values), may make as many
-calls of tools per task, and are told after each call whether the task is done. Random: paths of ten calls, each drawn
-evenly from what the policy proposes. Depth-first: the policy's proposals in its order, states met before left out.
+was. All methods propose calls by the same policy (words of the request, schemas, known values), may make as many
+calls of tools per task, and are told after each call whether the task is done. Tree: with the policy's prior in the
+choice (the default). Tree ucb: plain UCB1, as published. Random: paths of ten calls, each drawn evenly from what the
+policy proposes. Depth-first: the policy's proposals in its order, states met before left out.
 Then: whether the same seed gives the same atoms with other numbers of workers, and with a process killed again and
-again.
+again; and what the atoms of a search are worth on tasks that nobody searched (`benchmarks.discovery_held_out`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from examples.office.tasks import Task as OfficeTask
 from langgraph_toolmem.sga.atoms import to_plain
 from langgraph_toolmem.sga.discovery import Call, Discovery, Goal, SearchSettings, State, Task, ToolsEnvironment
 from langgraph_toolmem.sga.discovery.environment import Cursor
+from langgraph_toolmem.sga.discovery.selection import Selection
 from langgraph_toolmem.sga.discovery.state import NAME
 from langgraph_toolmem.sga.discovery.toolbox import Toolbox
 from langgraph_toolmem.sga.discovery.tree import Search
@@ -124,7 +126,14 @@ class Bench:
         self.steps = steps
 
     def tree(self, task: Task, kind: str, seed: int) -> Row:
-        """Tree search."""
+        """Tree search, with the policy's prior."""
+        return self._tree(task, kind, seed, "prior", "tree")
+
+    def tree_ucb(self, task: Task, kind: str, seed: int) -> Row:
+        """Tree search as published: UCB1."""
+        return self._tree(task, kind, seed, "ucb", "tree ucb")
+
+    def _tree(self, task: Task, kind: str, seed: int, selection: Selection, method: str) -> Row:
         cursor = Cursor(self.world, task, most=self.steps)
         at_success: list[int] = []
 
@@ -135,13 +144,13 @@ class Bench:
             return done
 
         policy = WordPolicy(self.specs, toolbox=self.box)
-        settings = SearchSettings(steps=self.steps, patience=0)
+        settings = SearchSettings(steps=self.steps, patience=0, selection=selection)
         search = Search(cursor, policy, self.specs, check, settings=settings, rng=random.Random(f"{seed}-{task.id}"))
         outcome = search.run()
         used = at_success[0] if at_success else cursor.steps + cursor.replayed
         length = len(outcome.paths[0].taken) if outcome.paths else 0
         branching = outcome.tried / max(1, outcome.inner)
-        return Row(seed, task.id, kind, "tree", outcome.solved, used, outcome.iterations, length, branching)
+        return Row(seed, task.id, kind, method, outcome.solved, used, outcome.iterations, length, branching)
 
     def random(self, task: Task, kind: str, seed: int) -> Row:
         """Random paths."""
@@ -304,11 +313,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="calls per task")
     parser.add_argument("--same", type=int, default=30, help="tasks on which atoms are compared; 0: none")
     parser.add_argument("--kills", type=int, default=KILLS, help="0: none")
+    parser.add_argument("--held-out", type=int, default=60, help="tasks searched, and as many not; 0: none")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every row there")
     options = parser.parse_args(arguments)
 
     bench = Bench(options.steps)
-    others: list[Callable[[Task, str, int], Row]] = [bench.random, bench.depth_first]
+    others: list[Callable[[Task, str, int], Row]] = [bench.tree_ucb, bench.random, bench.depth_first]
     rows: list[Row] = []
     compared: list[Row] = []
     for seed in options.seeds:
@@ -320,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(rows)} tasks")
     show(rows, marks)
     if compared:
-        print(f"\n{len(compared) // 3} of them, with all methods")
+        print(f"\n{len(compared) // (1 + len(others))} of them, with all methods")
         table(compared, marks)
     checks = [
         (
@@ -331,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for seed in options.seeds
     ]
     if compared:
-        for other in ("random", "depth-first"):
+        for other in ("tree ucb", "random", "depth-first"):
             own, theirs = within(compared, "tree", options.steps), within(compared, other, options.steps)
             checks.append((own > theirs, f"{100 * own:.1f} % > {100 * theirs:.1f} % of {other} with as many calls"))
     if options.same:
@@ -347,6 +357,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found, hits, lost = killed(tasks, options.kills)
             checks.append((lost == 0, f"{hits} kills in the middle: {lost} finished tasks lost"))
             checks.append((found == digests[0], f"the same atoms after the kills: {found}"))
+    if options.held_out:
+        from benchmarks.discovery_held_out import BEST, held_out
+
+        print(f"\nnext tool of {options.held_out} tasks that nobody searched, in %")
+        print(f"{'atoms':28}{'kept':>8}{'calls':>8}{'first':>8}{f'best {BEST}':>8}{'or alike':>10}")
+        for name, each in held_out(options.held_out).items():
+            shares = f"{each.first:8.1f}{each.best:8.1f}{each.alike:10.1f}"
+            print(f"{name:28}{each.atoms:8}{each.calls:8}{shares}")
     for holds, text in checks:
         print(f"{'holds' if holds else 'MISSED'}  {text}")
     if options.json_file is not None:

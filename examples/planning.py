@@ -15,12 +15,13 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from examples.desk import NAMES, TOOLS, calling, number, past_run, show
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.testing import ScriptedChatModel as Model
 
 REQUEST = "Refund the order of Zoe"
 
@@ -53,7 +54,7 @@ def reply(messages: list[BaseMessage], _: Sequence[dict[str, Any]]) -> AIMessage
         return AIMessage("The money is on its way.")
     hint = next((m.text for m in messages if m.type == "system"), "")
     found = re.search(r"^- .*?(\w+)\((.*)\)$", hint, re.MULTILINE)
-    if found is None:
+    if found is None or (results and results[-1].status == "error"):
         return AIMessage("I do not know how to do that.")
     args = dict(part.split("=", 1) for part in found[2].split(", "))
     asked = next(m.text for m in messages if isinstance(m, HumanMessage))
@@ -61,25 +62,35 @@ def reply(messages: list[BaseMessage], _: Sequence[dict[str, Any]]) -> AIMessage
     return calling(found[1], **known)
 
 
-def make_agent(memory: ToolMemory | None) -> tuple[Any, ScriptedChatModel]:
+def make_agent(memory: ToolMemory | None, checkpointer: BaseCheckpointSaver[str] | None = None) -> tuple[Any, Model]:
     """An agent on the other tools, and its model."""
-    model = ScriptedChatModel(script=reply)
+    model = Model(script=reply)
     middleware = [] if memory is None else tool_memory_middleware(memory, planning=True, shortcut=False)
-    return create_agent(model, OTHER_TOOLS, middleware=middleware, checkpointer=InMemorySaver()), model
+    return create_agent(model, OTHER_TOOLS, middleware=middleware, checkpointer=checkpointer), model
+
+
+def learned() -> ToolMemory:
+    """A memory that knows past runs."""
+    memory = ToolMemory.ephemeral(tools=TOOLS, atoms=True)
+    for name in NAMES:
+        run = past_run(f"Refund the order of {name}")
+        memory.finish(run, run_id=f"past-{name}", success=True)  # only successful runs give atoms
+    memory.flush()  # only here: atoms are stored in the background
+    return memory
+
+
+graph = make_agent(learned())[0]
+"""For LangGraph Studio."""
 
 
 def main() -> None:
-    """Learns past runs, and gives two agents the same request."""
-    with ToolMemory.ephemeral(tools=TOOLS, atoms=True) as memory:
-        for name in NAMES:
-            run = past_run(f"Refund the order of {name}")
-            memory.finish(run, run_id=f"past-{name}", success=True)  # only successful runs give atoms
-        memory.flush()  # only here: atoms are stored in the background
+    """Gives two agents the same request, one of them with a memory."""
+    with learned() as memory:
         print(f"What is kept of {len(NAMES)} past runs:")
         for hit in memory.search_atoms("refund an order"):
             print(f"  to {hit.atom.goal}: {hit.atom.tool}({dict(hit.atom.arguments)})")
         for title, agent_memory in (("without hints", None), ("with hints", memory)):
-            agent, model = make_agent(agent_memory)
+            agent, model = make_agent(agent_memory, InMemorySaver())
             print(f"\n--- {title}")
             config = {"configurable": {"thread_id": title}}
             show(agent.invoke({"messages": [("user", REQUEST)]}, config)["messages"])

@@ -86,6 +86,9 @@ class Script:
     def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
         return self.proposals
 
+    def widen(self, state: State) -> Sequence[Proposal]:
+        return ()
+
     def reflect(self, state: State, failed: Any) -> Reflection:
         self.reflected.append(failed.call.tool)
         return Reflection("it was tried", "it failed", self.pivots)

@@ -18,9 +18,11 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.sga.discovery import Discovery, IntoMemory, Task
+from langgraph_toolmem.cli.discover import _sentences
+from langgraph_toolmem.sga.discovery import Discovery, DiscoveryProgress, DiscoveryReport, IntoMemory, Task
 from langgraph_toolmem.sga.discovery.state import NAME
 from langgraph_toolmem.sga.retrieve import AtomHit
+from langgraph_toolmem.stores.folder_lock import FolderLock
 
 ROOT = Path(__file__).parent.parent
 SAFE = "--sandbox-is-safe"
@@ -196,6 +198,43 @@ def test_mistakes_are_one_line(arguments: tuple[object, ...], said: str, here: P
     result = run(SAFE, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr.splitlines()[-1]
+
+
+def test_the_rule_and_the_paths_are_a_choice(here: Path) -> None:
+    few = json.loads(run(SAFE, "--json", "--patience", 0).stdout)
+    every = json.loads(run(SAFE, "--json", "--all-iterations", "--iterations", 7).stdout)
+    published = json.loads(run(SAFE, "--json", "--selection", "ucb").stdout)
+    assert few["solved"] == every["solved"] == published["solved"] == 4
+    assert few["iterations"] < every["iterations"] <= 7
+    assert (few["others"], every["others"], published["others"]) == (0, 4, 8)  # each is a discovery of its own
+    assert run(SAFE, "--selection", "best").exit_code == 2
+
+
+def test_what_is_not_counted_is_said(here: Path) -> None:
+    assert "settings" not in run(SAFE).stdout
+    assert "4 outcomes of other settings are in the folder and not counted." in run(SAFE, "--seed", 1).stdout
+
+
+def test_what_was_wrong_is_said() -> None:
+    report = DiscoveryReport(DiscoveryProgress(2, 2, 1, model_calls=3), unread=1, diverged=2, others=1)
+    said = "\n".join(_sentences(report, Path("atoms.jsonl")))
+    assert "1 answer of models could not be read" in said
+    assert "snapshot() and restore() of the environment cure this" in said
+    assert "1 outcome of other settings" in said
+    assert {"unread", "diverged", "others"} <= report.to_dict().keys()
+
+
+def test_one_search_in_a_folder_at_a_time(here: Path) -> None:
+    lock = FolderLock(here / "memory/discovery")
+    try:
+        refused = run(SAFE)
+    finally:
+        lock.release()
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    (line,) = refused.stderr.splitlines()
+    assert f"Another `toolmem discover` (pid {os.getpid()}) is at work in" in line
+    assert "store=" not in line
+    assert run(SAFE).exit_code == 0
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from rooms import KEYS, SPECS, TASK, Rooms, Script, WithSnapshots, call
@@ -12,8 +14,9 @@ from langgraph_toolmem.errors import ConfigurationError, InputError
 from langgraph_toolmem.sga.discovery.environment import Call, Cursor, Observation, Taken, Task
 from langgraph_toolmem.sga.discovery.harvest import needed
 from langgraph_toolmem.sga.discovery.policy import Proposal
+from langgraph_toolmem.sga.discovery.selection import SearchSettings
 from langgraph_toolmem.sga.discovery.states import Goal, State, only_reads
-from langgraph_toolmem.sga.discovery.tree import Search, SearchSettings, StoppedError
+from langgraph_toolmem.sga.discovery.tree import Search, StoppedError
 
 FIND = call("find_key", 2.0, name="Cellar")
 OPEN = call("open_safe", 1.0, key_id=KEYS["Cellar"])
@@ -23,7 +26,7 @@ OTHER_LAMP = call("light_lamp", 1.0, lamp_id="lamp_2")
 BELL = call("ring_bell", 3.0)
 
 
-def search(world: Rooms, policy: Script, **settings: int) -> Search:
+def search(world: Rooms, policy: Script, **settings: Any) -> Search:
     cursor = Cursor(world, TASK)
     return Search(
         cursor,
@@ -50,7 +53,7 @@ def test_the_reward_is_that_of_the_paper() -> None:
 @pytest.mark.parametrize("name", ["iterations", "depth", "attempts", "steps"])
 def test_settings_that_cannot_be(name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
-        SearchSettings(**{name: 0})
+        SearchSettings(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_the_shortest_path_wins_though_the_policy_prefers_what_is_wrong() -> None:
@@ -273,3 +276,24 @@ def test_the_same_draws_give_the_same_tree() -> None:
 
 def test_a_task_keeps_what_its_line_said() -> None:
     assert Task("a", "b", {"key": 1}).data["key"] == 1
+
+
+def test_a_change_that_told_what_a_later_call_was_made_of_stays() -> None:
+    specs = {**SPECS, "find_key": replace(SPECS["find_key"], read_only=False)}
+    lamp, found = call("light_lamp", lamp_id="lamp_1"), call("find_key", name="Cellar")
+    opened = call("open_safe", key_id=KEYS["Cellar"])
+
+    class Order(Script):
+        def propose(self, state: State, possible: Any) -> list[Proposal]:
+            return [(lamp, found, opened)[len(state.taken)]]
+
+    world = Rooms()
+    search = Search(
+        Cursor(world, TASK),
+        Order(),
+        specs,
+        lambda state, _: world.opened == [KEYS["Cellar"]],
+        settings=SearchSettings(patience=0),
+    )
+    # Without the key's id from the first call the safe opens too, as the search knows it already.
+    assert [taken.call.tool for taken in search.run().paths[0].taken] == ["find_key", "open_safe"]

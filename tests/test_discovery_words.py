@@ -232,6 +232,41 @@ def test_after_a_failure_another_value_is_tried() -> None:
     assert [each.call and dict(each.call.args) for each in reflection.alternatives] == [{"loan_id": "loan_78"}]
 
 
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        ("Ann needs her loans extended", "Ann"),
+        ("Please be quick. Ann's loan is overdue", "Ann"),
+        ("Ann, who is ill, wants more time", "Ann"),
+        ("Rename the loan", None),
+        ("Extend Ann's loan", None),
+        ("Please extend it", None),
+        ("Dora.", "Dora"),
+        ("2024-05-01 is too early", None),
+    ],
+)
+def test_the_first_word_of_a_sentence_may_be_a_name(request_: str, name: str | None) -> None:
+    read = read_request(request_)
+    assert [fact.value for fact in read.facts if not fact.sure] == ([name] if name else [])
+    assert name not in [fact.value for fact in read.names()]
+
+
+def test_what_may_be_a_name_is_tried_behind_what_is_one() -> None:
+    assert values("find_reader", "name", context("Dune is read by Ann Lee"))[:2] == ["Ann Lee", "Dune"]
+    assert Call("find_reader", {"name": "Ann"}) in proposed("Ann needs her loans extended")
+
+
+def test_where_all_that_was_proposed_led_nowhere_single_words_are_tried() -> None:
+    policy = WordPolicy(LIBRARY)
+    state = State(Task("t", "extend the loans that dora has"))
+    state = state.at(policy.plan(state))
+    known = [each.call for each in policy.propose(state, None)]
+    others = [each.call for each in policy.widen(state) if each.call is not None and each.call not in known]
+    assert Call("find_reader", {"name": "dora"}) in [*known, *others]
+    assert Call("find_reader", {"name": "loans"}) in others
+    assert all(BOX.reads[each.tool] for each in others if each.args.keys() & {"name", "to", "value"})
+
+
 def test_it_ends_where_nothing_else_tells() -> None:
     policy = WordPolicy(read_tools(TOOLS), finishes=True)
     state = State(TASK)

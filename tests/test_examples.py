@@ -177,6 +177,18 @@ def test_steps_of_past_runs_help_on_tools_of_other_names(capsys: pytest.CaptureF
     assert "Atoms: suggested before 3 model turns, followed in 3 of them, and 3 of these calls went well." in with_hints
 
 
+def test_a_search_without_an_agent_finds_what_an_agent_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("discovery", capsys)
+    assert out.startswith("4 of 4 tasks were solved")
+    assert re.findall(r"^  to .*: (\w+)\(\{'\w+': '(<\w+>)'\}\)$", out, re.MULTILINE) == [
+        ("find_customer", "<CUSTOMER>"),
+        ("latest_order", "<CUSTOMER_ID>"),
+        ("cancel_order", "<ORDER_ID>"),
+        ("send_invoice", "<ORDER_ID>"),
+    ]
+    assert out.splitlines()[-1] == "  cancel_order({'order_id': 'O-41'})"
+
+
 # --- human approval ---
 
 
@@ -226,7 +238,7 @@ def test_settings_decide_whether_the_model_is_asked(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "navigator"])
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name not in ("navigator", "planning")])
 async def test_graphs_of_langgraph_json_compile_and_act_at_once(name: str, asynchronous: bool) -> None:
     path, _, attribute = GRAPHS[name]["path"].partition(":")
     assert (ROOT / path).is_file()
@@ -240,6 +252,16 @@ async def test_graphs_of_langgraph_json_compile_and_act_at_once(name: str, async
     answers = [m for m in state["messages"] if isinstance(m, AIMessage)]
     assert ["toolmem" in m.additional_kwargs for m in answers] == [True, True, False]
     assert without_memory(["Where is the order of Zoe?"]) == desk.DONE
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_the_planner_of_langgraph_json_acts_at_once(asynchronous: bool) -> None:
+    graph = importlib.import_module("examples.planning").graph
+    assert isinstance(graph, CompiledStateGraph)
+    assert graph.checkpointer is None, "langgraph dev refuses a graph with a checkpointer of its own"
+    feed: Any = {"messages": [("user", "Refund the order of Zoe")]}
+    state = await graph.ainvoke(feed) if asynchronous else graph.invoke(feed)
+    assert state["messages"][-1].text == "The money is on its way."
 
 
 # --- the navigator ---

@@ -63,6 +63,7 @@ def test_long_texts_are_cut():
         ("ab12C", "aa99A"),
         ("hello", None),
         ("?", None),
+        ("", None),
     ],
 )
 def test_shapes(token: str, shape: str | None):

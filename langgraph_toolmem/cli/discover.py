@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langgraph_toolmem.cli.inputs import open_memory
-from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
+from langgraph_toolmem.cli.options import AtomModel, Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, note
-from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
+from langgraph_toolmem.errors import ConfigurationError, InputError, LockedError, StorageError, ToolMemoryError
 from langgraph_toolmem.graph.export import printable
 from langgraph_toolmem.models import resolve_model
 
@@ -25,12 +26,20 @@ if TYPE_CHECKING:
     from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.sga.atoms import Atom
     from langgraph_toolmem.sga.discovery import AtomSink, DiscoveryProgress, DiscoveryReport
+    from langgraph_toolmem.stores.folder_lock import FolderLock
 
 WARNING = (
     "The environment's tools are really executed, many times over: whatever they can send, book, pay or delete, they "
     "may. Go on only if they act on a sandbox"
 )
 ATOMS = "atoms.jsonl"
+
+
+class Rule(str, Enum):
+    """Which action of a state is taken next."""
+
+    PRIOR = "prior"
+    UCB = "ucb"
 
 
 def discover(
@@ -58,9 +67,16 @@ def discover(
         str | None,
         typer.Option(metavar="SPEC", help="A chat model that says whether a task is done, where the world does not."),
     ] = None,
+    atom_model: AtomModel = None,
     iterations: Annotated[int, typer.Option(min=1, help="Paths walked per task, at most.")] = 50,
     depth: Annotated[int, typer.Option(min=1, help="Calls on a path, at most.")] = 10,
     patience: Annotated[int, typer.Option(min=0, help="Paths walked in search of a shorter one than the best.")] = 3,
+    all_iterations: Annotated[
+        bool, typer.Option("--all-iterations", help="Walk all --iterations, whatever is found; goes before --patience.")
+    ] = False,
+    selection: Annotated[
+        Rule, typer.Option(help="Which action is taken next: UCB with the policy's prior, or plain UCB1 as published.")
+    ] = Rule.PRIOR,
     calls: Annotated[int, typer.Option(min=1, help="Model calls at most, over all tasks and sessions.")] = 1000,
     tokens: Annotated[int | None, typer.Option(min=1, help="Tokens at most, as models report them.")] = None,
     seed: Annotated[int, typer.Option(help="Draws between actions that look alike.")] = 0,
@@ -95,7 +111,6 @@ def discover(
     from langgraph_toolmem.bootstrap import Budget
     from langgraph_toolmem.sga.discovery import Discovery, JsonLines, SearchSettings, load_environment, read_tasks
     from langgraph_toolmem.sga.discovery.runner import FOLDER
-    from langgraph_toolmem.stores.folder_lock import FolderLock
 
     if not (sandbox_is_safe or sys.stdin.isatty()):
         raise ConfigurationError(f"{WARNING}, and say so with --sandbox-is-safe")
@@ -105,6 +120,7 @@ def discover(
     found = load_environment(env)
     planner = None if model is None else resolve_model(model, name="--model")
     judged = None if judge is None else resolve_model(judge, name="--judge")
+    wording = None if atom_model is None else resolve_model(atom_model, name="--atom-model")
     if not sandbox_is_safe:
         note(f"The tools of {env} are going to be called for {count(len(wanted), 'task')}.")
         if not typer.confirm(f"{WARNING}. Go on?", err=True):
@@ -114,7 +130,7 @@ def discover(
         with open_it() as opened:  # a search takes long: what would fail at its end fails now
             opened.keep_atoms((), user_id=user_id)
     folder = memory / FOLDER
-    lock = FolderLock(folder)
+    lock = _locked(folder)
     kept = None
     try:
         with Discovery(
@@ -122,7 +138,13 @@ def discover(
             wanted,
             model=planner,
             judge=judged,
-            settings=SearchSettings(iterations=iterations, depth=depth, patience=patience),
+            atom_model=wording,
+            settings=SearchSettings(
+                iterations=iterations,
+                depth=depth,
+                patience=None if all_iterations else patience,
+                selection="ucb" if selection is Rule.UCB else "prior",
+            ),
             budget=Budget(queries=len(wanted), model_calls=calls, tokens=tokens),
             seed=seed,
             workers=workers,
@@ -157,6 +179,19 @@ def discover(
         typer.echo(line)
     if kept is not None and kept.count:
         typer.echo("The memory keeps them: agents that plan with it are shown them (README, Plan with what worked).")
+
+
+def _locked(folder: Path) -> FolderLock:
+    from langgraph_toolmem.stores.folder_lock import FolderLock, holder
+
+    try:
+        return FolderLock(folder)
+    except LockedError:
+        pid = holder(folder)
+        which = "" if pid is None else f" (pid {pid})"
+        raise LockedError(
+            f"Another `toolmem discover`{which} is at work in {folder}. Wait for its end, or search in another --memory"
+        ) from None
 
 
 class _IntoMemory:
@@ -202,8 +237,13 @@ def _sentences(report: DiscoveryReport, target: Path) -> Iterator[str]:
     if report.diverged:
         yield (
             f"{count(report.diverged, 'call')} answered something else when made again: the world does not come back "
-            "to the same state, and what was searched behind such calls was given up."
+            "to the same state, and what was searched behind such calls was given up. snapshot() and restore() of the "
+            "environment cure this."
         )
+    if report.unread:
+        yield f"{count(report.unread, 'answer')} of models could not be read: words took their place, or it was no yes."
+    if report.others:
+        yield f"{count(report.others, 'outcome')} of other settings are in the folder and not counted."
     if now.failed:
         yield f"{count(now.failed, 'search')} failed; --retry-failed tries them again."
     for error in report.errors:

@@ -96,6 +96,8 @@ def shape_of(token: str) -> str | None:
 
     Plain words have no shape: "the first lower-case word" tells nothing.
     """
+    if not token:
+        return None
     if "@" in token[1:]:
         return "<email>"
     if re.match(r"\d{4}-\d\d-\d\d", token):

@@ -15,9 +15,11 @@
 
 ===============  ==========================================================================
 ``environment``  what is searched, and how to come back to a state
+``plain``        what tools answer, in JSON values
 ``adapters``     environments made of LangChain tools, of a cold start's sandbox, of recorded runs
 ``states``       what a state is, and when two are the same
 ``tree``         Monte Carlo tree search over states
+``selection``    how far a search goes, and which action is taken next
 ``policy``       what a search asks for: plans, actions, reflections
 ``word_policy``  a policy without a model; ``toolbox``, ``relevance``, ``facts``, ``context``, ``fitting`` are its parts
 ``asking``       a policy that asks a chat model
@@ -40,9 +42,9 @@ from langgraph_toolmem.sga.discovery.environment import Call, Environment, Obser
 from langgraph_toolmem.sga.discovery.policy import Policy, Proposal, Reflection
 from langgraph_toolmem.sga.discovery.report import DiscoveryProgress, DiscoveryReport
 from langgraph_toolmem.sga.discovery.runner import Discovery, load_environment
+from langgraph_toolmem.sga.discovery.selection import SearchSettings
 from langgraph_toolmem.sga.discovery.sink import AtomSink, IntoMemory, JsonLines, read_tasks
 from langgraph_toolmem.sga.discovery.states import Goal, State
-from langgraph_toolmem.sga.discovery.tree import SearchSettings
 
 __all__ = [
     "AtomSink",

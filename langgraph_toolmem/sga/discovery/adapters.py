@@ -156,7 +156,9 @@ class RecordedEnvironment:
             request = next((event.text for event in run.events if isinstance(event, UserMessage)), "")
             place = self._roots.setdefault(request, _Place())
             for step in _steps(run):
-                place = place.next.setdefault(Call(step.tool, step.args).key, _Place()).seen(step)
+                led_to = place.next.setdefault(Call(step.tool, step.args).key, _Place()).seen(step)
+                # What came after a call that failed came where that call was made.
+                place = led_to if led_to.observation.ok else place
             place.good = place.good or good
         self._at = _Place()
 

@@ -96,7 +96,8 @@ class ModelPolicy:
     Args:
         ask: asks it.
         specs: the tools, by name.
-        fallback: is asked for calls where the model's answer cannot be read or none of its calls can be made.
+        fallback: is asked for calls where the model's answer cannot be read, none of its calls can be made, or all of
+            them led nowhere.
     """
 
     def __init__(
@@ -131,6 +132,10 @@ class ModelPolicy:
         if said.completed and state.goal.number + 1 < state.goal.of:
             return [Proposal("plan")]
         return self._calls(said.calls, state) or self._fallback(state, possible)
+
+    def widen(self, state: State) -> Sequence[Proposal]:
+        """See `Policy`. What the fallback holds for right; the model is not asked."""
+        return self._fallback(state, None)
 
     def reflect(self, state: State, failed: Taken) -> Reflection:
         """See `Policy`. One model call."""

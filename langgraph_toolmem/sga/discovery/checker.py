@@ -7,6 +7,7 @@ from langchain_core.language_models import BaseChatModel
 from langgraph_toolmem.bootstrap.judge import Judgement, judge
 from langgraph_toolmem.bootstrap.meter import JUDGE
 from langgraph_toolmem.keys import digest
+from langgraph_toolmem.models import is_unreadable
 from langgraph_toolmem.reflection.entry import entry_of
 from langgraph_toolmem.sga.discovery.environment import Cursor
 from langgraph_toolmem.sga.discovery.harvest import run_of
@@ -60,7 +61,12 @@ class JudgeChecker:
         tools = self._questions.specs
 
         def said() -> Judgement:
-            return judge(self._model, entry, answer, tools, config=self._questions.config(JUDGE))
+            try:
+                return judge(self._model, entry, answer, tools, config=self._questions.config(JUDGE))
+            except Exception as error:
+                if not is_unreadable(error):
+                    raise
+                return Judgement(why="", done="unsure")
 
         calls = (part for taken in state.taken for part in taken.call.key)
         found = self._questions.answer(Judgement, ("judge", answer, *calls), said)

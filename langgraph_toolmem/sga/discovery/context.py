@@ -43,6 +43,8 @@ class Context:
     request: Request
     facts: Sequence[Fact]
     toolbox: Toolbox
+    wide: bool = False
+    """Any word of the request may be what a text is, where a tool that reads must have one."""
     used: set[str] = field(default_factory=set)
     used_by: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     found: dict[object, list[Candidate]] = field(default_factory=dict)
@@ -100,6 +102,23 @@ class Context:
         return found
 
     @cached_property
+    def addresses(self) -> tuple[str, ...]:
+        """The mail addresses of those whom the user named, as far as answers told them, in the order of the names."""
+        rows: dict[tuple[int, str, int], list[Fact]] = {}
+        for fact in self.facts:
+            if fact.step != REQUEST and isinstance(fact.value, str):
+                rows.setdefault((fact.step, fact.path.split("[*]")[0] if fact.row >= 0 else "", fact.row), []).append(
+                    fact
+                )
+        of: dict[str, str] = {}
+        for row in rows.values():
+            mails = [str(fact.value) for fact in row if fact.kind == EMAIL]
+            if len(mails) == 1:
+                of |= {str(fact.value).lower(): mails[0] for fact in row if fact.kind != EMAIL}
+        found = (of.get(str(name.value).lower()) for name in self.request.names())
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    @cached_property
     def called(self) -> frozenset[str]:
         """Stems by which known values and the tools called so far go."""
         found = {word for fact in self.facts if fact.step != REQUEST for word in fact.words}
@@ -108,7 +127,7 @@ class Context:
     @cached_property
     def fresh(self) -> frozenset[str]:
         """Values of the request that no call was given yet."""
-        return frozenset(canon(fact.value) for fact in self.request.facts) - self.used
+        return frozenset(canon(fact.value) for fact in self.request.facts if fact.sure) - self.used
 
     @property
     def latest(self) -> int:

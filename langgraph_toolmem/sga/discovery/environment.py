@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from langgraph_toolmem.checks import is_share
-from langgraph_toolmem.errors import InputError
+from langgraph_toolmem.errors import ConfigurationError, InputError, ToolMemoryError
 from langgraph_toolmem.graph.values import canon, canon_args
+from langgraph_toolmem.sga.discovery.plain import as_plain
 
 if TYPE_CHECKING:
     from langgraph_toolmem.tools import ToolLike
@@ -56,7 +57,7 @@ class Observation:
     """What came back.
 
     Attributes:
-        output: JSON values or a text.
+        output: JSON values or a text; anything else is made such (`plain`).
         ok: False if the call failed or was refused; nothing is believed to have changed then.
     """
 
@@ -131,6 +132,11 @@ class Cursor:
         self.resets += 1
         self._at = ()
 
+    def begin_again(self) -> None:
+        """Resets the world, and forgets all snapshots."""
+        self._snapshots.clear()
+        self.reset()
+
     def go(self, path: Sequence[Taken]) -> bool:
         """Comes to the state behind these changes; False if one of them answered something else than before.
 
@@ -144,7 +150,7 @@ class Cursor:
             self._back(wanted)
         assert self._at is not None
         for taken in wanted[len(self._at) :]:
-            found = self.environment.step(taken.call)
+            found = self._step(taken.call)
             self.replayed += 1
             if not _alike(found, taken.observation):
                 self.diverged += 1
@@ -162,11 +168,48 @@ class Cursor:
                 relied upon.
         """
         assert self._at is not None
-        taken = Taken(call, self.environment.step(call))
+        taken = Taken(call, self._step(call))
         self.steps += 1
         if not reads:
             self._at = (*self._at, taken) if taken.observation.ok else None
         return taken
+
+    def _step(self, call: Call) -> Observation:
+        """What the environment answers, in JSON values.
+
+        Raises:
+            ConfigurationError: it is no observation.
+            ToolMemoryError: the environment raised something.
+        """
+        try:
+            found: Any = self.environment.step(call)
+        except ToolMemoryError:
+            raise
+        except Exception as error:
+            self._at = None
+            raise ToolMemoryError(
+                f"step() raised {type(error).__name__} on a call of {call.tool} ({error}); a call that fails is told "
+                "with Observation(what went wrong, ok=False)"
+            ) from error
+        if not isinstance(found, Observation):
+            raise ConfigurationError(
+                f"step() of an environment gives an Observation(output, ok), and not {type(found).__name__}."
+            )
+        plain = as_plain(found.output)
+        return found if plain is found.output else Observation(plain, found.ok)
+
+    def again(self, calls: Iterable[Call]) -> tuple[Taken, ...] | None:
+        """Makes calls from the beginning, whatever they answer; None if one fails or no further call may be made."""
+        self.reset()
+        made: list[Taken] = []
+        for call in calls:
+            taken = None if self.spent else Taken(call, self._step(call))
+            self.replayed += taken is not None
+            self._at = None
+            if taken is None or not taken.observation.ok:
+                return None
+            made.append(taken)
+        return tuple(made)
 
     def success(self) -> float | None:
         """The environment's word on the present state, from 0 to 1; None if it has none.

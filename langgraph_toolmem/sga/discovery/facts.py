@@ -24,6 +24,10 @@ from langgraph_toolmem.stores.lexical import stem, words
 REQUEST: Final = -1
 MAX_ROWS: Final = 12
 """Rows of a list whose values are offered."""
+MAX_REQUEST: Final = 6_000
+"""Characters of a request that are read for values."""
+SHORTEST_NAME: Final = 2
+"""Characters of a first word that is taken for a name."""
 MAX_PROSE: Final = 1_500
 """Characters of an answer that is put into words."""
 _MESSAGE: Final = (
@@ -36,6 +40,12 @@ _MESSAGE: Final = (
 )
 """What somebody is to be told stands behind a colon, or behind "that" where a verb of telling went before."""
 _BEFORE: Final = re.compile(r"([\w-]+)\W*$")
+_TOKEN: Final = re.compile(r"[^\W\d_][\w'-]*|[^\w\s]+|\w+")
+_WORD: Final = re.compile(r"[^\W\d_][\w'-]*")
+_QUOTED: Final = re.compile(
+    r"“([^“”]+)”|„([^„“”]+)[“”]|«\s*([^«»]+?)\s*»|「([^「」]+)」|『([^『』]+)』|‹\s*([^‹›]+?)\s*›"
+)
+"""Quotation marks that may stand right beside a letter."""
 _SENTENCE_START: Final = re.compile(r"(?:^|[.!?:;\n])\s*$")
 
 
@@ -54,6 +64,7 @@ class Fact:
         named: it, or another value of its row, stands in the request.
         order: where it stands, among all.
         of_thing: its row has an id: the value describes something that is there.
+        sure: False for a name that may be none: the first word of a sentence has a capital anyway.
     """
 
     value: Any
@@ -66,6 +77,7 @@ class Fact:
     named: bool = False
     order: int = 0
     of_thing: bool = False
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,8 @@ class Request:
     message: str
 
     def names(self) -> list[Fact]:
-        """The values that look like names."""
-        return [fact for fact in self.facts if fact.kind == NAME]
+        """The values that are names by their looks."""
+        return [fact for fact in self.facts if fact.kind == NAME and fact.sure]
 
 
 @lru_cache(maxsize=256)
@@ -97,6 +109,10 @@ def read_request(text: str) -> Request:
              order=value.start)
         for value in _named(text)
     ]  # fmt: skip
+    facts += [
+        Fact(value.text, NAME, stems_of(_around(text, value)), named=True, order=value.start, sure=False)
+        for value in _first_words(text)
+    ]
     message = next((found[1].strip().rstrip(".?!") for pattern in _MESSAGE if (found := pattern.search(text))), "")
     return Request(text, stems_of(text), tuple(facts), message)
 
@@ -145,14 +161,21 @@ def phrases(text: str) -> tuple[str, ...]:
     """Short runs of plain words in a request, and their ends: what a name in small letters may be."""
     found: dict[str, None] = {}
     run: list[str] = []
-    for token in (*re.findall(r"[A-Za-z][\w'-]*|[^\sA-Za-z]+", text), "."):
-        if token.isalpha() and token.islower() and stems_of(token) and token not in _JOINTS:
+    for token in (*_TOKEN.findall(text), "."):
+        if token.isalpha() and token == token.lower() and stems_of(token) and token not in _JOINTS:
             run.append(token)
             continue
         for start in range(max(0, len(run) - 3), len(run)):
             found[" ".join(run[start:])] = None
         run = []
     return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def single_words(text: str) -> tuple[str, ...]:
+    """The words of a request that say something, each once: those with a capital first."""
+    found = dict.fromkeys(word for word in _WORD.findall(text[:MAX_REQUEST]) if stems_of(word))
+    return tuple(sorted(found, key=lambda word: not word[0].isupper()))
 
 
 _JOINTS: Final = word_set(
@@ -169,6 +192,52 @@ def _named(text: str) -> Iterator[Value]:
         if first and _SENTENCE_START.search(text[: first.start()]) and _may_be_a_name(first[1]):
             yield Value(NAME, text[first.start() : value.end], first.start(), value.end)
         yield value
+    yield from _of_other_languages(text)
+
+
+def _first_words(text: str) -> Iterator[Value]:
+    """First words of sentences that may be names: that of "Ann needs a desk", and not that of "Rename the desk"."""
+    text = text[:MAX_REQUEST]
+    taken = {place for value in values_in(text) for place in range(value.start, value.end)}
+    for word in _WORD.finditer(text):
+        plain = re.sub(r"['’]s?$", "", word[0])
+        begins = word[0][0].isupper() and _SENTENCE_START.search(text[max(0, word.start() - 3) : word.start()])
+        if not begins or word.start() in taken or len(plain) < SHORTEST_NAME or not _may_be_a_name(plain):
+            continue
+        behind = _WORD.match(text, word.end() + 1)
+        if behind is None or (behind.start() not in taken and behind[0].lower() not in _DETERMINERS):
+            yield Value(NAME, plain, word.start(), word.start() + len(plain))
+
+
+_DETERMINERS: Final = word_set(
+    "a an the my our your his her its their this that these those all any every some me us it"
+)
+"""Words that stand right behind a verb, and not behind a name."""
+
+
+def _of_other_languages(text: str) -> Iterator[Value]:
+    """What English rules pass over: other quotation marks, names in other alphabets, names behind a capital noun."""
+    found = values_in(text)
+    text = text[:MAX_REQUEST]
+    for quoted in _QUOTED.finditer(text):
+        part = next(filter(None, quoted.groups()))
+        if all(value.text != part for value in found):
+            yield Value(TEXT, part, quoted.start() + 1, quoted.end() - 1)
+    taken = {place for value in found if value.kind != NAME for place in range(value.start, value.end)}
+    run: list[re.Match[str]] = []
+    for word in (*_WORD.finditer(text), None):
+        begins = word is not None and bool(_SENTENCE_START.search(text[max(0, word.start() - 3) : word.start()]))
+        beside = not run or word is None or text[run[-1].end() : word.start()].isspace()
+        if word is not None and beside and word[0][0].isupper() and not begins and word.start() not in taken:
+            run.append(word)
+            continue
+        if any(not each[0][0].isascii() for each in run):
+            yield Value(NAME, text[run[0].start() : run[-1].end()], run[0].start(), run[-1].end())
+        run = []
+    for value in found:
+        _, _, rest = value.text.partition(" ")
+        if value.kind == NAME and " " in rest:  # "Kunden Jürgen Müller"
+            yield Value(NAME, rest, value.end - len(rest), value.end)
 
 
 def _may_be_a_name(word: str) -> bool:

@@ -7,7 +7,7 @@ request ("from", "to"), by whether the user named it, and by whether it was used
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from langgraph_toolmem.graph.values import ABSENT, canon, fit
 from langgraph_toolmem.navigator.schema import resolved
 from langgraph_toolmem.sga.discovery.context import Candidate, Context
-from langgraph_toolmem.sga.discovery.facts import REQUEST, Fact, dates, in_words, phrases
+from langgraph_toolmem.sga.discovery.facts import REQUEST, Fact, dates, in_words, phrases, single_words
 from langgraph_toolmem.sga.discovery.toolbox import Input, stems_of
 from langgraph_toolmem.sga.words import EMAIL, ID, NAME, NUMBER, TEXT, URL
 from langgraph_toolmem.stores.lexical import stem, words
@@ -25,6 +25,8 @@ STRONG: Final = 0.75
 """Fit from which a value is given though it is optional."""
 LEAST: Final = 0.35
 """Fit below which a value is not tried."""
+MAX_WORDS: Final = 12
+"""Words of a request that are tried by themselves."""
 _TYPED: Final = frozenset({"email", "url", "id"})
 _GIVERS: Final = frozenset({"from", "of", "by"})
 _GOALS: Final = frozenset({"to", "for", "with", "onto", "at"})
@@ -40,13 +42,17 @@ def candidates(tool: str, wanted: Input, context: Context) -> list[Candidate]:
     known = context.found.get(key)
     if known is None:
         found = _found(tool, wanted, context)
-        known = context.found[key] = fitting(context.toolbox.specs[tool], wanted, found)
+        further = _further(tool, wanted, context) if context.wide else ()
+        known = context.found[key] = fitting(context.toolbox.specs[tool], wanted, found, further)
     return known
 
 
-def fitting(spec: ToolSpec, wanted: Input, found: Iterable[Candidate]) -> list[Candidate]:
-    """Those that have the type of the input, each once, the best first."""
+def fitting(
+    spec: ToolSpec, wanted: Input, found: Iterable[Candidate], further: Iterable[Candidate] = ()
+) -> list[Candidate]:
+    """Those that have the type of the input, each once, the best first; behind them all that are further ones."""
     schema = _schema(spec, wanted.path)
+    others = [each for each in further if fit(each.value, schema) == each.value]
     kept: dict[str, Candidate] = {}
     for each in found:
         if each.fit < LEAST:
@@ -58,7 +64,16 @@ def fitting(spec: ToolSpec, wanted: Input, found: Iterable[Candidate]) -> list[C
         if key not in kept or kept[key].fit < each.fit:
             kept[key] = Candidate(value, min(1.0, each.fit), each.fact)
     most = {"prose": 2, "headline": 3, "name": 8, "search": 8}.get(wanted.kind, 5)
-    return sorted(kept.values(), key=lambda each: -each.fit)[:most]
+    best = sorted(kept.values(), key=lambda each: -each.fit)[:most]
+    return [*best, *(each for each in others if canon(each.value) not in kept)]
+
+
+def _further(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
+    """The single words of the request, for a text that must be given to a tool that only reads."""
+    text = wanted.kind in ("name", "search", "headline") and wanted.required and not wanted.choices
+    if text and context.toolbox.reads[tool]:
+        for place, word in enumerate(single_words(context.request.text)[:MAX_WORDS]):
+            yield Candidate(word, LEAST - 0.01 * place)
 
 
 def _found(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
@@ -174,10 +189,15 @@ def _times(tool: str, wanted: Input, context: Context) -> Iterator[Candidate]:
 def _typed(tool: str, wanted: Input, context: Context, kind: str) -> Iterator[Candidate]:
     used = context.used_by.get((tool, wanted.path), set())
     together: list[str] = []
+    of_request: list[str] = []
+    people = context.addresses if kind == EMAIL and wanted.many else ()
+    if len(people) > 1:
+        yield Candidate(list(people), 1.0)
     for fact in context.facts:
         if isinstance(fact.value, list):
             if wanted.many and (fact.kind == kind or fact.words & wanted.own):
                 near = 0.3 if fact.words & wanted.own else 0.0
+                near -= 0.3 if people and not set(people) <= set(fact.value) else 0.0  # others than the user named
                 yield Candidate(fact.value, 0.4 + near + _standing(fact, context), fact)
             continue
         if not isinstance(fact.value, (str, int)) or isinstance(fact.value, bool):
@@ -190,11 +210,15 @@ def _typed(tool: str, wanted: Input, context: Context, kind: str) -> Iterator[Ca
         if wanted.many:
             if fact.named and fact.step != REQUEST and fact.value not in together:
                 together.append(str(fact.value))
+            elif fact.step == REQUEST and str(fact.value) not in of_request:
+                of_request.append(str(fact.value))
             yield Candidate([fact.value], score - 0.1, fact)
         else:
             yield Candidate(fact.value, score, fact)
     if len(together) > 1:
         yield Candidate(together, 0.85)
+    if len(of_request) > 1:
+        yield Candidate(of_request, 0.8)
 
 
 def _typed_fit(wanted: Input, fact: Fact, kind: str, context: Context) -> float:
@@ -317,9 +341,12 @@ def _names(wanted: Input, context: Context) -> Iterator[Candidate]:
         if fact.kind in (NAME, TEXT):
             near = 0.2 if fact.words & wanted.own else 0.0
             known = -0.25 if wanted.required and context.is_told(fact) else 0.0
-            yield Candidate(fact.value, 0.6 + near + known - (0.1 if fact.kind == TEXT else 0.0), fact)
+            less = 0.1 if fact.kind == TEXT or not fact.sure else 0.0
+            yield Candidate(fact.value, 0.6 + near + known - less, fact)
         elif fact.kind in (ID, EMAIL) and wanted.kind == "search":
             yield Candidate(fact.value, 0.6, fact)
+        elif fact.kind == ID and wanted.required:
+            yield Candidate(fact.value, 0.55, fact)
     for fact in context.facts:
         if fact.step != REQUEST and isinstance(fact.value, str) and fact.words & wanted.own and fact.kind != ID:
             yield Candidate(fact.value, 0.3 + _standing(fact, context), fact)
@@ -343,8 +370,10 @@ def _schema(spec: ToolSpec, path: str) -> dict[str, Any] | None:
     """The schema at a path; of a list as a whole, not of its element."""
     schema: Any = spec.parameters
     for level in path.removesuffix("[]").split("."):
-        schema = resolved(schema, spec.parameters).get("properties", {}).get(level)
-        if schema is None:
+        schema = resolved(schema, spec.parameters).get("properties", {}).get(level.removesuffix("[]"))
+        if isinstance(schema, Mapping) and level.endswith("[]"):
+            schema = resolved(schema, spec.parameters).get("items")
+        if not isinstance(schema, Mapping):
             return None
     return dict(resolved(schema, spec.parameters))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.graph.values import canon, canon_args
 from langgraph_toolmem.keys import digest
@@ -13,13 +14,15 @@ from langgraph_toolmem.run import Run, Step, Turn, UserMessage
 from langgraph_toolmem.sga.atoms import Atom, merge_all
 from langgraph_toolmem.sga.discovery.environment import Call, Observation, Taken, Task
 from langgraph_toolmem.sga.discovery.states import told
-from langgraph_toolmem.sga.extract import Extractor
+from langgraph_toolmem.sga.extract import Extracted, Extractor
 from langgraph_toolmem.sga.known import leaves_of
 from langgraph_toolmem.sga.mask import Habits
 from langgraph_toolmem.tools import ToolSpec
 
-SHORTEST_PART = 3
+SHORTEST_PART: Final = 3
 """Characters from which a value is recognised inside of a longer text."""
+MAX_PROSE: Final = 200_000
+"""Characters of a text in which values are looked for."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,8 @@ class Found:
         path: calls and what came back; empty if none ended well.
         reward: R of the path, 0 if none ended well.
         answer: the last word, if one was needed.
-        counts: iterations, steps, replayed, nodes, inner, tried, shared, depth, paths, diverged; already: 1 if the task
-            was done before anything was.
+        counts: iterations, steps, replayed, nodes, inner, tried, shared, depth, paths, diverged, unread; already: 1 if
+            the task was done before anything was.
     """
 
     task: str
@@ -79,16 +82,21 @@ def run_of(task: Task, path: Sequence[Taken], *, answer: str = "") -> Run:
     return Run(tuple(events), task.id, truncated=False, next_key=None, thought="")
 
 
-def atoms_of_paths(found: Iterable[Found], specs: Mapping[str, ToolSpec]) -> list[Atom]:
-    """The merged atoms of the paths that ended well, in the order in which they are given."""
+def steps_of_paths(found: Iterable[Found], specs: Mapping[str, ToolSpec]) -> list[Extracted]:
+    """The steps of the paths that ended well with their atoms, not merged, in the order in which they are given."""
     good = [each for each in found if each.path]
     runs = [run_of(Task(each.task, each.request), each.path) for each in good]
     extractor = Extractor(specs, habits=Habits(runs))
-    steps = (
+    read = (
         extractor.steps(run, value=each.reward, origin="search", source=each.task)
         for run, each in zip(runs, good, strict=True)
     )
-    return merge_all(each.atom for read in steps for each in read)
+    return [step for steps in read for step in steps]
+
+
+def atoms_of_paths(found: Iterable[Found], specs: Mapping[str, ToolSpec]) -> list[Atom]:
+    """The merged atoms of the paths that ended well, without a model."""
+    return merge_all(each.atom for each in steps_of_paths(found, specs))
 
 
 def needed(path: Sequence[Taken], reads: Mapping[str, bool], request: str) -> tuple[Taken, ...]:
@@ -103,20 +111,40 @@ def needed(path: Sequence[Taken], reads: Mapping[str, bool], request: str) -> tu
     for index in range(len(kept) - 1, -1, -1):
         if not reads.get(kept[index].call.tool, False) or index == len(kept) - 1:
             continue
-        rest = kept[:index] + kept[index + 1 :]
-        known = request.lower() + "\n" + "\n".join(sorted(_texts(rest[:index])))
-        later = [canon(value).lower() for taken in rest[index:] for _, value in leaves_of(taken.call.args)]
-        gave = _texts([kept[index]]) - _texts(rest[:index])
-        used = (value for value in gave if len(value) >= SHORTEST_PART or value.isdigit())
-        if not any(_is_in(value, text) for value in used if value not in known for text in later):
-            kept = rest
+        if not is_used(kept, index, request):
+            del kept[index]
     return tuple(kept)
+
+
+def is_used(path: Sequence[Taken], index: int, request: str) -> bool:
+    """Whether a call of a path was made of what the one at `index` told, and neither the request nor one before it."""
+    before = _texts(path[:index])
+    known = request.lower() + "\n" + "\n".join(sorted(before))
+    later = [canon(value).lower() for taken in path[index + 1 :] for _, value in leaves_of(taken.call.args)]
+    used = (value for value in _texts([path[index]]) - before if len(value) >= SHORTEST_PART or value.isdigit())
+    if any(_is_in(value, text) for value in used if value not in known for text in later):
+        return True
+    said = _prose(path[index])
+    return any(_stands_in(text, said) and not _stands_in(text, known) for text in later if said)
 
 
 def _texts(path: Iterable[Taken]) -> set[str]:
     """The values that calls told, in small letters."""
     values = (value for taken in path for value in told(taken) if value[0] != "[")
     return {(value[1:] if value[0] == "'" else value.rsplit("=", 1)[-1]).lower() for value in values}
+
+
+def _prose(taken: Taken) -> str:
+    """The answer of a call that answered with a text, in small letters."""
+    output = taken.observation.output
+    return output[:MAX_PROSE].lower() if isinstance(output, str) else ""
+
+
+def _stands_in(value: str, text: str) -> bool:
+    """Whether a value stands in a text as a word of its own."""
+    if len(value) < SHORTEST_PART and not value.isdigit():
+        return False
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
 
 
 def _is_in(value: str, text: str) -> bool:

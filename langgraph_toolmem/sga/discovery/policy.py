@@ -1,6 +1,6 @@
 """What a search asks a policy for: a plan, the next actions, and what to try after a call that failed.
 
-A `Policy` is `words.WordPolicy` (no model) or `asking.ModelPolicy` (any chat model).
+A `Policy` is `word_policy.WordPolicy` (no model) or `asking.ModelPolicy` (any chat model).
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ class Policy(Protocol):
             state: where the search is.
             possible: the calls that the environment knows to be possible; None: it does not tell.
         """
+        ...
+
+    def widen(self, state: State) -> Sequence[Proposal]:
+        """What else could be done, once all that was proposed in this state led nowhere."""
         ...
 
     def reflect(self, state: State, failed: Taken) -> Reflection:

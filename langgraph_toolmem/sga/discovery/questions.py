@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from langgraph_toolmem.bootstrap.meter import Budget, Meter
+from langgraph_toolmem.bootstrap.meter import Budget, Meter, RefusedError
 from langgraph_toolmem.bootstrap.state import Query
 from langgraph_toolmem.keys import digest
+from langgraph_toolmem.models import is_unreadable
 from langgraph_toolmem.sga.discovery.state import DiscoveryState
 from langgraph_toolmem.tools import ToolSpec
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
-SEARCH = "search"
+SEARCH, WORDS = "search", "words"
 TAG = "toolmem:discovery"
 
 
@@ -32,16 +32,30 @@ class Questions:
         query: the task there.
         budget: the bounds, over all tasks and sessions.
         specs: the tools, by name.
+
+    Attributes:
+        unread: answers that could not be read.
     """
 
     def __init__(self, state: DiscoveryState, query: Query, budget: Budget, specs: Mapping[str, ToolSpec]) -> None:
         self._state, self._query, self._budget, self.specs = state, query, budget, specs
         self._times: Counter[str] = Counter()
+        self.unread = 0
 
     def config(self, purpose: str) -> RunnableConfig:
-        """For a call of a model: it counts, and is refused (`RefusedError`) where the budget is spent."""
-        meter = Meter(self._state, self._budget, purpose)
-        return RunnableConfig(callbacks=[meter], tags=[TAG], run_name="toolmem_discovery")
+        """For a call of a model: it counts, and is refused (`RefusedError`) where the budget is spent.
+
+        Raises:
+            RefusedError: it is spent already. Told here, LangChain does not log it as an error of the callback.
+        """
+        if why := self._budget.spent(*self._state.spent()):
+            raise RefusedError(f"The budget is spent: {why}.")
+        return self.config_of(self._state, self._budget, purpose)
+
+    @staticmethod
+    def config_of(state: DiscoveryState, budget: Budget, purpose: str) -> RunnableConfig:
+        """As `config`, for questions that are about no task."""
+        return RunnableConfig(callbacks=[Meter(state, budget, purpose)], tags=[TAG], run_name="toolmem_discovery")
 
     def ask(self, model: BaseChatModel) -> Callable[[type[Answer], list[BaseMessage]], Answer | None]:
         """A function that asks a model for a structured answer."""
@@ -50,7 +64,9 @@ class Questions:
             def said() -> Answer | None:
                 try:
                     answer = model.with_structured_output(schema).invoke(prompt, self.config(SEARCH))
-                except (OutputParserException, ValidationError):
+                except Exception as error:
+                    if not is_unreadable(error):
+                        raise
                     return None
                 return answer if isinstance(answer, schema) else None
 
@@ -64,8 +80,11 @@ class Questions:
         self._times[question] += 1
         key = f"{question}-{self._times[question]}"
         known = self._state.answer(self._query, key)
-        if known is not None:
-            return schema.model_validate(known["answer"]) if known["answer"] is not None else None
-        answer = said()
-        self._state.answered(self._query, key, {"answer": None if answer is None else answer.model_dump(mode="json")})
+        if known is None:
+            answer = said()
+            plain = None if answer is None else answer.model_dump(mode="json")
+            self._state.answered(self._query, key, {"answer": plain})
+        else:
+            answer = None if known["answer"] is None else schema.model_validate(known["answer"])
+        self.unread += answer is None
         return answer

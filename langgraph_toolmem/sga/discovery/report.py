@@ -48,6 +48,9 @@ class DiscoveryReport:
         replayed: calls made again in order to come back to a state.
         diverged: how often one of these answered something else than before.
         atoms: how many atoms the solved tasks gave.
+        unread: answers of models that could not be read; words took their place.
+        others: outcomes in the same folder that were found with other tools, seeds, settings or models, or in another
+            environment: they are not counted, and are there again when those are.
         stopped: why it ended before all was done, or "".
         errors: why searches failed, latest last, at most five.
     """
@@ -63,6 +66,8 @@ class DiscoveryReport:
     replayed: int = 0
     diverged: int = 0
     atoms: int = 0
+    unread: int = 0
+    others: int = 0
     stopped: str = ""
     errors: tuple[str, ...] = field(default=())
 
@@ -82,6 +87,7 @@ def summed_up(
     atoms: Sequence[Atom],
     progress: DiscoveryProgress,
     *,
+    others: int = 0,
     stopped: str = "",
     errors: Sequence[str] = (),
 ) -> DiscoveryReport:
@@ -103,6 +109,8 @@ def summed_up(
         replayed=total["replayed"],
         diverged=total["diverged"],
         atoms=len(atoms),
+        unread=total["unread"],
+        others=others,
         stopped=stopped,
         errors=tuple(errors[-5:]),
     )

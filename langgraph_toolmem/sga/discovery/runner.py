@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -20,19 +21,23 @@ from langgraph_toolmem.errors import ConfigurationError, StorageError, ToolMemor
 from langgraph_toolmem.failures import log_failure
 from langgraph_toolmem.keys import canonical, digest
 from langgraph_toolmem.reflection.entry import shortened
-from langgraph_toolmem.sga.atoms import Atom
+from langgraph_toolmem.sga.abstract import Pattern, asked
+from langgraph_toolmem.sga.atoms import Atom, merge_all
 from langgraph_toolmem.sga.discovery.adapters import of_sandbox
 from langgraph_toolmem.sga.discovery.asking import ModelPolicy
 from langgraph_toolmem.sga.discovery.checker import ExactChecker, JudgeChecker
 from langgraph_toolmem.sga.discovery.environment import Cursor, Environment, Task
-from langgraph_toolmem.sga.discovery.harvest import Found, atoms_of_paths
+from langgraph_toolmem.sga.discovery.harvest import Found, atoms_of_paths, steps_of_paths
 from langgraph_toolmem.sga.discovery.policy import Policy
-from langgraph_toolmem.sga.discovery.questions import Questions
+from langgraph_toolmem.sga.discovery.questions import WORDS, Questions
 from langgraph_toolmem.sga.discovery.report import DiscoveryProgress, DiscoveryReport, summed_up
+from langgraph_toolmem.sga.discovery.selection import SearchSettings
 from langgraph_toolmem.sga.discovery.state import DiscoveryState
 from langgraph_toolmem.sga.discovery.toolbox import Toolbox
-from langgraph_toolmem.sga.discovery.tree import Outcome, Search, SearchSettings, StoppedError
+from langgraph_toolmem.sga.discovery.tree import Outcome, Search, StoppedError
 from langgraph_toolmem.sga.discovery.word_policy import WordPolicy
+from langgraph_toolmem.sga.extract import Extracted
+from langgraph_toolmem.sga.writer import worded
 from langgraph_toolmem.tools import ToolSpec, read_tools
 
 if TYPE_CHECKING:
@@ -54,7 +59,8 @@ class Discovery:
 
     Each task is searched by itself, with randomness that comes from the seed and the task's id alone: the atoms are
     the same for any number of workers, and whether it was killed in between or not. Outcomes are kept in ``folder``;
-    begun again with the same tools, seed, settings and models, it goes on with what is missing.
+    begun again with the same tools, seed, settings and models (and the same import path, if the environment was named
+    by one), it goes on with what is missing; with others it begins anew, and `DiscoveryReport.others` says so.
 
     Args:
         environment: makes an environment (or a `Sandbox` with a reset): one for each worker. An environment itself
@@ -62,6 +68,8 @@ class Discovery:
         tasks: what is to be searched.
         model: the policy's; None: words, schemas and known values (`WordPolicy`).
         judge: says whether a task is done where the environment does not.
+        atom_model: words the atoms, one call for each new kind of step; they count in the budget. None: the words of
+            requests, and types read off schemas.
         settings: of each search.
         budget: bounds of model calls and tokens, over all sessions.
         seed: see above.
@@ -80,6 +88,7 @@ class Discovery:
         *,
         model: BaseChatModel | None = None,
         judge: BaseChatModel | None = None,
+        atom_model: BaseChatModel | None = None,
         settings: SearchSettings | None = None,
         budget: Budget | None = None,
         seed: int = 0,
@@ -90,9 +99,10 @@ class Discovery:
             raise ConfigurationError(f"workers is a number from 1 on, not {workers!r}.")
         if len({task.id for task in tasks}) < len(tasks):
             raise ConfigurationError("Two tasks have the same id.")
+        self._named = str(getattr(environment, "toolmem_name", ""))
         self._factory = _as_factory(environment, workers)
         self.tasks = list(tasks)
-        self._model, self._judge = model, judge
+        self._model, self._judge, self._atom_model = model, judge, atom_model
         self.settings, self.budget = settings or SearchSettings(), budget or Budget(queries=max(1, len(tasks)))
         self._seed, self._workers = seed, workers
         self._first: Environment | None = self._factory()
@@ -148,6 +158,7 @@ class Discovery:
             self._stop.set()
             for thread in threads:
                 thread.join(timeout=5.0)
+        self._word()
         tell(self.progress())
         report = self.report()
         if sink is not None:
@@ -183,12 +194,21 @@ class Discovery:
         return [Found.from_plain(entry) for key in self._keys if (entry := known.get(key)) is not None]
 
     def atoms(self) -> list[Atom]:
-        """The merged atoms of all tasks that were solved."""
-        return atoms_of_paths(self.found(), self.specs)
+        """The merged atoms of all tasks that were solved, in a model's words where there are some."""
+        if self._atom_model is None:
+            return atoms_of_paths(self.found(), self.specs)
+        return merge_all(self._worded(each) for each in steps_of_paths(self.found(), self.specs))
 
     def report(self) -> DiscoveryReport:
         """What it came to so far."""
-        return summed_up(self.found(), self.atoms(), self.progress(), stopped=self._stopped, errors=self._errors)
+        return summed_up(
+            self.found(),
+            self.atoms(),
+            self.progress(),
+            others=self._state.others(),
+            stopped=self._stopped,
+            errors=self._errors,
+        )
 
     def retry_failed(self) -> int:
         """Has tasks whose search raised wait again; returns how many."""
@@ -282,12 +302,37 @@ class Discovery:
             settings=self.settings,
             rng=random.Random(f"{self._seed}-{task.id}"),
         )
-        return _found(task, search.run(self._stop.is_set), cursor)
+        found = _found(task, search.run(self._stop.is_set), cursor)
+        return replace(found, counts={**found.counts, "unread": questions.unread})
+
+    def _word(self) -> None:
+        """Asks a model about the kinds of steps that it has said nothing of. Without it the atoms are model-free."""
+        if self._atom_model is None or self._raised is not None or self._stopped:
+            return
+        config = Questions.config_of(self._state, self.budget, WORDS)
+        for each in steps_of_paths(self.found(), self.specs):
+            if self._state.words(each.atom.id) is not None:
+                continue
+            how: dict[str, Any] = {"request": each.request, "known": each.known, "config": config}
+            try:
+                said = asked(self._atom_model, each.atom, each.step, **how)
+            except RefusedError:
+                self._stopped = self.budget.spent(*self._state.spent()) or "the budget is spent"
+                return
+            except Exception as error:  # noqa: BLE001 - whatever a provider raises: the atoms are there without it
+                log_failure(logger, logging.WARNING, "atoms are left without a model's words", error=error)
+                self._errors.append(shortened(f"atom model: {type(error).__name__}: {error}", 300))
+                return
+            self._state.worded(each.atom.id, None if said is None else said.model_dump())
+
+    def _worded(self, each: Extracted) -> Atom:
+        known = self._state.words(each.atom.id)
+        return worded(each, Pattern.model_validate(known["answer"]) if known and known["answer"] else None)
 
     def _scope(self) -> str:
         tools = (f"{name}\n{spec.description}\n{canonical(spec.parameters)}" for name, spec in self.specs.items())
         models = (_model_name(model) for model in (self._model, self._judge))
-        return digest("discovery", self._seed, repr(self.settings), *models, *tools)
+        return digest("discovery", self._seed, repr(self.settings), self._named, *models, *tools)
 
 
 def load_environment(spec: str, *, folder: Path | None = None) -> Factory | Environment | Sandbox:
@@ -313,6 +358,7 @@ def load_environment(spec: str, *, folder: Path | None = None) -> Factory | Envi
             raise ConfigurationError(f"{spec} failed: {type(error).__name__}: {error}") from error
         return made
 
+    make.toolmem_name = spec  # type: ignore[attr-defined]  # what was found elsewhere is not this world's
     return make
 
 

@@ -82,7 +82,7 @@ def read_tasks(path: Path) -> list[Task]:
         LogError: a line is no task, or an id comes twice.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # a JSON text may have other line ends in it
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     tasks: dict[str, Task] = {}

@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS answers (
     PRIMARY KEY (scope, task, question)
 )
 """
+_WORDS: Final = "words"
 
 
 class DiscoveryState(BootstrapState):
@@ -46,6 +47,14 @@ class DiscoveryState(BootstrapState):
         with self._writing() as database:
             database.execute("DELETE FROM answers WHERE scope = ? AND task = ?", (self._scope, query.id))
 
+    def others(self) -> int:
+        """How many outcomes the file holds of other tools, seeds, settings or models."""
+        with self._opened() as database:
+            found = database.execute(
+                "SELECT count(*) FROM queries WHERE stage = 'ran' AND scope != ?", (self._scope,)
+            ).fetchone()
+        return int(found[0])
+
     def answer(self, query: Query, question: str) -> Any:
         """What a model answered to this question of this task; None if it was not asked."""
         with self._opened() as database:
@@ -61,4 +70,23 @@ class DiscoveryState(BootstrapState):
             database.execute(
                 "INSERT OR REPLACE INTO answers (scope, task, question, answer) VALUES (?, ?, ?, ?)",
                 (self._scope, query.id, question, json.dumps(answer)),
+            )
+
+    def words(self, atom: str) -> Any:
+        """What a model said of the steps with this model-free atom (its id): {"answer": …}; None if it was not asked.
+
+        Of whatever settings the search was: the words are about the step.
+        """
+        with self._opened() as database:
+            found = database.execute(
+                "SELECT answer FROM answers WHERE scope = ? AND task = ? AND question = ?", (_WORDS, "", atom)
+            ).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def worded(self, atom: str, answer: Any) -> None:
+        """A model has said something of a step."""
+        with self._writing() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO answers (scope, task, question, answer) VALUES (?, ?, ?, ?)",
+                (_WORDS, "", atom, json.dumps({"answer": answer})),
             )

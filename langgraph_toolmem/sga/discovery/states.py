@@ -110,7 +110,7 @@ def is_news(value: str) -> bool:
 def resources_of(call: Call) -> tuple[str, ...]:
     """The identifiers in a call's arguments, each once: what it is done to."""
     values = (value for _, value in leaves_of(call.args) if isinstance(value, str))
-    return tuple(sorted({value for value in values if " " not in value and shape_of(value) is not None}))
+    return tuple(sorted({value for value in values if value and " " not in value and shape_of(value) is not None}))
 
 
 def only_reads(spec: ToolSpec | None, name: str) -> bool:

@@ -1,68 +1,38 @@
 """Monte Carlo tree search over tool calls (SGA-MCTS): nodes are states, shared by all paths that lead to them.
 
-In each iteration a path is walked from the first state: where there is a choice, the action with the highest
+In each iteration a path is walked from the first state: where there is a choice, the action with the highest U(s, a)
+is taken (`selection`). Behind the known states the path goes on with what the policy holds for most promising; each
+state it comes to becomes a node. The reward of the path, R = 1[success] · ((1 − λ) + λ / (1 + length)), goes to all its
+nodes and actions; a failed path earns 0.
 
-    U(s, a) = Q(s, a) + c · P(a | s) · √(1 + N(s)) / (1 + N(s, a))
-
-is taken, that is UCB with the policy's prior P in it, so that few actions of a state are ever tried. Behind the known
-states the path goes on with what the policy holds for most promising; each state it comes to becomes a node. The reward
-of the path, R = 1[success] · ((1 − λ) + λ / (1 + length)), goes to all its nodes and actions; a failed path earns 0.
-
-An action that failed, that told nothing, or behind which everything was tried is not taken again. Nodes are shared by
+An action that failed, that told nothing, or behind which everything was tried is not taken again. Where all that the
+policy proposed led nowhere, and no path ended well so far, it is asked once what else there is. Nodes are shared by
 (state, sub-goal): their statistics are pooled, and the calls by which a node was reached first lead back to it. A path
 never enters a node twice.
+
+Of the best path, changes are left out without which it ends as well and of which no later call was made.
+
+Calls that only read are made once in a world and not again on a way back. If a task is found done by such a call (what
+was looked up counts, or the tool does more than it says), the search begins again with every call counted as a change.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from langgraph_toolmem.checks import expect, is_count, is_number, is_share
 from langgraph_toolmem.errors import ToolMemoryError
 from langgraph_toolmem.sga.discovery.environment import Call, Cursor, Taken
-from langgraph_toolmem.sga.discovery.harvest import needed
+from langgraph_toolmem.sga.discovery.harvest import is_used, needed
 from langgraph_toolmem.sga.discovery.policy import Policy, Proposal
+from langgraph_toolmem.sga.discovery.selection import SearchSettings, chosen
 from langgraph_toolmem.sga.discovery.states import State, only_reads
 from langgraph_toolmem.tools import ToolSpec
 
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """How a task is searched.
-
-    Attributes:
-        iterations: paths walked, at most.
-        depth: calls on a path, at most.
-        exploration: c of the UCB formula.
-        length_weight: λ, what part of the reward goes down with the length.
-        patience: iterations after the best path so far was found, in which a shorter one is looked for.
-        attempts: actions tried in one iteration, failed ones included, for each call that a path may have.
-        steps: calls made for one task, at most, those made again on the way back to a state included; None: any number.
-    """
-
-    iterations: int = 50
-    depth: int = 10
-    exploration: float = 1.41
-    length_weight: float = 0.1
-    patience: int = 3
-    attempts: int = 2
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
-        for name in ("iterations", "depth", "attempts"):
-            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
-        expect(self, "patience", "a whole number from 0", lambda v: is_count(v, 0))
-        expect(self, "exploration", "a number from 0", lambda v: is_number(v) and v >= 0)
-        expect(self, "length_weight", "a number from 0 to 1", is_share)
-        expect(self, "steps", "None or a whole number from 1", lambda v: v is None or is_count(v, 1))
-
-    def reward(self, length: int) -> float:
-        """R of a path with so many calls that ended well."""
-        return (1 - self.length_weight) + self.length_weight / (1 + length)
+MAX_PLANS: Final = 3
+"""Plans in a row, without a call between them."""
 
 
 @dataclass
@@ -86,7 +56,8 @@ class Arm:
 
 @dataclass
 class Node:
-    """A state with its statistics; `arms` is None until the policy was asked."""
+    """A state with its statistics; `arms` is None until the policy was asked, `plans` are those made here in a row,
+    `widened` says that it was asked what else there is."""
 
     state: State
     arms: list[Arm] | None = None
@@ -94,6 +65,8 @@ class Node:
     total: float = 0.0
     closed: bool = False
     entrances: int = 1
+    plans: int = 0
+    widened: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,8 +118,13 @@ class StoppedError(ToolMemoryError):
     """A search was broken off before it was over."""
 
 
+class _ReadingCounts(Exception):  # noqa: N818 - no error
+    """A task is done by a call that was held for reading."""
+
+
 Check = Callable[[State, str], "bool | None"]
-"""``check(state, answer)``: whether the task is done. Asked after each call with answer "" while `stepwise`."""
+"""``check(state, answer)``: whether the task is done. Asked after each call with answer "" while `stepwise`; where that
+only read, `state` is the one before it."""
 
 
 class Search:
@@ -179,6 +157,7 @@ class Search:
         self._rng = rng or random.Random(0)
         # In a world that tells which calls are possible, reading leads on as well, and there are no other paths.
         self._guided = callable(getattr(cursor.environment, "possible", None))
+        self._all_count = self._guided
         self.nodes: dict[str, Node] = {}
         self._seen: dict[tuple[str, tuple[str, str]], Taken] = {}
         self.outcome = Outcome()
@@ -199,20 +178,50 @@ class Search:
         if self._stepwise and self._check(first, ""):
             outcome.already = True
             return outcome
-        root = self._node(first.at(self._policy.plan(first)))
+        first = first.at(self._policy.plan(first))
+        root = self._node(first, plans=1)
         latest = 0
         while outcome.iterations < settings.iterations and not root.closed and not self._cursor.spent:
             if stop():
                 raise StoppedError("the search was broken off")
             best = outcome.paths[0].reward if outcome.paths else 0.0
             outcome.iterations += 1
-            self._iterate(root)
+            try:
+                self._iterate(root)
+            except _ReadingCounts:
+                self._all_count = True
+                self._cursor.begin_again()
+                self.nodes.clear()
+                self._seen.clear()
+                root = self._node(first, plans=1)
             if outcome.paths and outcome.paths[0].reward > best:
                 latest = outcome.iterations
-            if outcome.paths and outcome.iterations - latest >= settings.patience:
+            patience = settings.iterations if settings.patience is None else settings.patience
+            if outcome.paths and outcome.iterations - latest >= patience:
                 break
+        if outcome.paths and self._stepwise:
+            self._without_detours(outcome.paths[0])
         self._sum_up()
         return outcome
+
+    def _without_detours(self, path: Path) -> None:
+        """Tries the best path without each change but the last: one without which it ends as well is left out.
+
+        What a later call was made of stays: it could be left out only because the search knows the value already.
+        """
+        request, calls = self._cursor.task.request, [taken.call for taken in path.taken]
+        best = path.taken
+        for index in range(len(calls) - 2, -1, -1):
+            if self._reads(calls[index].tool) or is_used(best, index, request):
+                continue
+            rest = calls[:index] + calls[index + 1 :]
+            made = self._cursor.again(rest)
+            if made is not None and self._check(State(self._cursor.task, made), ""):
+                calls, best = rest, made
+        if len(best) < len(path.taken):
+            if not self._all_count:
+                best = needed(best, {call.tool: self._reads(call.tool) for call in calls}, request)
+            self.outcome.paths.insert(0, Path(best, path.answer, self.settings.reward(len(best))))
 
     def _iterate(self, root: Node) -> None:
         node, reward, attempts = root, 0.0, 0
@@ -237,7 +246,21 @@ class Search:
             each.visits += 1
             each.total += reward
         for visited in reversed(nodes):
-            visited.closed = visited.closed or (visited.arms is not None and all(map(_is_over, visited.arms)))
+            visited.closed = visited.closed or self._is_exhausted(visited)
+
+    def _is_exhausted(self, node: Node) -> bool:
+        """Whether everything was tried in a state. While no path ended well, the policy is asked what else there is."""
+        if node.arms is None or not all(map(_is_over, node.arms)):
+            return False
+        if node.widened or self.outcome.paths or self._guided:
+            return True
+        node.widened = True
+        known = {arm.proposal.call.key for arm in node.arms if arm.proposal.call is not None}
+        others = [
+            each for each in self._policy.widen(node.state) if each.call is not None and each.call.key not in known
+        ]
+        node.arms = [*node.arms, *_with_priors(others)]
+        return not others
 
     def _choose(self, node: Node, path: Sequence[Node]) -> Arm | None:
         """The action with the highest U; None if none is left that leads on, and not back onto the path."""
@@ -248,10 +271,7 @@ class Search:
         pivot = next((arm for arm in arms if arm.pivot and not arm.tried), None)
         if pivot is not None:
             return pivot
-        root = self.settings.exploration * math.sqrt(1 + node.visits)
-        scores = [arm.mean + root * arm.prior / (1 + arm.visits) for arm in arms]
-        best = max(scores)
-        return self._rng.choice([arm for arm, score in zip(arms, scores, strict=True) if score >= best * (1 - 1e-9)])
+        return chosen(arms, node.visits, self.settings, self._rng)
 
     def _try(self, node: Node, arm: Arm) -> float:
         """Takes an action for the first time; its reward if the task is done by it, else 0."""
@@ -260,7 +280,7 @@ class Search:
         if proposal.action == "plan":
             child = state.at(self._policy.plan(state))
             arm.closed = child.key == state.key
-            arm.child = None if arm.closed else self._node(child)
+            arm.child = None if arm.closed else self._node(child, plans=node.plans + 1)
             return 0.0
         if proposal.action == "finish":
             arm.closed = True
@@ -276,6 +296,8 @@ class Search:
             taken = self._cursor.make(proposal.call, reads=reads)
             if reads:
                 self._seen[state.world, proposal.call.key] = taken
+                if self._stepwise and self._check(state, ""):
+                    raise _ReadingCounts
         if not taken.observation.ok:
             arm.closed = True
             self._pivot(node, self._policy.reflect(state, taken).alternatives)
@@ -290,7 +312,7 @@ class Search:
         return self._found(after, "") if done else 0.0
 
     def _reads(self, tool: str) -> bool:
-        return not self._guided and only_reads(self._specs.get(tool), tool)
+        return not self._all_count and only_reads(self._specs.get(tool), tool)
 
     def _is_done(self, state: State, answer: str) -> bool:
         return bool(self._cursor.go(state.changed) and self._check(state, answer))
@@ -298,7 +320,7 @@ class Search:
     def _found(self, state: State, answer: str) -> float:
         """A path that ended well. Calls on it that nothing was made of do not count."""
         taken = state.taken
-        if not self._guided:
+        if not self._all_count:
             taken = needed(taken, {each.call.tool: self._reads(each.call.tool) for each in taken}, state.task.request)
         reward = self.settings.reward(len(taken))
         path = Path(taken, answer, reward)
@@ -308,10 +330,10 @@ class Search:
             paths.sort(key=lambda each: -each.reward)
         return reward
 
-    def _node(self, state: State) -> Node:
+    def _node(self, state: State, *, plans: int = 0) -> Node:
         found = self.nodes.get(state.key)
         if found is None:
-            found = self.nodes[state.key] = Node(state)
+            found = self.nodes[state.key] = Node(state, plans=plans)
             found.closed = len(state.taken) >= self.settings.depth
             self.outcome.depth = max(self.outcome.depth, len(state.taken))
         else:
@@ -323,7 +345,10 @@ class Search:
             known: list[Call] | None = None
             if self._guided and self._cursor.go(node.state.changed):
                 known = list(self._cursor.environment.possible())  # type: ignore[attr-defined]
-            node.arms = _with_priors(self._policy.propose(node.state, known))
+            proposals = self._policy.propose(node.state, known)
+            if node.plans >= MAX_PLANS:
+                proposals = [each for each in proposals if each.action != "plan"]
+            node.arms = _with_priors(proposals)
         return node.arms
 
     def _pivot(self, node: Node, alternatives: Sequence[Proposal]) -> None:

@@ -7,7 +7,6 @@ that the last change began. Changes wait until names are explained; what destroy
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -42,6 +41,12 @@ LACKING: Final = 0.6
 """Relevance from which what a change needs is looked for."""
 UNCHANGED: Final = 0.3
 """Part of the best action's weight that ending has, while nothing was changed."""
+LAST_RESORT: Final = 3
+"""Calls proposed where all that looked promising led nowhere."""
+FURTHER: Final = 6
+"""Calls proposed there with single words of the request."""
+REPEATED: Final = 10.0
+"""What a call scores less that was made already."""
 WEAK: Final = 0.55
 """Fit from which a search is tried with an optional value."""
 _LOOKED_FOR: Final = {"email": frozenset(map(stem, ("email", "address"))), "time": frozenset({stem("time")})}
@@ -102,6 +107,14 @@ class WordPolicy:
             found.append(Proposal("finish", weight, answer=in_words(state.taken[-1].observation.output)))
         return found
 
+    def widen(self, state: State) -> Sequence[Proposal]:
+        """See `Policy`. The best of what did not look promising, and reading by single words of the request."""
+        scored = self._scored(self._context(state), None)
+        known = {call.key for _, call in scored}
+        further = [each for each in self._scored(self._context(state, wide=True), None) if each[1].key not in known]
+        rest = [each for each in scored if each[0] <= self._weights["least"]]
+        return _proposals([*rest[:LAST_RESORT], *further[:FURTHER]], None)
+
     def reflect(self, state: State, failed: Taken) -> Reflection:
         """Another value in the same place, where there is one that is as good as what else could be done."""
         scored = [(score, call) for score, call in self._scored(self._context(state), None) if call != failed.call]
@@ -120,7 +133,8 @@ class WordPolicy:
         state = context.state
         done = {taken.call.key for taken in state.taken}
         if possible is not None:
-            scored = [(self._score(call, [], context), call) for call in possible if call.key not in done]
+            # The same call again may be what was done: where the world says that it is possible, it comes last.
+            scored = [(self._score(call, [], context) - REPEATED * (call.key in done), call) for call in possible]
         else:
             scored = [
                 (self._score(call, chosen, context), call)
@@ -166,17 +180,16 @@ class WordPolicy:
         """Values for all required inputs; where one names a field, "the value" is one of that field's."""
         field = next((n for n, (each, _) in enumerate(needed) if each.kind == "choice"), None)
         value = next((n for n, (each, _) in enumerate(needed) if _is_value(each)), None)
-        combined: list[tuple[Candidate, ...]] = []
         if field is None or value is None:
-            combined = list(itertools.product(*(found for _, found in needed)))
-        else:
-            for choice in needed[field][1]:
-                lists = [found for _, found in needed]
-                meant = values_of(str(choice.value), needed[value][0], context)
-                lists[field] = [choice]
-                lists[value] = fitting(self.toolbox.specs[tool], needed[value][0], meant)
-                combined += itertools.product(*lists)
-        return sorted(combined, key=lambda each: -sum(candidate.fit for candidate in each))[:COMBINATIONS]
+            return _best([found for _, found in needed])
+        combined: list[tuple[Candidate, ...]] = []
+        for choice in needed[field][1]:
+            lists = [found for _, found in needed]
+            meant = values_of(str(choice.value), needed[value][0], context)
+            lists[field] = [choice]
+            lists[value] = fitting(self.toolbox.specs[tool], needed[value][0], meant)
+            combined += _best(lists)
+        return _by_fit(combined)
 
     def _score(self, call: Call, chosen: Sequence[Candidate], context: Context) -> float:
         weights, toolbox, tool = self._weights, self.toolbox, call.tool
@@ -264,7 +277,7 @@ class WordPolicy:
 
     # --- what is known ---
 
-    def _context(self, state: State) -> Context:
+    def _context(self, state: State, *, wide: bool = False) -> Context:
         request = read_request(state.task.request)
         facts = list(request.facts)
         for index, taken in enumerate(state.taken):
@@ -273,7 +286,7 @@ class WordPolicy:
             if known is None:
                 known = self._facts[key] = (taken, facts_of(taken, index, request, self.toolbox))
             facts += known[1]
-        return Context(state, request, facts[-MAX_FACTS:], self.toolbox)
+        return Context(state, request, facts[-MAX_FACTS:], self.toolbox, wide)
 
 
 WEIGHTS: Final = {
@@ -305,10 +318,26 @@ WEIGHTS: Final = {
 
 
 def _put(args: dict[str, Any], path: str, value: Any) -> None:
+    """Sets a value at a path; on the way through a list it goes into its one element."""
     *above, name = path.removesuffix("[]").split(".")
     for level in above:
-        args = args.setdefault(level, {})
+        if level.endswith("[]"):
+            args = args.setdefault(level.removesuffix("[]"), [{}])[0]
+        else:
+            args = args.setdefault(level, {})
     args[name] = value
+
+
+def _best(lists: Iterable[Sequence[Candidate]]) -> list[tuple[Candidate, ...]]:
+    """The combinations of one of each list that fit best: never more are held than are wanted, times one list."""
+    found: list[tuple[Candidate, ...]] = [()]
+    for each in lists:
+        found = _by_fit([(*chosen, candidate) for chosen in found for candidate in each])
+    return found
+
+
+def _by_fit(combined: Iterable[tuple[Candidate, ...]]) -> list[tuple[Candidate, ...]]:
+    return sorted(combined, key=lambda each: -sum(candidate.fit for candidate in each))[:COMBINATIONS]
 
 
 def _next_row(last: Call, call: Call, context: Context) -> bool:
