@@ -338,3 +338,21 @@ def test_chat_openai_by_hand_as_the_docstring_shows() -> None:
     with OpenAIStubServer(reply=lambda request: "Hello.") as server:
         model = ChatOpenAI(base_url=server.url, api_key="x", model="scripted")  # type: ignore[arg-type]
         assert model.invoke("Hi").text == "Hello."
+
+
+def test_no_two_servers_of_a_process_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    from langgraph_toolmem.testing import server as module
+
+    with OpenAIStubServer("hello") as first:
+        url = first.url
+    offered = iter([int(url.rsplit(":", 1)[1].split("/")[0])])
+    whole = module._Server.__init__
+
+    def same_first(self: Any, stub: Any, port: int) -> None:
+        whole(self, stub, next(offered, port))
+
+    monkeypatch.setattr(module._Server, "__init__", same_first)
+    with OpenAIStubServer("hello") as second:
+        assert second.url != url
+    with pytest.raises(StopIteration):
+        next(offered)

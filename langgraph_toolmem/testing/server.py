@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langgraph_toolmem.errors import ConfigurationError, MissingExtraError
 from langgraph_toolmem.failures import log_failure
@@ -96,7 +96,7 @@ class OpenAIStubServer:
     def start(self) -> OpenAIStubServer:
         """Listen in a thread of its own. Does nothing on a running server."""
         if self._server is None:
-            self._server = _Server(self, self._port)
+            self._server = _bound(self, self._port)
             threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
@@ -174,6 +174,31 @@ def make_chat_model(server: OpenAIStubServer, *, model: str = "scripted", **kwar
         raise MissingExtraError("ChatOpenAI", "openai") from error
     options: dict[str, Any] = {"model": model, "base_url": server.url, "api_key": "unused", **kwargs}
     return ChatOpenAI(**options)
+
+
+_ports: set[int] = set()
+_binding = threading.Lock()
+
+
+def _bound(stub: OpenAIStubServer, port: int) -> _Server:
+    """A server on that port; for 0 on one that no stub of this process had before.
+
+    Clients that are kept by address, as langchain-openai keeps them, would take it for the one that is gone.
+    """
+    refused: list[_Server] = []
+    with _binding:
+        while True:
+            server = _Server(stub, port)
+            if port or server.server_port not in _ports or len(refused) >= _MOST_TRIES:
+                break
+            refused.append(server)  # kept for now, so that the system offers another one
+        _ports.add(server.server_port)
+    for each in refused:
+        each.server_close()
+    return server
+
+
+_MOST_TRIES: Final = 100
 
 
 class _Server(ThreadingHTTPServer):
