@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from langgraph_toolmem.sga.atoms import make_atom
-from langgraph_toolmem.sga.record import GATE, PULL, SLOW, USUAL, AtomRecord, prior, priors
+from langgraph_toolmem.sga.record import GATE, PULL, SLOW, USUAL, AtomRecord, prior
 from langgraph_toolmem.sga.retrieve import AtomIndex
 
 
@@ -63,7 +63,8 @@ def test_the_better_record_decides_between_atoms_that_fit_alike_and_bad_ones_go(
         atoms[1].id: AtomRecord(9, 1, 0),
         atoms[2].id: AtomRecord(9, 9, 9),
     }
-    given, bad = priors(atoms, records)
+    given = {atom.id: prior(atom, records[atom.id]) for atom in atoms}
+    bad = {key for key, record in records.items() if record.misleads}
     hits = index.search("", "do it", priors=given, exclude=bad)
     assert [hit.tool for hit in hits] == ["c", "b"]
     assert bad == {atoms[0].id}

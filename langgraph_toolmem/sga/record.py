@@ -10,7 +10,6 @@ that fits much better.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.sga.atoms import Atom
@@ -63,9 +62,3 @@ def prior(atom: Atom, record: AtomRecord = NO_RECORD) -> float:
     by_use = min(0.0, record.followed / shown - USUAL) * shown / (shown + SLOW) if shown else 0.0
     by_value = (atom.value - 0.5) * atom.visits / (atom.visits + GATE)
     return PULL * (by_verdicts + by_use + by_value)
-
-
-def priors(atoms: Iterable[Atom], records: Mapping[str, AtomRecord]) -> tuple[dict[str, float], set[str]]:
-    """Priors by id, and the ids of atoms that mislead: what `AtomIndex.search` takes as `priors` and `exclude`."""
-    found = {atom.id: prior(atom, records.get(atom.id, NO_RECORD)) for atom in atoms}
-    return found, {key for key, record in records.items() if record.misleads}

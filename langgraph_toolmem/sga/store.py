@@ -61,7 +61,7 @@ class AtomStore:
     Args:
         vectors: the database, already of the namespace wanted. It stays open when this store is closed.
         now: seconds since 1970.
-        max_atoms: kept at most; about 10 KB of RAM each, and 4 bytes per number of the vectors of up to
+        max_atoms: kept at most; some 10 to 15 KB of RAM each, and 4 bytes per number of the vectors of up to
             `shelf.MAX_VECTORS` wordings where the embedder is not the built-in one.
         flush_every: bookings after which they are written.
         refresh: seconds between two looks for what other processes wrote; None where there are none (embedded

@@ -43,18 +43,18 @@ class Questions:
         self.unread = 0
 
     def config(self, purpose: str) -> RunnableConfig:
-        """For a call of a model: it counts, and is refused (`RefusedError`) where the budget is spent.
-
-        Raises:
-            RefusedError: it is spent already. Told here, LangChain does not log it as an error of the callback.
-        """
-        if why := self._budget.spent(*self._state.spent()):
-            raise RefusedError(f"The budget is spent: {why}.")
+        """See `config_of`."""
         return self.config_of(self._state, self._budget, purpose)
 
     @staticmethod
     def config_of(state: DiscoveryState, budget: Budget, purpose: str) -> RunnableConfig:
-        """As `config`, for questions that are about no task."""
+        """For one call of a model: it counts, and is refused (`RefusedError`) where the budget is spent.
+
+        Raises:
+            RefusedError: it is spent already. Told here, LangChain does not log it as an error of the callback.
+        """
+        if why := budget.spent(*state.spent()):
+            raise RefusedError(f"The budget is spent: {why}.")
         return RunnableConfig(callbacks=[Meter(state, budget, purpose)], tags=[TAG], run_name="toolmem_discovery")
 
     def ask(self, model: BaseChatModel) -> Callable[[type[Answer], list[BaseMessage]], Answer | None]:

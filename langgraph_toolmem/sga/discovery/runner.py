@@ -309,13 +309,13 @@ class Discovery:
         """Asks a model about the kinds of steps that it has said nothing of. Without it the atoms are model-free."""
         if self._atom_model is None or self._raised is not None or self._stopped:
             return
-        config = Questions.config_of(self._state, self.budget, WORDS)
         for each in steps_of_paths(self.found(), self.specs):
             if self._state.words(each.atom.id) is not None:
                 continue
-            how: dict[str, Any] = {"request": each.request, "known": each.known, "config": config}
+            how: dict[str, Any] = {"request": each.request, "known": each.known}
             try:
-                said = asked(self._atom_model, each.atom, each.step, **how)
+                config = Questions.config_of(self._state, self.budget, WORDS)
+                said = asked(self._atom_model, each.atom, each.step, **how, config=config)
             except RefusedError:
                 self._stopped = self.budget.spent(*self._state.spent()) or "the budget is spent"
                 return
