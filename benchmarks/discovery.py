@@ -33,15 +33,15 @@ from typing import Any
 
 from examples.office import Office, make_tasks
 from examples.office.tasks import Task as OfficeTask
-from langgraph_toolmem.sga.atoms import to_plain
-from langgraph_toolmem.sga.discovery import Call, Discovery, Goal, SearchSettings, State, Task, ToolsEnvironment
-from langgraph_toolmem.sga.discovery.environment import Cursor
-from langgraph_toolmem.sga.discovery.selection import Selection
-from langgraph_toolmem.sga.discovery.state import NAME
-from langgraph_toolmem.sga.discovery.toolbox import Toolbox
-from langgraph_toolmem.sga.discovery.tree import Search
-from langgraph_toolmem.sga.discovery.word_policy import WordPolicy
-from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.atoms.atoms import to_plain
+from langgraph_toolmem.offline.discovery import Call, Discovery, Goal, SearchSettings, State, Task, ToolsEnvironment
+from langgraph_toolmem.offline.discovery.environment import Cursor
+from langgraph_toolmem.offline.discovery.selection import Selection
+from langgraph_toolmem.offline.discovery.state import NAME
+from langgraph_toolmem.offline.discovery.toolbox import Toolbox
+from langgraph_toolmem.offline.discovery.tree import Search
+from langgraph_toolmem.offline.discovery.word_policy import WordPolicy
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 POOL = 400
 """Tasks that the chosen ones are drawn from, for each seed."""
@@ -232,7 +232,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from benchmarks.discovery import atoms_digest, make_office
-from langgraph_toolmem.sga.discovery import Discovery, Task
+from langgraph_toolmem.offline.discovery import Discovery, Task
 folder, tasks = Path(sys.argv[1]), [Task(**each) for each in json.loads(sys.argv[2])]
 with Discovery(make_office, tasks, seed=1, workers=2, folder=folder) as discovery:
     print("ready", flush=True)

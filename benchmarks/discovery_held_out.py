@@ -14,13 +14,13 @@ from benchmarks.discovery import POOL, make_office, multi_step
 from benchmarks.next_tool import points
 from examples.office import ALTERNATIVES, make_tasks
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.run import Run
-from langgraph_toolmem.sga.atoms import Atom
-from langgraph_toolmem.sga.discovery import Call, Discovery
-from langgraph_toolmem.sga.discovery.environment import Taken
-from langgraph_toolmem.sga.discovery.harvest import run_of
-from langgraph_toolmem.sga.extract import Extractor, distil
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.atoms.atoms import Atom
+from langgraph_toolmem.atoms.extract import Extractor, distil
+from langgraph_toolmem.offline.discovery import Call, Discovery
+from langgraph_toolmem.offline.discovery.environment import Taken
+from langgraph_toolmem.offline.discovery.harvest import run_of
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.tools import ToolSpec
 
 SEARCHED, HELD_OUT = 5, 6
 """Seeds of the tasks; none of those that the rest of the benchmark uses."""

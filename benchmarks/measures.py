@@ -9,7 +9,7 @@ from typing import Final
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
 from langgraph_toolmem.inertia.guards import held_back
-from langgraph_toolmem.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 PREFIX_FROM: Final = 100
 """Model turns from which a running figure is looked at."""

@@ -33,7 +33,7 @@ from examples.office.office import Office
 from examples.office.plan import GaveUp, Pending, Replay, Result
 from examples.office.tasks import Task, make_tasks
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navi.state import NaviLimits, NaviRecord
+from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel, count_tokens
 

@@ -12,8 +12,8 @@ from zlib import crc32
 
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.observed import is_table
-from langgraph_toolmem.outputs import output_of_text
-from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.outputs import output_of_text
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 _SHORTEST: Final = 3
 """Values with fewer characters stand in many places by chance."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.logs import LoggedRun, load_runs
-from langgraph_toolmem.run import Run, Turn
-from langgraph_toolmem.stores.lexical import LexicalEmbedder, LexicalIndex
-from langgraph_toolmem.stores.tool_index import tool_text
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.logs import LoggedRun, load_runs
+from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex
+from langgraph_toolmem.search.tool_index import tool_text
 
 HITS: Final = 20
 """Tools that a search of the descriptions gives."""

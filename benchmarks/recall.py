@@ -28,9 +28,9 @@ from benchmarks.recall_fit import Similarity, fit, index_of, nearest
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
 from benchmarks.workload import Workload
-from langgraph_toolmem.recall.choose import how_many
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.recall.ranker import EntryIndex
+from langgraph_toolmem.entries.choose import how_many
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.ranker import EntryIndex
 
 MAIN: Final = "workbench_gpt4"
 TARGETS: Final = {"calibrated": 0.72, "calibrated, MiniLM": 0.76}

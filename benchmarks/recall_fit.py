@@ -1,6 +1,6 @@
 """The constants of the two relevance models, by maximum likelihood on half of the groups and on splits of their own.
 
-``python -m benchmarks.recall --fit`` prints them; they stand in ``langgraph_toolmem/recall/relevance.py``.
+``python -m benchmarks.recall --fit`` prints them; they stand in ``langgraph_toolmem/entries/relevance.py``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from benchmarks.recall_data import Request, Split, held_out, split
-from langgraph_toolmem.recall.ranker import EntryIndex
-from langgraph_toolmem.recall.relevance import Floats
+from langgraph_toolmem.entries.ranker import EntryIndex
+from langgraph_toolmem.entries.relevance import Floats
 
 Similarity = Callable[[Split], Floats]
 """Of every query of a split with every entry of its memory."""

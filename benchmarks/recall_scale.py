@@ -26,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.workload import Workload
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 P50_MS: Final = 15.0
 """What is asked for."""

@@ -23,11 +23,11 @@ from rich.table import Table
 
 from benchmarks.measures import Live, Row, acted, best_yield, live, with_budget
 from benchmarks.yardsticks import BackOffNGram, ExactCache, Yardstick, call_of
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
-from langgraph_toolmem.logs import LoggedRun, load_runs
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.replay import is_right, replay
-from langgraph_toolmem.trajectory import Turn, parse_run
+from langgraph_toolmem.offline.replay import is_right, replay
+from langgraph_toolmem.runs.logs import LoggedRun, load_runs
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS: Final = ("workbench_gpt4", "tau_retail_gold", "bfcl_v3_multi_turn")

@@ -27,8 +27,8 @@ from rich.table import Table
 from benchmarks.workload import Workload
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.stores.graph_file import SNAPSHOT, GraphFile
-from langgraph_toolmem.trajectory import parse_run
 
 T = TypeVar("T")
 Messages = list[dict[str, Any]]

@@ -24,18 +24,18 @@ from rich.table import Table
 from benchmarks.next_tool import Point, points
 from benchmarks.replay import DATA, arrange
 from benchmarks.sga_data import Renaming, load
-from langgraph_toolmem.logs import LoggedRun
-from langgraph_toolmem.run import Run, Turn, UserMessage
-from langgraph_toolmem.sga.atoms import Atom, Wording, make_atom
-from langgraph_toolmem.sga.extract import Extractor, distil
-from langgraph_toolmem.sga.known import Known
-from langgraph_toolmem.sga.resolve import Resolver
-from langgraph_toolmem.sga.retrieve import BETA, EPSILON, AtomIndex, texts_of
-from langgraph_toolmem.sga.situation import Situation
-from langgraph_toolmem.sga.slots import satisfied
-from langgraph_toolmem.stores.lexical import LexicalEmbedder
-from langgraph_toolmem.tools import ToolSpec
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.atoms.atoms import Atom, Wording, make_atom
+from langgraph_toolmem.atoms.extract import Extractor, distil
+from langgraph_toolmem.atoms.known import Known
+from langgraph_toolmem.atoms.resolve import Resolver
+from langgraph_toolmem.atoms.retrieve import BETA, EPSILON, AtomIndex, texts_of
+from langgraph_toolmem.atoms.situation import Situation
+from langgraph_toolmem.atoms.slots import satisfied
+from langgraph_toolmem.runs.logs import LoggedRun
+from langgraph_toolmem.runs.run import Run, Turn, UserMessage
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.search.lexical import LexicalEmbedder
 
 SETS: Final = ("bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold")
 COMPRESSED: Final = ("workbench_gpt4", "workbench_gold")

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.next_tool import runs_of
-from langgraph_toolmem.logs import LoggedRun
-from langgraph_toolmem.navigator.vocabulary import word_set
-from langgraph_toolmem.recall.wording import is_usual
-from langgraph_toolmem.stores.lexical import words
-from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.logs import LoggedRun
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.search.lexical import words
+from langgraph_toolmem.words.vocabulary import word_set
+from langgraph_toolmem.words.wording import is_usual
 
 LONGEST: Final = 6
 """Words of an argument's value at most, for it to be a name and not prose."""

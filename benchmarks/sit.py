@@ -34,17 +34,17 @@ from benchmarks.next_tool import (
 from benchmarks.replay import DATA, arrange
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.graph.walks import Edge, Walks
-from langgraph_toolmem.logs import LoggedRun
-from langgraph_toolmem.run import Run
+from langgraph_toolmem.runs.logs import LoggedRun
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.store import Match, NewSummary, SummaryStore
 from langgraph_toolmem.sit.suggest import suggest
 from langgraph_toolmem.sit.transitions import last_calls, transitions
-from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.tools import ToolSpec, read_tools
-from langgraph_toolmem.trajectory import parse_run
 
 SETS: Final = (
     "bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold", "nestful",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from langgraph_toolmem.navigator.search_text import kit_of
-from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 CATALOGUE: Final = "toolbench_catalog"
 CHAINS: Final = ("nestful", "bfcl_v3_multi_turn")

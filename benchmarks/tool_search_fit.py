@@ -15,7 +15,7 @@ from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, epis
 from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_chain import ChainSearch
 from langgraph_toolmem.navigator.search_history import Precedents
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
 
 Floats = npt.NDArray[np.float64]
 Make = Callable[[Sequence[ToolSpec]], ToolSearch]

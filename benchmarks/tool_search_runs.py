@@ -16,8 +16,8 @@ from benchmarks.tool_search_rivals import RANK_OFFSET, yardsticks
 from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_chain import ChainSearch
 from langgraph_toolmem.navigator.search_history import Precedents
-from langgraph_toolmem.stores.embedders import Embedder
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.search.embedders import Embedder
 
 Complete = Callable[[str, str], list[str]]
 """From a request and a target to names of tools, best first."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from langgraph_toolmem.graph.state import PARALLEL, START, WORDS
-from langgraph_toolmem.graph.values import canon_args
-from langgraph_toolmem.trajectory import Run, Turn, UserMessage
+from langgraph_toolmem.runs.trajectory import Run, Turn, UserMessage
+from langgraph_toolmem.runs.values import canon_args
 
 Call = tuple[str, str]
 """Tool and canonical arguments. WORDS and PARALLEL stand for turns that are no single call."""

@@ -19,7 +19,7 @@ from examples.office import TODAY, Office, Task, make_tasks
 from examples.office.agent import build_graph
 from examples.office.assistant import reply
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.bootstrap import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.testing import ScriptedChatModel
 
 QUERIES = 40

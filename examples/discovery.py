@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.sga.discovery import Discovery, IntoMemory, Task, ToolsEnvironment, read_tasks
+from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task, ToolsEnvironment, read_tasks
 
 TASKS = Path(__file__).with_suffix(".jsonl")
 NAMES = ("Ann", "Ben", "Cleo", "Dora")

@@ -17,8 +17,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from examples.desk import DONE, TOOLS, past_run, requests
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.logs import load_runs
-from langgraph_toolmem.replay import replay
+from langgraph_toolmem.offline.replay import replay
+from langgraph_toolmem.runs.logs import load_runs
 
 RUNS = 120
 

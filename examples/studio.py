@@ -17,8 +17,8 @@ from pydantic import Field
 
 from examples.desk import TOOLS, make_model, show, warm_memory
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
-from langgraph_toolmem.settings import InertiaSettings
 
 AT_AGENT: dict[str, Any] = {"langgraph_nodes": ["agent"]}
 """Where Studio shows a setting."""

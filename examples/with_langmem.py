@@ -18,7 +18,7 @@ from langgraph.store.memory import InMemoryStore
 
 from examples.desk import calling
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.langmem import EntryBaseStore, memory_tools
+from langgraph_toolmem.entries.langmem import EntryBaseStore, memory_tools
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 

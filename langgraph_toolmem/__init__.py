@@ -16,7 +16,8 @@ import typing
 from langgraph_toolmem._version import __version__
 
 if typing.TYPE_CHECKING:
-    from langgraph_toolmem.errors import (
+    from langgraph_toolmem.atoms.settings import SGASettings
+    from langgraph_toolmem.base.errors import (
         ConfigurationError,
         EmbedderChangedError,
         GraphFileError,
@@ -29,40 +30,39 @@ if typing.TYPE_CHECKING:
         StorageError,
         ToolMemoryError,
     )
+    from langgraph_toolmem.entries.critique import Critique
+    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.policy import RecallPolicy
+    from langgraph_toolmem.entries.preferences import Preference
+    from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
+    from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.navigator.search_hit import ToolHit
-    from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
-    from langgraph_toolmem.recall.policy import RecallPolicy
-    from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
-    from langgraph_toolmem.reflection.critique import Critique
-    from langgraph_toolmem.reflection.entry import Entry
-    from langgraph_toolmem.reflection.preferences import Preference
-    from langgraph_toolmem.report import Report
-    from langgraph_toolmem.savings import Period, TokenPrice
-    from langgraph_toolmem.settings import InertiaSettings
-    from langgraph_toolmem.sga.settings import SGASettings
+    from langgraph_toolmem.report.report import Report
+    from langgraph_toolmem.report.savings import Period, TokenPrice
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
 
 _HOMES = {
-    "Critique": "reflection.critique",
+    "Critique": "entries.critique",
     "Decision": "inertia.proposal",
-    "Entry": "reflection.entry",
-    "EnvironmentAdapter": "policy",
-    "InertiaPolicy": "policy",
-    "InertiaSettings": "settings",
-    "Period": "savings",
-    "Preference": "reflection.preferences",
+    "Entry": "entries.entry",
+    "EnvironmentAdapter": "inertia.policy",
+    "InertiaPolicy": "inertia.policy",
+    "InertiaSettings": "inertia.settings",
+    "Period": "report.savings",
+    "Preference": "entries.preferences",
     "Proposal": "inertia.proposal",
-    "RecallPolicy": "recall.policy",
-    "RecalledEntry": "recall.recollection",
-    "Recollection": "recall.recollection",
-    "Report": "report",
-    "SGASettings": "sga.settings",
+    "RecallPolicy": "entries.policy",
+    "RecalledEntry": "entries.recollection",
+    "Recollection": "entries.recollection",
+    "Report": "report.report",
+    "SGASettings": "atoms.settings",
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
-    "TokenPrice": "savings",
+    "TokenPrice": "report.savings",
     "ToolHit": "navigator.search_hit",
     "ToolMemory": "memory",
 }
@@ -106,7 +106,7 @@ __all__ = [
 def __getattr__(name: str) -> typing.Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'base.errors')}"), name)
     globals()[name] = value
     return value
 

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem._suggesting import Advice
+    from langgraph_toolmem.atoms.atoms import Atom
+    from langgraph_toolmem.atoms.known import Known
+    from langgraph_toolmem.atoms.record import AtomRecord
+    from langgraph_toolmem.atoms.retrieve import AtomHit
+    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.policy import RecallPolicy
+    from langgraph_toolmem.entries.preferences import Preference
+    from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
@@ -21,20 +30,11 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.rules import ClusterRules
     from langgraph_toolmem.navigator.scoring import EdgeScorer
     from langgraph_toolmem.navigator.search_hit import ToolHit
-    from langgraph_toolmem.policy import InertiaPolicy
-    from langgraph_toolmem.recall.policy import RecallPolicy
-    from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
-    from langgraph_toolmem.reflection.entry import Entry
-    from langgraph_toolmem.reflection.preferences import Preference
-    from langgraph_toolmem.report import Report
-    from langgraph_toolmem.savings import TokenPrice
-    from langgraph_toolmem.sga.atoms import Atom
-    from langgraph_toolmem.sga.known import Known
-    from langgraph_toolmem.sga.record import AtomRecord
-    from langgraph_toolmem.sga.retrieve import AtomHit
+    from langgraph_toolmem.report.report import Report
+    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.runs.tools import ToolLike, ToolSpec
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
-    from langgraph_toolmem.tools import ToolLike, ToolSpec
 
 T = TypeVar("T", bound="AsyncTwins")
 

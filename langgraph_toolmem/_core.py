@@ -13,53 +13,53 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 
-from langgraph_toolmem.described import news_of
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.executions import ExecutionLog, timed
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import check_namespace, has_user, resolve, user_digest
+from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.learning import source_of
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.inertia.engine import InertiaEngine
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import check_namespace, has_user, resolve, user_digest
 from langgraph_toolmem.navigator.observed import paths_of, shows_fields
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.run import OWN_TOOLS
+from langgraph_toolmem.runs.executions import ExecutionLog, timed
+from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.tool_note import news_of
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import Run, Turn, parse_run
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.search.similarity import DescriptionSimilarity
+from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked
-from langgraph_toolmem.stores.embedders import resolve_embedder
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
-from langgraph_toolmem.stores.similarity import DescriptionSimilarity
-from langgraph_toolmem.stores.tool_index import ToolIndex
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
-from langgraph_toolmem.trajectory import Run, Turn, parse_run
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem.navi.recording import DecisionLog
+    from langgraph_toolmem.atoms.extract import Extractor
+    from langgraph_toolmem.atoms.library import AtomLibrary
+    from langgraph_toolmem.atoms.mask import Habits
+    from langgraph_toolmem.atoms.record import AtomRecord
+    from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.core.jobs import ReflectionWorker
+    from langgraph_toolmem.entries.critique import Critic
+    from langgraph_toolmem.entries.library import EntryLibrary
+    from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.scoring import EdgeScorer
     from langgraph_toolmem.navigator.search import ToolSearch
     from langgraph_toolmem.navigator.search_chain import ChainSearch
     from langgraph_toolmem.navigator.search_past import PastRuns
-    from langgraph_toolmem.recall.library import EntryLibrary
-    from langgraph_toolmem.reflection.critique import Critic
-    from langgraph_toolmem.reflection.executors import Executor
-    from langgraph_toolmem.reflection.queue import JobQueue
-    from langgraph_toolmem.reflection.worker import ReflectionWorker
-    from langgraph_toolmem.sga.extract import Extractor
-    from langgraph_toolmem.sga.library import AtomLibrary
-    from langgraph_toolmem.sga.mask import Habits
-    from langgraph_toolmem.sga.record import AtomRecord
-    from langgraph_toolmem.sga.writer import AtomWriter
     from langgraph_toolmem.sit.store import SummaryStore
+    from langgraph_toolmem.stores.executors import Executor
+    from langgraph_toolmem.stores.job_queue import JobQueue
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
@@ -301,8 +301,8 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
     """
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem.models import resolve_model
-    from langgraph_toolmem.reflection.critique import ModelCritic
+    from langgraph_toolmem.base.models import resolve_model
+    from langgraph_toolmem.entries.critique import ModelCritic
 
     model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
     if isinstance(model, BaseChatModel):
@@ -314,7 +314,7 @@ def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Map
 
 def resolve_atom_writer(model: BaseChatModel | str) -> AtomWriter:
     """What words atoms with a chat model; see `AtomWriter`."""
-    from langgraph_toolmem.sga.writer import AtomWriter  # numpy: only when atoms are used
+    from langgraph_toolmem.atoms.writer import AtomWriter  # numpy: only when atoms are used
 
     return AtomWriter(model)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem._core import MemoryCore
-from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.namespaces import has_user, user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, OWNER, SCORE
-from langgraph_toolmem.namespaces import has_user, user_digest
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navi.recording import DecisionLog
+    from langgraph_toolmem.navigator.decide.recording import DecisionLog
 
 DECISIONS_FILE: Final = "decisions.db"
 
@@ -29,7 +29,9 @@ class KeepingDecisions(MemoryCore):
             if self._made_decisions is None:
                 if self._closed:
                     raise StorageError("The memory is closed. Make a new one to go on.")
-                from langgraph_toolmem.navi.recording import DecisionLog  # SQLite: only when decisions are kept
+                from langgraph_toolmem.navigator.decide.recording import (
+                    DecisionLog,  # SQLite: only when decisions are kept
+                )
 
                 self._made_decisions = DecisionLog(
                     self._root,

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._reflecting import Reflecting
 from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS
-from langgraph_toolmem.errors import InputError, StorageError
+from langgraph_toolmem.atoms.atoms import Atom, from_plain, merge_all, to_plain
+from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, SCORE
 from langgraph_toolmem.inertia.engine import run_scope
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import has_user, resolve, user_digest
-from langgraph_toolmem.sga.atoms import Atom, from_plain, merge_all, to_plain
-from langgraph_toolmem.trajectory import Run
+from langgraph_toolmem.runs.trajectory import Run
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.reflection.queue import Job
-    from langgraph_toolmem.reflection.worker import OtherWork, SlowWork
-    from langgraph_toolmem.sga.extract import Extracted
-    from langgraph_toolmem.sga.library import AtomLibrary
-    from langgraph_toolmem.sga.mask import Habits
-    from langgraph_toolmem.sga.support import Support
-    from langgraph_toolmem.sga.writer import AtomWriter
+    from langgraph_toolmem.atoms.extract import Extracted
+    from langgraph_toolmem.atoms.library import AtomLibrary
+    from langgraph_toolmem.atoms.mask import Habits
+    from langgraph_toolmem.atoms.support import Support
+    from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.core.jobs import OtherWork, SlowWork
+    from langgraph_toolmem.stores.job_queue import Job
 
-logger = logging.getLogger("langgraph_toolmem.sga")
+logger = logging.getLogger("langgraph_toolmem.atoms")
 
 ATOMS, WORDING = "atoms", "wording"
 """The kinds of background work: atoms are stored, and worded by a chat model."""
@@ -63,7 +63,7 @@ class Distilling(Reflecting):
             NamespaceError: the namespace needs a user id.
             StorageError: they could not be stored, or the memory is read-only.
         """
-        from langgraph_toolmem.sga.support import Support
+        from langgraph_toolmem.atoms.support import Support
 
         self._check_user(user_id)
         namespace, user = resolve(self.namespace, user_id), user_digest(user_id) or ""
@@ -97,7 +97,7 @@ class Distilling(Reflecting):
         with self._lock:
             if self._made_atoms is None:
                 self._refuse_if_closed()
-                from langgraph_toolmem.sga.library import AtomLibrary  # numpy: only when atoms are used
+                from langgraph_toolmem.atoms.library import AtomLibrary  # numpy: only when atoms are used
 
                 refresh = REFRESH_SECONDS if self._shared or self._store.read_only else None
                 how: dict[str, Any] = {"refresh": refresh, "read_only": self._store.read_only}
@@ -110,9 +110,9 @@ class Distilling(Reflecting):
 
     def _extracted(self, run: Run, name: str, habits: Habits | None = None) -> list[Extracted]:
         """The atoms of one run, not merged; sources are named by digests, as thread ids may name a person."""
-        from langgraph_toolmem.sga.extract import Extractor
-        from langgraph_toolmem.sga.seen import SeenHabits
-        from langgraph_toolmem.sga.support import storable
+        from langgraph_toolmem.atoms.extract import Extractor
+        from langgraph_toolmem.atoms.seen import SeenHabits
+        from langgraph_toolmem.atoms.support import storable
 
         with self._lock:
             specs, made = self._engine.specs, self._extractor
@@ -176,7 +176,7 @@ class Distilling(Reflecting):
         payload = {"score": score, "time": self._now(), "atoms": atoms, "worded": self._atom_writer is not None}
         self._worker.put(ATOMS, payload, run=name, user=user, namespace=namespace, placed=True)
         if self._atom_writer is not None:
-            from langgraph_toolmem.sga.writer import to_job
+            from langgraph_toolmem.atoms.writer import to_job
 
             steps = {each.atom.id: to_job(each) for each in reversed(read)}
             self._worker.put(WORDING, {"steps": list(steps.values())}, run=name, user=user, namespace=namespace)
@@ -205,7 +205,7 @@ class Distilling(Reflecting):
 
     def _do_atoms(self, job: Job) -> Callable[[], object]:
         """Stores the atoms of a run, or a verdict on them; returns what undoes it."""
-        from langgraph_toolmem.sga.support import Support
+        from langgraph_toolmem.atoms.support import Support
 
         payload = job.payload
         run, score, store = payload["run"], payload["score"], self._atoms.store(tuple(payload["namespace"]))
@@ -232,7 +232,7 @@ class Distilling(Reflecting):
 
     def _word(self, job: Job) -> str:
         """What the model says of the steps of a run, as JSON."""
-        from langgraph_toolmem.sga.writer import from_job
+        from langgraph_toolmem.atoms.writer import from_job
 
         if self._atom_writer is None:
             return "[]"
@@ -240,9 +240,9 @@ class Distilling(Reflecting):
         return json.dumps([None if each is None else each.model_dump() for each in said])
 
     def _take_words(self, job: Job, answer: str) -> None:
-        from langgraph_toolmem.sga.abstract import Pattern
-        from langgraph_toolmem.sga.support import storable
-        from langgraph_toolmem.sga.writer import from_job, worded
+        from langgraph_toolmem.atoms.abstract import Pattern
+        from langgraph_toolmem.atoms.support import storable
+        from langgraph_toolmem.atoms.writer import from_job, worded
 
         made: dict[str, Atom] = {}
         for plain, said in zip(job.payload["steps"], json.loads(answer), strict=True):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._navigating import Navigating
 from langgraph_toolmem._searching import check_names
-from langgraph_toolmem.checks import is_count, is_number, is_share
-from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.checks import is_count, is_number, is_share
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.graph.evolving import MAX_DAYS
 from langgraph_toolmem.graph.export import START
 

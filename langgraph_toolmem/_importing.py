@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from langgraph_toolmem._core import MAX_DRAFT
 from langgraph_toolmem._learning import Learning
 from langgraph_toolmem._summaries import GOOD, LATER, stored_key
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.inertia.engine import run_scope
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import user_digest
+from langgraph_toolmem.runs.trajectory import Run, Turn
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.transitions import Transition, transitions
-from langgraph_toolmem.trajectory import Run, Turn
 
 if TYPE_CHECKING:
     from langgraph_toolmem.sit.store import SummaryStore

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from langgraph_toolmem._reflecting import Reflecting
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.executions import last_step
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.learning import attempt_digest
 from langgraph_toolmem.inertia.engine import run_scope, turn_digest
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.trajectory import Execution, Run, Turn
+from langgraph_toolmem.runs.executions import last_step
+from langgraph_toolmem.runs.trajectory import Execution, Run, Turn
 
 
 class Learning(Reflecting):

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._searching import Searching, check_names
-from langgraph_toolmem.checks import is_count
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.checks import is_count
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.view import view_of
 

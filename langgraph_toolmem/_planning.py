@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._distilling import Distilling, run_digest
 from langgraph_toolmem._summaries import GOOD
-from langgraph_toolmem.checks import is_count, is_share
-from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.atoms.atoms import Atom, merge_all
+from langgraph_toolmem.atoms.record import AtomRecord
+from langgraph_toolmem.base.checks import is_count, is_share
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import resolve, user_digest
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import resolve, user_digest
-from langgraph_toolmem.sga.atoms import Atom, merge_all
-from langgraph_toolmem.sga.record import AtomRecord
-from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
-from langgraph_toolmem.trajectory import Turn
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import Turn
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sga.known import Known
-    from langgraph_toolmem.sga.retrieve import AtomHit
+    from langgraph_toolmem.atoms.known import Known
+    from langgraph_toolmem.atoms.retrieve import AtomHit
 
 HINTS: Final = "hints"
 """How the counters of runs are called that followed an atom."""
@@ -96,7 +96,7 @@ class Planning(Distilling):
         search can hand over all it has again and again.
 
         Args:
-            atoms: see `sga.atoms.make_atom`.
+            atoms: see `atoms.atoms.make_atom`.
             user_id: whose they are.
 
         Returns:
@@ -107,7 +107,7 @@ class Planning(Distilling):
             NamespaceError: the namespace needs a user id.
             StorageError: they could not be stored, or the memory is read-only.
         """
-        from langgraph_toolmem.sga.support import Support
+        from langgraph_toolmem.atoms.support import Support
 
         given = _atoms_of(atoms)
         self._check_user(user_id)
@@ -261,7 +261,7 @@ def hints_key(run: str) -> str:
 
 
 def _atoms_of(given: object) -> list[Atom]:
-    from langgraph_toolmem.sga.support import storable
+    from langgraph_toolmem.atoms.support import storable
 
     if not isinstance(given, Iterable):
         raise ConfigurationError(f"keep_atoms takes atoms, not {type(given).__name__}.")
@@ -290,7 +290,7 @@ def _texts(given: Any) -> list[str] | None:
 
 def _known(slots: Any) -> Any:
     """Types, or what is known of them. Raises ConfigurationError if it is neither."""
-    from langgraph_toolmem.sga.known import Known
+    from langgraph_toolmem.atoms.known import Known
 
     if isinstance(slots, Known):
         return slots

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._reflecting import Reflecting
 from langgraph_toolmem._suggesting import Suggesting
-from langgraph_toolmem.errors import ConfigurationError, StorageError
-from langgraph_toolmem.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import resolve, user_digest
+from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia.engine import run_scope
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import resolve, user_digest
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.run import Run
+from langgraph_toolmem.runs.run import Run
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
-    from langgraph_toolmem.reflection.entry import Entry
-    from langgraph_toolmem.reflection.preferences import Preference
+    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.preferences import Preference
+    from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
 
 PATIENCE: Final = 0.5
 """Seconds that a step of a host waits for entries to be read from disk."""
@@ -120,9 +120,9 @@ class Recalling(Suggesting):
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        from langgraph_toolmem.recall.recollection import Recollection
-        from langgraph_toolmem.recall.render import fitting
-        from langgraph_toolmem.reflection.entry import entry_id, request_of
+        from langgraph_toolmem.entries.entry import entry_id, request_of
+        from langgraph_toolmem.entries.recollection import Recollection
+        from langgraph_toolmem.entries.render import fitting
 
         chosen = self._chosen(policy)
         run = self._read(messages, run_id)
@@ -175,8 +175,8 @@ class Recalling(Suggesting):
             StorageError: the entries cannot be read.
             Exception: whatever the model raises.
         """
-        from langgraph_toolmem.reflection.entry import request_of
-        from langgraph_toolmem.reflection.preferences import model_preferences, preferences
+        from langgraph_toolmem.entries.entry import request_of
+        from langgraph_toolmem.entries.preferences import model_preferences, preferences
 
         text = query if isinstance(query, str) else request_of(self._read(query, None))
         chosen = policy or self.recall_policy.with_(max_n=RATED)
@@ -218,7 +218,7 @@ class KeepingEntries(Reflecting):
             NamespaceError: the namespace needs a user id.
             StorageError: they could not be stored.
         """
-        from langgraph_toolmem.reflection.entry import entry_of
+        from langgraph_toolmem.entries.entry import entry_of
 
         self._check_user(user_id)
         namespace, user = resolve(self.namespace, user_id), user_digest(user_id)

@@ -9,21 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS, Summaries
-from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE
 from langgraph_toolmem.inertia.engine import run_scope
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import has_user, resolve, user_digest
-from langgraph_toolmem.report import ReflectionReport
-from langgraph_toolmem.trajectory import Run
+from langgraph_toolmem.report.report import ReflectionReport
+from langgraph_toolmem.runs.trajectory import Run
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.recall.library import EntryLibrary
-    from langgraph_toolmem.reflection.entry import Entry
-    from langgraph_toolmem.reflection.queue import JobQueue
-    from langgraph_toolmem.reflection.worker import OtherWork, ReflectionWorker, SlowWork
+    from langgraph_toolmem.core.jobs import OtherWork, ReflectionWorker, SlowWork
+    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.library import EntryLibrary
+    from langgraph_toolmem.stores.job_queue import JobQueue
 
-logger = logging.getLogger("langgraph_toolmem.reflection")
+logger = logging.getLogger("langgraph_toolmem.entries")
 
 QUEUE_FILE: Final = "reflections.db"
 BOOTSTRAP_FILE: Final = "bootstrap.db"
@@ -45,7 +45,7 @@ class Reflecting(Summaries):
         with self._lock:
             if self._made_queue is None:
                 self._refuse_if_closed()
-                from langgraph_toolmem.reflection.queue import JobQueue
+                from langgraph_toolmem.stores.job_queue import JobQueue
 
                 self._made_queue = JobQueue(self._root, now=self._now)
             return self._made_queue
@@ -55,7 +55,7 @@ class Reflecting(Summaries):
         with self._lock:
             if self._made_library is None:
                 self._refuse_if_closed()
-                from langgraph_toolmem.recall.library import EntryLibrary  # numpy: only when entries are used
+                from langgraph_toolmem.entries.library import EntryLibrary  # numpy: only when entries are used
 
                 refresh = REFRESH_SECONDS if self._shared else None
                 self._made_library = EntryLibrary(self._vectors, now=self._now, refresh=refresh)
@@ -66,7 +66,7 @@ class Reflecting(Summaries):
         with self._lock:
             if self._made_worker is None:
                 self._refuse_if_closed()
-                from langgraph_toolmem.reflection.worker import ReflectionWorker
+                from langgraph_toolmem.core.jobs import ReflectionWorker
 
                 self._made_worker = ReflectionWorker(
                     self._queue,
@@ -140,7 +140,7 @@ class Reflecting(Summaries):
 
     def _put_entry(self, run: Run, user_id: str | None, *, unjudged: str | None = None) -> bool:
         """Puts a run into the queue, with its verdict, or else with a word on why it has none."""
-        from langgraph_toolmem.reflection.entry import entry_of
+        from langgraph_toolmem.entries.entry import entry_of
 
         name = digest("run", run.run_id or run_scope(run))
         with self._lock:
@@ -290,7 +290,7 @@ class Reflecting(Summaries):
     def _forget_cold_start(self, user_id: str) -> int:
         if self._root is None or not (self._root / BOOTSTRAP_FILE).exists():
             return 0
-        from langgraph_toolmem.bootstrap.state import forget_user
+        from langgraph_toolmem.offline.coldstart.state import forget_user
 
         return forget_user(self._root, str(user_digest(user_id)))
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem._recalling import PATIENCE, Recalling
-from langgraph_toolmem.checks import is_count
-from langgraph_toolmem.described import spec_of
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.checks import is_count
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.namespaces import has_user, resolve
 from langgraph_toolmem.graph import fields
-from langgraph_toolmem.namespaces import has_user, resolve
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tool_note import spec_of
+from langgraph_toolmem.runs.tools import ToolSpec
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.search import ToolSearch

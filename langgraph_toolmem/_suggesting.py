@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langgraph_toolmem._learning import Learning
-from langgraph_toolmem.errors import ConfigurationError, StorageError
-from langgraph_toolmem.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.walks import Edge
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.suggest import Suggestion
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.sit.transitions import last_calls
-from langgraph_toolmem.tools import ToolSpec
 
 SEARCHED = 50
 """Tools that a search by description gives as candidates."""

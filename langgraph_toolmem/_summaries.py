@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem._core import MemoryCore
-from langgraph_toolmem.errors import NamespaceError, StorageError
-from langgraph_toolmem.failures import log_failure
+from langgraph_toolmem.base.errors import NamespaceError, StorageError
+from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.graph.evidence import SCORE, Record
 from langgraph_toolmem.inertia.engine import run_scope
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import has_user, resolve, user_digest
-from langgraph_toolmem.trajectory import Run, Turn
+from langgraph_toolmem.runs.trajectory import Run, Turn
 
 if TYPE_CHECKING:
     from langgraph_toolmem.sit.store import SummaryStore

@@ -11,19 +11,19 @@ from langgraph_toolmem._evolving import EvolvingGraph
 from langgraph_toolmem._importing import Importing
 from langgraph_toolmem._planning import Planning
 from langgraph_toolmem._recalling import KeepingEntries
-from langgraph_toolmem.errors import NamespaceError, StorageError
+from langgraph_toolmem.base.errors import NamespaceError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.inertia.engine import begin_shortcut
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import has_user, resolve, user_digest
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.report import Report, make_report
-from langgraph_toolmem.savings import TokenPrice
-from langgraph_toolmem.tools import ToolLike, ToolSpec
-from langgraph_toolmem.trajectory import Run
+from langgraph_toolmem.report.report import Report, make_report
+from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec
+from langgraph_toolmem.runs.trajectory import Run
 
 M = TypeVar("M", bound="ToolMemory")
 

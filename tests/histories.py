@@ -9,9 +9,9 @@ from typing import Any
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.engine import InertiaEngine
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.tools import ToolSpec, read_tools
-from langgraph_toolmem.trajectory import Run, parse_run
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import Run, parse_run
 
 Message = Any
 """A dict in OpenAI's format, or a LangChain message."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langgraph_toolmem.sga.discovery.environment import Call, Observation, Task
-from langgraph_toolmem.sga.discovery.policy import Proposal, Reflection
-from langgraph_toolmem.sga.discovery.states import Goal, State
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.offline.discovery.environment import Call, Observation, Task
+from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
+from langgraph_toolmem.offline.discovery.states import Goal, State
+from langgraph_toolmem.runs.tools import read_tools
 
 
 def tool(name: str, about: str, /, *, reads: bool = False, **parameters: str) -> dict[str, Any]:

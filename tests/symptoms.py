@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 SYMPTOM = "The page of {} does not load"
 FINDINGS = {

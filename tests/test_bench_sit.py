@@ -13,9 +13,9 @@ from benchmarks import next_tool
 from benchmarks import sit as bench
 from benchmarks.next_tool import Hits
 from benchmarks.sit import Job, Mean
-from langgraph_toolmem.run import Run
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.transitions import START
-from langgraph_toolmem.trajectory import parse_run
 
 KINDS = {
     "refund": ("find_order", "refund_order", "Please give me my money back for order {n}"),

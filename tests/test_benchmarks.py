@@ -16,9 +16,9 @@ from benchmarks.measures import Row, acted, best_yield, live, with_budget
 from benchmarks.workload import Workload
 from benchmarks.yardsticks import BackOffNGram, ExactCache, Guess, Yardstick
 from langgraph_toolmem import InertiaPolicy
-from langgraph_toolmem.logs import LoggedRun, load_runs
-from langgraph_toolmem.replay import is_right, replay
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.offline.replay import is_right, replay
+from langgraph_toolmem.runs.logs import LoggedRun, load_runs
+from langgraph_toolmem.runs.trajectory import parse_run
 
 A, B = ("a", "{}"), ("b", "{}")
 TOOLS = [schema("find", "name"), schema("open", "id")]

@@ -21,10 +21,10 @@ from examples.bootstrap_office import TASKS, assistant
 from examples.bootstrap_office import make as make_office
 from examples.office.agent import build_graph
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.bootstrap import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
-from langgraph_toolmem.bootstrap.state import NAME, BootstrapState, forget_user
-from langgraph_toolmem.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
-from langgraph_toolmem.namespaces import user_digest
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
+from langgraph_toolmem.offline.coldstart.state import NAME, BootstrapState, forget_user
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 

@@ -17,11 +17,11 @@ from langgraph.graph.state import CompiledStateGraph
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.bootstrap import Budget, Progress, Sandbox, load_sandbox
-from langgraph_toolmem.bootstrap.state import NAME
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.cli.bootstrap import _bar
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.offline.coldstart import Budget, Progress, Sandbox, load_sandbox
+from langgraph_toolmem.offline.coldstart.state import NAME
 from langgraph_toolmem.testing import OpenAIStubServer
 
 ROOT = Path(__file__).parent.parent

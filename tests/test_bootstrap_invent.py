@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from examples.office import Office, make_tasks
-from langgraph_toolmem.bootstrap.invent import (
+from langgraph_toolmem.offline.coldstart.invent import (
     BATCH,
     SAME,
     InventedQuery,
@@ -20,11 +20,11 @@ from langgraph_toolmem.bootstrap.invent import (
     invent,
     what_next,
 )
-from langgraph_toolmem.bootstrap.state import Query
-from langgraph_toolmem.stores.lexical import LexicalEmbedder, similarity
+from langgraph_toolmem.offline.coldstart.state import Query
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.search.lexical import LexicalEmbedder, similarity
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
-from langgraph_toolmem.tools import read_tools
 
 TOOLS = read_tools(
     [

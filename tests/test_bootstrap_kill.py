@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.bootstrap.state import BootstrapState
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
 from langgraph_toolmem.testing import OpenAIStubServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
@@ -32,7 +32,7 @@ from pathlib import Path
 import chromadb  # before the word is given: it takes a second
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.bootstrap import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.testing import ScriptedChatModel
 
 folder, port = Path(sys.argv[1]), int(sys.argv[2])

@@ -27,9 +27,9 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.middleware import PreferenceMiddleware, ToolChainMiddleware, tool_memory_middleware
-from langgraph_toolmem.run import SEARCH_TOOL, SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SEARCH_TOOL, SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

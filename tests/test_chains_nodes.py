@@ -19,11 +19,11 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.errors import StorageError
-from langgraph_toolmem.hints import AVOIDED, HintState, OfferedState, new_avoided
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.nodes import InertiaShortcut, MemoryState, ToolRetriever, offered_tools, shortcut_condition
-from langgraph_toolmem.run import SEARCH_TOOL
+from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.hints import AVOIDED, HintState, OfferedState, new_avoided
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)

@@ -9,14 +9,14 @@ import histories as h
 import pytest
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.hints import merge_offered, new_offered, offered_now
 from langgraph_toolmem.navigator.offer import Offer, Way, asked_for, offer
 from langgraph_toolmem.navigator.offering import LookUp, look_up, look_up_turn, other_ways, progress_of
 from langgraph_toolmem.navigator.plan import Chain, Gift, Plan, Step, Subgraph
 from langgraph_toolmem.navigator.search_hit import ToolHit
-from langgraph_toolmem.run import SEARCH_TOOL
-from langgraph_toolmem.tools import read_tools
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.runs.run import SEARCH_TOOL
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.turn.hints import merge_offered, new_offered, offered_now
 
 
 def chain(*tools: str) -> Chain:

@@ -17,9 +17,9 @@ from langchain_core.messages import convert_to_messages
 from typer.testing import CliRunner
 
 from langgraph_toolmem import InertiaPolicy
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, LogError
 from langgraph_toolmem.cli import app, health, tables, terminal
 from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
-from langgraph_toolmem.errors import ConfigurationError, InputError, LogError
 from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.entropy import measure_inertia
 from langgraph_toolmem.stores import disk
@@ -725,7 +725,7 @@ def test_runs_are_not_kept_where_that_is_not_wanted(tmp_path, log):
 
 def test_runs_that_cannot_be_kept_are_told_and_come_with_the_next_import(tmp_path, log, monkeypatch):
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.errors import StorageError
+    from langgraph_toolmem.base.errors import StorageError
 
     def full(*_, **__):
         raise StorageError("the disk is full")

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.atoms.record import FAILED_AFTER
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.sga.record import FAILED_AFTER
 
 TOOLS = [
     {**h.schema("find_order", "order_id"), "description": "Look an order up."},

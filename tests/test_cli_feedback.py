@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.cli import app, health
 from langgraph_toolmem.cli.waiting import REFLECTIONS, look
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection.critique import Critique
-from langgraph_toolmem.reflection.queue import NAME, JobQueue
+from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.stores.job_queue import NAME, JobQueue
 
 APART = ("toolmem", "{user_id}")
 
@@ -250,7 +250,7 @@ def test_doctor_leaves_the_queue_as_it_is_and_looks_beside_a_writer(folder):
     killed = [
         sys.executable,
         "-c",
-        "import os, sys, time; from pathlib import Path; from langgraph_toolmem.reflection.queue import JobQueue\n"
+        "import os, sys, time; from pathlib import Path; from langgraph_toolmem.stores.job_queue import JobQueue\n"
         "JobQueue(Path(sys.argv[1]), now=time.time).put('k3', {}, kind='write'); os._exit(9)",
         str(folder),
     ]

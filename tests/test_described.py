@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.described import MAX_RETURNS, news_of, spec_of
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tool_note import MAX_RETURNS, news_of, spec_of
+from langgraph_toolmem.runs.tools import ToolSpec
 
 GIVES = {"type": "object", "properties": {"order_id": {"type": "string"}}}
 TAKES = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import discovery as bench
 from benchmarks import discovery_held_out as held_out
 from benchmarks.discovery import Row
-from langgraph_toolmem.sga.extract import distil
+from langgraph_toolmem.atoms.extract import distil
 
 
 def test_shares_are_of_one_method_and_within_its_calls() -> None:

@@ -17,11 +17,11 @@ from rooms import Rooms
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.cli.discover import _sentences
-from langgraph_toolmem.sga.discovery import Discovery, DiscoveryProgress, DiscoveryReport, IntoMemory, Task
-from langgraph_toolmem.sga.discovery.state import NAME
-from langgraph_toolmem.sga.retrieve import AtomHit
+from langgraph_toolmem.offline.discovery import Discovery, DiscoveryProgress, DiscoveryReport, IntoMemory, Task
+from langgraph_toolmem.offline.discovery.state import NAME
 from langgraph_toolmem.stores.folder_lock import FolderLock
 
 ROOT = Path(__file__).parent.parent

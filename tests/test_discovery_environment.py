@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool, ToolException, tool
 
-from langgraph_toolmem.bootstrap import Sandbox
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.sga.discovery import Call, Discovery, Environment, RecordedEnvironment, Task, ToolsEnvironment
-from langgraph_toolmem.sga.discovery.adapters import NOT_RECORDED, of_sandbox
-from langgraph_toolmem.sga.discovery.environment import Cursor
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.offline.coldstart import Sandbox
+from langgraph_toolmem.offline.discovery import (
+    Call,
+    Discovery,
+    Environment,
+    RecordedEnvironment,
+    Task,
+    ToolsEnvironment,
+)
+from langgraph_toolmem.offline.discovery.adapters import NOT_RECORDED, of_sandbox
+from langgraph_toolmem.offline.discovery.environment import Cursor
+from langgraph_toolmem.runs.trajectory import parse_run
 
 TASK = Task("t1", "Put three marbles into the jar", {"marbles": 3})
 

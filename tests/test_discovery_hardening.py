@@ -22,9 +22,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel
 from rooms import KEYS, SPECS, TASK, TOOLS, Rooms, Script, call
 
-from langgraph_toolmem.bootstrap import Budget
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.sga.discovery import (
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.offline.coldstart import Budget
+from langgraph_toolmem.offline.discovery import (
     Call,
     Discovery,
     Observation,
@@ -34,18 +34,18 @@ from langgraph_toolmem.sga.discovery import (
     load_environment,
     read_tasks,
 )
-from langgraph_toolmem.sga.discovery.environment import Cursor, Taken
-from langgraph_toolmem.sga.discovery.harvest import needed
-from langgraph_toolmem.sga.discovery.plain import CUT, as_plain
-from langgraph_toolmem.sga.discovery.policy import Proposal
-from langgraph_toolmem.sga.discovery.selection import chosen
-from langgraph_toolmem.sga.discovery.states import Goal, State, resources_of
-from langgraph_toolmem.sga.discovery.tree import Search
-from langgraph_toolmem.sga.discovery.word_policy import COMBINATIONS, WordPolicy
+from langgraph_toolmem.offline.discovery.environment import Cursor, Taken
+from langgraph_toolmem.offline.discovery.harvest import needed
+from langgraph_toolmem.offline.discovery.plain import CUT, as_plain
+from langgraph_toolmem.offline.discovery.policy import Proposal
+from langgraph_toolmem.offline.discovery.selection import chosen
+from langgraph_toolmem.offline.discovery.states import Goal, State, resources_of
+from langgraph_toolmem.offline.discovery.tree import Search
+from langgraph_toolmem.offline.discovery.word_policy import COMBINATIONS, WordPolicy
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
-from langgraph_toolmem.tools import read_tools
-from langgraph_toolmem.trajectory import parse_run
 
 ROOT = Path(__file__).parent.parent
 TEXT = {"type": "string"}
@@ -520,8 +520,8 @@ def test_another_environment_with_the_same_tools_is_another_world(
 
 CHILD = """
 from test_discovery_runner import office, office_tasks
-from langgraph_toolmem.sga.atoms import to_plain
-from langgraph_toolmem.sga.discovery import Discovery
+from langgraph_toolmem.atoms.atoms import to_plain
+from langgraph_toolmem.offline.discovery import Discovery
 import json
 with Discovery(office, office_tasks(4), seed=3) as discovery:
     discovery.run()

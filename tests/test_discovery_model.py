@@ -12,15 +12,15 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from rooms import KEYS, TASK, TOOLS, Rooms
 
-from langgraph_toolmem.bootstrap import Budget
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.sga.discovery import Call, Discovery, SearchSettings, Task
-from langgraph_toolmem.sga.discovery.asking import ActAnswer, ModelPolicy, PlanAnswer, ReflectAnswer
-from langgraph_toolmem.sga.discovery.environment import Observation, Taken
-from langgraph_toolmem.sga.discovery.states import Goal, State
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.offline.coldstart import Budget
+from langgraph_toolmem.offline.discovery import Call, Discovery, SearchSettings, Task
+from langgraph_toolmem.offline.discovery.asking import ActAnswer, ModelPolicy, PlanAnswer, ReflectAnswer
+from langgraph_toolmem.offline.discovery.environment import Observation, Taken
+from langgraph_toolmem.offline.discovery.states import Goal, State
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
-from langgraph_toolmem.tools import read_tools
 
 SPECS = read_tools(TOOLS)
 FAST = SearchSettings(iterations=8, depth=4, patience=0)

@@ -11,9 +11,9 @@ import pytest
 from rooms import KEYS, TASK, TOOLS, Rooms, WithSnapshots
 
 from examples.office import Office, make_tasks
-from langgraph_toolmem.errors import ConfigurationError, InputError, LogError, ToolMemoryError
-from langgraph_toolmem.sga.atoms import from_plain, to_plain
-from langgraph_toolmem.sga.discovery import (
+from langgraph_toolmem.atoms.atoms import from_plain, to_plain
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, LogError, ToolMemoryError
+from langgraph_toolmem.offline.discovery import (
     Call,
     Discovery,
     DiscoveryProgress,
@@ -25,8 +25,8 @@ from langgraph_toolmem.sga.discovery import (
     load_environment,
     read_tasks,
 )
-from langgraph_toolmem.sga.discovery.harvest import Found
-from langgraph_toolmem.sga.discovery.report import summed_up
+from langgraph_toolmem.offline.discovery.harvest import Found
+from langgraph_toolmem.offline.discovery.report import summed_up
 
 TASKS = [Task(f"t{n}", f"Open the safe with the {key} key.", {"key": key}) for n, key in enumerate([*KEYS, *KEYS])]
 KINDS = {"follow_up", "tell_team", "reply", "schedule_meeting", "forward_latest"}

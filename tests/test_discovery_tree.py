@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rooms import KEYS, SPECS, TASK, Rooms, Script, WithSnapshots, call
 
-from langgraph_toolmem.errors import ConfigurationError, InputError
-from langgraph_toolmem.sga.discovery.environment import Call, Cursor, Observation, Taken, Task
-from langgraph_toolmem.sga.discovery.harvest import needed
-from langgraph_toolmem.sga.discovery.policy import Proposal
-from langgraph_toolmem.sga.discovery.selection import SearchSettings
-from langgraph_toolmem.sga.discovery.states import Goal, State, only_reads
-from langgraph_toolmem.sga.discovery.tree import Search, StoppedError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.offline.discovery.environment import Call, Cursor, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.harvest import needed
+from langgraph_toolmem.offline.discovery.policy import Proposal
+from langgraph_toolmem.offline.discovery.selection import SearchSettings
+from langgraph_toolmem.offline.discovery.states import Goal, State, only_reads
+from langgraph_toolmem.offline.discovery.tree import Search, StoppedError
 
 FIND = call("find_key", 2.0, name="Cellar")
 OPEN = call("open_safe", 1.0, key_id=KEYS["Cellar"])

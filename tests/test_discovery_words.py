@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from rooms import TASK, TOOLS
 
-from langgraph_toolmem.sga.discovery.context import Context
-from langgraph_toolmem.sga.discovery.environment import Call, Observation, Taken, Task
-from langgraph_toolmem.sga.discovery.facts import facts_of, in_words, phrases, read_request
-from langgraph_toolmem.sga.discovery.fitting import candidates
-from langgraph_toolmem.sga.discovery.states import State
-from langgraph_toolmem.sga.discovery.toolbox import Toolbox, stems_of
-from langgraph_toolmem.sga.discovery.word_policy import WordPolicy
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.offline.discovery.context import Context
+from langgraph_toolmem.offline.discovery.environment import Call, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.facts import facts_of, in_words, phrases, read_request
+from langgraph_toolmem.offline.discovery.fitting import candidates
+from langgraph_toolmem.offline.discovery.states import State
+from langgraph_toolmem.offline.discovery.toolbox import Toolbox, stems_of
+from langgraph_toolmem.offline.discovery.word_policy import WordPolicy
+from langgraph_toolmem.runs.tools import read_tools
 
 
 def schema(name: str, about: str, tags: list[str], required: list[str], /, **properties: Any) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
-from langgraph_toolmem.errors import ConfigurationError, MissingExtraError, StorageError
-from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.stores.lexical import (
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
+from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.search.lexical import (
     LexicalEmbedder,
     LexicalIndex,
     features,
@@ -96,7 +96,7 @@ def test_the_weights_do_not_depend_on_the_order_of_words_but_for_pairs() -> None
 
 def test_hashes_are_the_same_in_another_process() -> None:
     code = (
-        "from langgraph_toolmem.stores.lexical import LexicalEmbedder as E;"
+        "from langgraph_toolmem.search.lexical import LexicalEmbedder as E;"
         "print(sorted(E().sparse('sendEmail to Zoë').items()), E(8).embed_query('sendEmail to Zoë'))"
     )
     outputs = {
@@ -258,7 +258,7 @@ def test_a_missing_provider_package_is_named_at_first_use() -> None:
     # In a process of its own: LangChain remembers the provider classes it has loaded.
     code = (
         "import sys; sys.modules['langchain_openai'] = None\n"
-        "from langgraph_toolmem.stores.embedders import resolve_embedder\n"
+        "from langgraph_toolmem.search.embedders import resolve_embedder\n"
         "try: resolve_embedder('openai:text-embedding-3-small').embed_query('x')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

@@ -13,11 +13,11 @@ from types import ModuleType
 import pytest
 
 import langgraph_toolmem
-from langgraph_toolmem import errors
+from langgraph_toolmem.base import errors
 
 PUBLIC = [
     "langgraph_toolmem",
-    "langgraph_toolmem.bootstrap",
+    "langgraph_toolmem.offline.coldstart",
     "langgraph_toolmem.middleware",
     "langgraph_toolmem.nodes",
     "langgraph_toolmem.page",

@@ -8,7 +8,7 @@ import pytest
 
 from langgraph_toolmem.graph.cases import MAX_CALLS, MAX_POSTINGS, CaseIndex, carry_over
 from langgraph_toolmem.graph.state import PARALLEL
-from langgraph_toolmem.graph.values import ABSENT
+from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.stores.plain_pickle import dumps, loads
 
 

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.errors import GraphFileError, LockedError, StorageError
+from langgraph_toolmem.base.errors import GraphFileError, LockedError, StorageError
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.stores import disk, journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile, Loaded

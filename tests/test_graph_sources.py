@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
-from langgraph_toolmem.graph.values import canon
+from langgraph_toolmem.runs.values import canon
 
 SLOT = ("read", "id")
 LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "Ann Lee"}, {"id": "m2", "from": "Bo"}]})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.text import MAX_TEXT_CHARS, month_day, quoted_parts, read_text, shape_of
+from langgraph_toolmem.words.text import MAX_TEXT_CHARS, month_day, quoted_parts, read_text, shape_of
 
 
 def test_words_keep_their_place():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.learning import decode_value, encode_value, json_type
-from langgraph_toolmem.graph.values import ABSENT, MAX_DEPTH, MAX_LEAVES, canon, canon_args, fit, flatten
+from langgraph_toolmem.runs.values import ABSENT, MAX_DEPTH, MAX_LEAVES, canon, canon_args, fit, flatten
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),

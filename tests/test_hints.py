@@ -20,8 +20,8 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from langgraph_toolmem.hints import HINTS, MemoryState, has_hint, memory_prompt, merge_hints, new_hint, turn_of
 from langgraph_toolmem.nodes import HintState
+from langgraph_toolmem.turn.hints import HINTS, MemoryState, has_hint, memory_prompt, merge_hints, new_hint, turn_of
 
 HELLO = [HumanMessage("Hello", id="1")]
 

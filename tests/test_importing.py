@@ -9,11 +9,11 @@ import pytest
 from histories import FAILED, call, history, user, words
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.errors import NamespaceError
-from langgraph_toolmem.run import Run
+from langgraph_toolmem.base.errors import NamespaceError
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.write import messages_of, write_state
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.trajectory import parse_run
 
 
 def a_run(number: int = 1) -> Run:

@@ -15,7 +15,7 @@ from langgraph_toolmem.inertia import calibrated, guards
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.inertia.engine import begin_shortcut
 from langgraph_toolmem.inertia.record import budget_room, misses_estimated
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.runs.tools import read_tools
 
 READ = {"annotations": {"readOnlyHint": True}}
 WRITE = {"annotations": {"readOnlyHint": False}}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from langchain_core.tools import InjectedToolArg, tool
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.record import TRUST, budget_left, misses_estimated
-from langgraph_toolmem.keys import digest
 
 FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id text")]

@@ -9,8 +9,8 @@ import pytest
 from histories import FAILED, Learner, call, schema, shortcut, user, words
 
 from langgraph_toolmem.inertia import paper
-from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
-from langgraph_toolmem.trajectory import Step
+from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
+from langgraph_toolmem.runs.trajectory import Step
 
 PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
 PLAIN = [schema(name) for name in "abcd"]

@@ -25,15 +25,15 @@ from parcels import NAMES, ParcelDesk, calling, past_run, rate, request, script
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, MissingExtraError, RecallPolicy, ToolMemory
-from langgraph_toolmem.errors import StorageError
-from langgraph_toolmem.langmem import ENTRIES, EntryBaseStore, memory_tools
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.namespaces import resolve
+from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.langmem import ENTRIES, EntryBaseStore, memory_tools
+from langgraph_toolmem.entries.store_items import passes, text_of
+from langgraph_toolmem.entries.store_names import decoded, encoded
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.namespaces import resolve
-from langgraph_toolmem.recall.store_items import passes, text_of
-from langgraph_toolmem.recall.store_names import decoded, encoded
-from langgraph_toolmem.reflection.critique import Critique
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id
-from langgraph_toolmem.reflection.executors import LangmemExecutor
+from langgraph_toolmem.stores.executors import LangmemExecutor
 from langgraph_toolmem.testing import ScriptedChatModel
 
 ROOT = Path(__file__).parent.parent
@@ -710,7 +710,7 @@ import sys
 sys.path.insert(0, "tests")
 from parcels import NAMES, ParcelDesk, past_run, request
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.reflection.executors import LangmemExecutor
+from langgraph_toolmem.stores.executors import LangmemExecutor
 
 memory = ToolMemory(sys.argv[1], tools=ParcelDesk().tools, executor=LangmemExecutor())
 memory.finish(past_run(1, "fast_courier"), run_id="1", success=True)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.errors import InputError, LogError
-from langgraph_toolmem.logs import load_runs, read_runs
+from langgraph_toolmem.base.errors import InputError, LogError
+from langgraph_toolmem.runs.logs import load_runs, read_runs
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -24,9 +24,9 @@ from pydantic import AnyUrl
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.tools import ToolSpec, read_tools
-from langgraph_toolmem.trajectory import Turn, parse_run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

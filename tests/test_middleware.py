@@ -21,12 +21,12 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.middleware import InertiaMiddleware, RecorderMiddleware, tool_memory_middleware
-from langgraph_toolmem.namespaces import user_digest
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule
-from langgraph_toolmem.settings import InertiaSettings
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 

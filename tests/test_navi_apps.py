@@ -22,7 +22,7 @@ from langgraph.types import Command
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navi.decision import FORM
+from langgraph_toolmem.navigator.decide.decision import FORM
 from langgraph_toolmem.nodes import NaviLimits, create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
 

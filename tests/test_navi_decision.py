@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from navi_script import ask, do, say, seek
 
-from langgraph_toolmem.navi.decision import MAX_INTENTS, Decision, due, read
+from langgraph_toolmem.navigator.decide.decision import MAX_INTENTS, Decision, due, read
 
 
 def made(*parts: dict[str, Any]) -> Decision:

@@ -18,10 +18,10 @@ from langgraph.types import Command, interrupt
 from navi_script import Shop, ask, assert_well_formed, calls_made, decisions, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.hints import AVOIDED, turn_of
-from langgraph_toolmem.navi.state import NaviLimits
+from langgraph_toolmem.navigator.decide.state import NaviLimits
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.hints import AVOIDED, turn_of
 
 REFUND = "Refund the order of Ann"
 CHAIN = (
@@ -275,11 +275,11 @@ def test_the_number_of_decisions_is_limited(shop: Shop, store: ToolMemory) -> No
         return decisions(do("find_customer", name=str(next(names))))[0]  # type: ignore[return-value]
 
     graph = create_navi_subgraph(ScriptedChatModel(script=another), shop.tools, store, limits=NaviLimits(decisions=4))
-    logging.getLogger("langgraph_toolmem.navi").disabled = True
+    logging.getLogger("langgraph_toolmem.navigator.decide").disabled = True
     try:
         state = graph.invoke({"messages": [("user", REFUND)]})
     finally:
-        logging.getLogger("langgraph_toolmem.navi").disabled = False
+        logging.getLogger("langgraph_toolmem.navigator.decide").disabled = False
     assert len(shop.did) == 4
     assert state["toolmem_navi"]["stop"] == "limit"
     assert state["messages"][-1].text.startswith("I could not finish this: the limit of decisions")

@@ -11,11 +11,25 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from navi_script import ask, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navi.decision import Decision
-from langgraph_toolmem.navi.prompt import api_lines, closing_messages, decider_messages, plain_closing, request_at
-from langgraph_toolmem.navi.rounds import RESULTS, begun, decided, known, observed, succeeded, with_found
-from langgraph_toolmem.navi.state import Found, NaviLimits, NaviRecord, chain_of, found_of, new_record, tools_of
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.navigator.decide.decision import Decision
+from langgraph_toolmem.navigator.decide.prompt import (
+    api_lines,
+    closing_messages,
+    decider_messages,
+    plain_closing,
+    request_at,
+)
+from langgraph_toolmem.navigator.decide.rounds import RESULTS, begun, decided, known, observed, succeeded, with_found
+from langgraph_toolmem.navigator.decide.state import (
+    Found,
+    NaviLimits,
+    NaviRecord,
+    chain_of,
+    found_of,
+    new_record,
+    tools_of,
+)
+from langgraph_toolmem.runs.tools import read_tools
 
 SPECS = read_tools([h.schema("a", "x", "n:integer"), h.schema("b", "y"), h.schema("c", "z"), h.schema("d", "y")])
 LIMITS = NaviLimits()

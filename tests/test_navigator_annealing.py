@@ -14,7 +14,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.problem import Problem
 from langgraph_toolmem.navigator.scoring import RecordScorer
 from langgraph_toolmem.navigator.settings import SearchSettings
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
 
 NOUNS = (("order", "parcel", "invoice"), ("customer", "ticket", "device"), ("contract", "room", "vendor"))
 VERBS = ("get", "find", "fetch", "read", "lookup")

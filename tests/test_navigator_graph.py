@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.planner import plan
 from langgraph_toolmem.navigator.scoring import Link, RecordScorer
-from langgraph_toolmem.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 TEXT = {"type": "string"}
 

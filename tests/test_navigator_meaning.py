@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.meaning import canonical, entity_of, meaning_of, singular
 from langgraph_toolmem.navigator.nature import nature_of
-from langgraph_toolmem.navigator.ports import Port
-from langgraph_toolmem.navigator.schema import Leaf
+from langgraph_toolmem.words.meaning import canonical, entity_of, meaning_of, singular
+from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.words.schema import Leaf
 
 
 def leaf(path: str, description: str = "", *types: str, **more: object) -> Leaf:

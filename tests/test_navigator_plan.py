@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.annealing import anneal
 from langgraph_toolmem.navigator.graph import ToolDependencyGraph
@@ -24,7 +24,7 @@ from langgraph_toolmem.navigator.reroute import recombine
 from langgraph_toolmem.navigator.scoring import Link, RecordScorer
 from langgraph_toolmem.navigator.settings import SearchSettings
 from langgraph_toolmem.navigator.upstream import upstream
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}
 both = pytest.mark.parametrize("strategy", ["alpha_beta", "annealing"])

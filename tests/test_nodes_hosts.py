@@ -18,10 +18,11 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory, host
-from langgraph_toolmem.namespaces import user_digest
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import host
 
 LOGGER = "langgraph_toolmem.nodes"
 

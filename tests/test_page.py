@@ -15,14 +15,14 @@ from browser import open_browser
 from histories import FAILED, call, history, user, words
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.errors import MissingExtraError
+from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place
 from langgraph_toolmem.page.picture import picture, sources_in_words
 from langgraph_toolmem.page.series import DAY, HOUR, WEEK, bucket_size, buckets
-from langgraph_toolmem.report import Report, RuleReport, ToolReport
-from langgraph_toolmem.savings import Period
+from langgraph_toolmem.report.report import Report, RuleReport, ToolReport
+from langgraph_toolmem.report.savings import Period
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

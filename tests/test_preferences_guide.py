@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.recall.guide import MAX_LINES, guide, to_event, to_prompt
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id
-from langgraph_toolmem.reflection.preferences import Preference, preferences, tool_prefix
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.guide import MAX_LINES, guide, to_event, to_prompt
+from langgraph_toolmem.entries.preferences import Preference, preferences, tool_prefix
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 
 OFFERED = ("fast", "slow", "mail")
 BAD, GOOD = 0.0, 1.0

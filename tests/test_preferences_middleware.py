@@ -28,10 +28,10 @@ from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_r
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, RecallPolicy, ToolMemory
-from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.entries.preferences import SaidPreference, SaidPreferences, tool_prefix
 from langgraph_toolmem.middleware import InertiaMiddleware, PreferenceMiddleware, tool_memory_middleware
-from langgraph_toolmem.reflection.preferences import SaidPreference, SaidPreferences, tool_prefix
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

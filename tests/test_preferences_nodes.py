@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.hints import AVOIDED, avoided_now, merge_avoided, new_avoided
+from langgraph_toolmem.entries.preferences import tool_prefix
 from langgraph_toolmem.nodes import (
     AvoidedState,
     InertiaShortcut,
@@ -28,9 +28,9 @@ from langgraph_toolmem.nodes import (
     memory_prompt,
     shortcut_condition,
 )
-from langgraph_toolmem.reflection.preferences import tool_prefix
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.hints import AVOIDED, avoided_now, merge_avoided, new_avoided
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)

@@ -25,9 +25,10 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import ConfigDict, Field
 
-from langgraph_toolmem import ConfigurationError, providers
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, Setting, refusal_of
+from langgraph_toolmem import ConfigurationError
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import providers
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, Setting, refusal_of
 
 
 class Standin(BaseChatModel):
@@ -479,7 +480,7 @@ def test_nothing_is_raised_whatever_is_inside(caplog):
             self.bound = self
 
     rule = ProviderRule("r", why="400", source="https://x", clients=("nobody",))
-    with caplog.at_level(logging.DEBUG, logger="langgraph_toolmem.providers"):
+    with caplog.at_level(logging.DEBUG, logger="langgraph_toolmem.turn.providers"):
         assert refusal_of(Odd(model="m-1"), rules=[rule]) is None
     assert "RuntimeError" in caplog.text
 
@@ -493,7 +494,7 @@ def test_the_example_in_the_docstring():
 
 
 def test_no_provider_package_is_imported():
-    code = "import sys, langgraph_toolmem.providers; print([m for m in sys.modules if m.startswith(('langchain_openai', 'langchain_a', 'openai', 'anthropic', 'langchain.'))])"  # noqa: E501
+    code = "import sys, langgraph_toolmem.turn.providers; print([m for m in sys.modules if m.startswith(('langchain_openai', 'langchain_a', 'openai', 'anthropic', 'langchain.'))])"  # noqa: E501
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert ran.stdout.strip() == "[]"

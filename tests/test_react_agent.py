@@ -18,8 +18,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.nodes import Recorder, ashortcut_model, shortcut_model
-from langgraph_toolmem.settings import InertiaSettings
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = [

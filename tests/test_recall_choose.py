@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.errors import ConfigurationError, InputError
-from langgraph_toolmem.recall.choose import how_many, slopes, worth_showing
-from langgraph_toolmem.recall.policy import KINDS, RecallPolicy
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.entries.choose import how_many, slopes, worth_showing
+from langgraph_toolmem.entries.policy import KINDS, RecallPolicy
 
 PAPER = RecallPolicy.paper()
 LISTS = st.lists(st.floats(-1, 1), max_size=80).map(lambda values: sorted(values, reverse=True))

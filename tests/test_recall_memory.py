@@ -19,12 +19,12 @@ from langgraph_toolmem import (
     StorageError,
     ToolMemory,
 )
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import user_digest
-from langgraph_toolmem.recall import library
-from langgraph_toolmem.recall.recollection import Recollection
-from langgraph_toolmem.reflection.critique import Critique
-from langgraph_toolmem.reflection.entry import Entry
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.entries import library
+from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.recollection import Recollection
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
@@ -144,7 +144,7 @@ def test_what_was_finished_is_there_in_the_next_process(tmp_path: Path) -> None:
 
 
 def test_recorded_runs_become_entries_in_one_go(tmp_path: Path) -> None:
-    from langgraph_toolmem.trajectory import parse_run
+    from langgraph_toolmem.runs.trajectory import parse_run
 
     runs = [(parse_run(mail(f"N{i}"), run_id=f"r{i}"), float(i % 2), "") for i in range(7)]
     runs.append((parse_run([h.words()], run_id="nothing"), None, ""))

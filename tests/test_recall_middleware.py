@@ -38,6 +38,7 @@ from mailroom import (
 )
 
 from langgraph_toolmem import ConfigurationError, RecallPolicy, SITPolicy, ToolMemory
+from langgraph_toolmem.entries.render import NOTHING, tokens_in
 from langgraph_toolmem.middleware import (
     InertiaMiddleware,
     RecallMiddleware,
@@ -47,9 +48,8 @@ from langgraph_toolmem.middleware import (
     per_turn,
     tool_memory_middleware,
 )
-from langgraph_toolmem.middleware.per_turn import PerTurn
-from langgraph_toolmem.recall.render import NOTHING, tokens_in
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.per_turn import PerTurn
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)

@@ -32,11 +32,11 @@ from mailroom import (
 )
 
 from langgraph_toolmem import ConfigurationError, RecallPolicy, StorageError, ToolMemory
-from langgraph_toolmem.hints import HINTS
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.render import NOTHING, tokens_in
 from langgraph_toolmem.nodes import MemoryRecall, MemoryState, Recorder, ReflectionWriter, memory_prompt
-from langgraph_toolmem.recall.render import NOTHING, tokens_in
-from langgraph_toolmem.reflection.entry import Entry
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.hints import HINTS
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", ["sync", "async"])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.recall import ranker, weights
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.recall.ranker import EntryIndex
-from langgraph_toolmem.recall.relevance import BY_MEANING, BY_WORDS, vote
-from langgraph_toolmem.recall.wording import MAX_TERMS, is_usual, terms, tokens
+from langgraph_toolmem.entries import ranker, weights
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.ranker import EntryIndex
+from langgraph_toolmem.entries.relevance import BY_MEANING, BY_WORDS, vote
+from langgraph_toolmem.words.wording import MAX_TERMS, is_usual, terms, tokens
 
 NAMES = ("amir", "bela", "chen", "dana", "emil", "farah", "goran", "hana", "ines", "jonas")
 PLACES = ("Oslo", "Porto", "Quito", "Riga", "Seoul", "Tunis", "Utrecht", "Vienna", "Warsaw", "Zagreb")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import SystemMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langgraph_toolmem.recall.recollection import RecalledEntry, Recollection
-from langgraph_toolmem.recall.render import NOTHING, to_event, to_prompt, tokens_in
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
+from langgraph_toolmem.entries.render import NOTHING, to_event, to_prompt, tokens_in
 
 GOOD = "Runs that went well:"
 FAILED = "Runs that went wrong; avoid their mistakes:"

@@ -8,12 +8,12 @@ import pytest
 from httpx import AsyncClient
 from langchain_core.messages import AIMessage
 
-from langgraph_toolmem.errors import InputError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection import critique as critiques
-from langgraph_toolmem.reflection.critique import Critique, ModelCritic, acritique, bounded, critique
-from langgraph_toolmem.reflection.entry import MAX_CRITIQUE, Call, Entry, entry_id
-from langgraph_toolmem.reflection.preferences import (
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.entries import critique as critiques
+from langgraph_toolmem.entries.critique import Critique, ModelCritic, acritique, bounded, critique
+from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Call, Entry, entry_id
+from langgraph_toolmem.entries.preferences import (
     Preference,
     amodel_preferences,
     avoided,
@@ -21,8 +21,8 @@ from langgraph_toolmem.reflection.preferences import (
     preferences,
     tool_prefix,
 )
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
-from langgraph_toolmem.tools import read_tools
 
 TOOLS = read_tools(
     [

@@ -9,11 +9,11 @@ from histories import FAILED, Message, call, calls, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.errors import InputError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection import entry as entries
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id, entry_of, joined, shortened
-from langgraph_toolmem.trajectory import SUMMARY_TOOL, parse_run
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.entries import entry as entries
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id, entry_of, joined, shortened
+from langgraph_toolmem.runs.trajectory import SUMMARY_TOOL, parse_run
 
 RUN = digest("run", "r1")
 

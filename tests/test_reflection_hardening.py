@@ -15,11 +15,11 @@ from langchain_core.messages import AIMessage, ToolMessage
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
 from langgraph_toolmem import StorageError, ToolMemory, _reflecting
-from langgraph_toolmem.bootstrap import Bootstrap, Budget, Sandbox
-from langgraph_toolmem.recall import library
-from langgraph_toolmem.reflection.entry import Entry
-from langgraph_toolmem.reflection.queue import JobQueue
-from langgraph_toolmem.reflection.store import EntryStore
+from langgraph_toolmem.entries import library
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
 

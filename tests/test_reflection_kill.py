@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection.critique import ModelCritic
-from langgraph_toolmem.reflection.entry import entry_id
-from langgraph_toolmem.reflection.queue import JobQueue
-from langgraph_toolmem.reflection.store import EntryStore
-from langgraph_toolmem.reflection.worker import ReflectionWorker
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.jobs import ReflectionWorker
+from langgraph_toolmem.entries.critique import ModelCritic
+from langgraph_toolmem.entries.entry import entry_id
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
@@ -37,15 +37,15 @@ PROCESS = """
 import http.client, json, os, random, sys, time
 from pathlib import Path
 import chromadb  # before the word is given: it takes a second
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection.critique import Critique
-from langgraph_toolmem.reflection.entry import entry_of
-from langgraph_toolmem.reflection.queue import JobQueue
-from langgraph_toolmem.reflection.store import EntryStore
-from langgraph_toolmem.reflection.worker import ReflectionWorker
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.entries.entry import entry_of
+from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.core.jobs import ReflectionWorker
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 folder, port, life = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 

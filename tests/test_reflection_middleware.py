@@ -28,8 +28,8 @@ from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, PER_USER, REQUEST, MailRoom, critic, script, teach
 
 from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
+from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.middleware import ReflectionMiddleware, tool_memory_middleware
-from langgraph_toolmem.reflection.entry import Entry
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from langgraph_toolmem.errors import InputError, StorageError
-from langgraph_toolmem.reflection import queue as queues
-from langgraph_toolmem.reflection import queue_file
-from langgraph_toolmem.reflection.queue import NAME, Job, JobQueue
+from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.stores import job_file as queue_file
+from langgraph_toolmem.stores import job_queue as queues
+from langgraph_toolmem.stores.job_queue import NAME, Job, JobQueue
 
 
 class Clock:
@@ -235,7 +235,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, clock: Clock) ->
 ACKNOWLEDGED = """
 import sys, time
 from pathlib import Path
-from langgraph_toolmem.reflection.queue import JobQueue
+from langgraph_toolmem.stores.job_queue import JobQueue
 queue = JobQueue(Path(sys.argv[1]), now=time.time)
 queue.put("0", {})
 queue.take()

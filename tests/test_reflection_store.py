@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection import shelf
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id
-from langgraph_toolmem.reflection.rows import KIND
-from langgraph_toolmem.reflection.shelf import hurts
-from langgraph_toolmem.reflection.store import EntryStore
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.entries import shelf
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.rows import KIND
+from langgraph_toolmem.entries.shelf import hurts
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)
@@ -603,10 +603,10 @@ def test_entries_of_another_process_are_seen_after_a_look(tmp_path: Path) -> Non
 PUTTING = """
 import sys
 from pathlib import Path
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id
-from langgraph_toolmem.reflection.store import EntryStore
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
 
 vectors = VectorStore(Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.errors import InputError, MissingExtraError, StorageError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.reflection import executors
-from langgraph_toolmem.reflection import worker as workers
-from langgraph_toolmem.reflection.critique import Critique, ModelCritic
-from langgraph_toolmem.reflection.entry import Call, Entry, entry_id
-from langgraph_toolmem.reflection.executors import LangmemExecutor, ThreadExecutor, Work
-from langgraph_toolmem.reflection.queue import JobQueue
-from langgraph_toolmem.reflection.store import EntryStore
-from langgraph_toolmem.reflection.worker import ReflectionWorker
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.base.errors import InputError, MissingExtraError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core import jobs as workers
+from langgraph_toolmem.core.jobs import ReflectionWorker
+from langgraph_toolmem.entries.critique import Critique, ModelCritic
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores import executors
+from langgraph_toolmem.stores.executors import LangmemExecutor, ThreadExecutor, Work
+from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
@@ -571,7 +571,7 @@ def test_langmem_keeps_the_time(queue: JobQueue, store: EntryStore) -> None:
 def test_an_import_loads_neither_chroma_nor_langmem() -> None:
     code = """
 import sys
-import langgraph_toolmem.reflection.worker
+import langgraph_toolmem.core.jobs
 print(sorted({"chromadb", "langmem", "langchain", "torch", "openai"} & {name.split(".")[0] for name in sys.modules}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

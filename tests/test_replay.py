@@ -13,9 +13,9 @@ from histories import FAILED, call, calls, history, schema, shortcut, user, word
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.logs import load_runs
-from langgraph_toolmem.replay import is_right, replay
-from langgraph_toolmem.trajectory import Turn, parse_run
+from langgraph_toolmem.offline.replay import is_right, replay
+from langgraph_toolmem.runs.logs import load_runs
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)

@@ -11,15 +11,15 @@ import pytest
 from histories import Learner, call, schema, user, words
 
 from langgraph_toolmem import SITPolicy, ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import record, terminal
 from langgraph_toolmem.cli.inputs import By
-from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.page import render_page
-from langgraph_toolmem.report import HintReport, Report, RuleReport, ToolReport, make_report
-from langgraph_toolmem.savings import HOUR, Period, TokenPrice, group_periods, money_in_words, time_in_words
-from langgraph_toolmem.watch import Watcher
+from langgraph_toolmem.report.report import HintReport, Report, RuleReport, ToolReport, make_report
+from langgraph_toolmem.report.savings import HOUR, Period, TokenPrice, group_periods, money_in_words, time_in_words
+from langgraph_toolmem.report.watch import Watcher
 
 DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC

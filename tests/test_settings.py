@@ -17,12 +17,13 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory, settings
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem.inertia import settings
+from langgraph_toolmem.inertia.settings import InertiaSettings, settings_policy
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
-from langgraph_toolmem.settings import InertiaSettings, settings_policy
 from langgraph_toolmem.testing import ScriptedChatModel
 
-LOGGER = "langgraph_toolmem.settings"
+LOGGER = "langgraph_toolmem.inertia.settings"
 GUARDED = InertiaPolicy(
     never={"a"}, needs_approval={"b"}, allow_destructive={"c"}, allow_repeats={"d"}, witnesses_for_writes=4
 )

@@ -19,13 +19,13 @@ from navi_script import Part, Shop, do, say
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.errors import ConfigurationError, InputError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.navi.decision import Decision, read
-from langgraph_toolmem.navi.export import choose, export_sft, held_out_path, line_of, split, write_lines
-from langgraph_toolmem.navi.recording import DeciderTurn, DecisionLog
+from langgraph_toolmem.navigator.decide.decision import Decision, read
+from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.offline.finetuning import choose, export_sft, held_out_path, line_of, split, write_lines
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

@@ -20,9 +20,9 @@ from langgraph.types import Command
 from navi_script import Shop, ask, decisions, do, say, seek
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.navi.recording import NAME, REST_SECONDS, DecisionLog
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.navigator.decide.recording import NAME, REST_SECONDS, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -374,7 +374,7 @@ def test_a_closed_memory_records_nothing_more(tmp_path: Path, caplog: pytest.Log
 WRITER = """
 import sys
 from pathlib import Path
-from langgraph_toolmem.navi.recording import DecisionLog
+from langgraph_toolmem.navigator.decide.recording import DecisionLog
 
 folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 log = DecisionLog(folder)

@@ -11,12 +11,12 @@ from histories import call, run_of, schema, user
 from httpx import AsyncClient
 from langchain_core.messages import AIMessage
 
-from langgraph_toolmem.run import Step, Turn
-from langgraph_toolmem.sga.abstract import Pattern, Typed, aabstracted, abstracted, applied
-from langgraph_toolmem.sga.atoms import Atom
-from langgraph_toolmem.sga.extract import atoms_of
+from langgraph_toolmem.atoms.abstract import Pattern, Typed, aabstracted, abstracted, applied
+from langgraph_toolmem.atoms.atoms import Atom
+from langgraph_toolmem.atoms.extract import atoms_of
+from langgraph_toolmem.runs.run import Step, Turn
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
-from langgraph_toolmem.tools import read_tools
 
 SPECS = read_tools([schema("weather", "place unit when", "stops:array") | {"description": "The weather of a place."}])
 REQUEST = "What will it be like in Rome on 2024-05-01?"

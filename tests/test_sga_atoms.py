@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.errors import InputError
-from langgraph_toolmem.sga.atoms import (
+from langgraph_toolmem.atoms.atoms import (
     MAX_SOURCES,
     MAX_WORDINGS,
     Atom,
@@ -21,6 +20,7 @@ from langgraph_toolmem.sga.atoms import (
     merge_all,
     to_plain,
 )
+from langgraph_toolmem.base.errors import InputError
 
 
 def atom(**changes: Any) -> Atom:

@@ -13,7 +13,7 @@ from benchmarks import sga as bench
 from benchmarks import sga_data
 from benchmarks.sga import Mean
 from benchmarks.sga_data import Renaming, entities_of, load, other_word
-from langgraph_toolmem.logs import LoggedRun
+from langgraph_toolmem.runs.logs import LoggedRun
 
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
 KINDS = {

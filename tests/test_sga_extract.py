@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from histories import FAILED, call, calls, run_of, schema, user, words
 
+from langgraph_toolmem.atoms.extract import Extractor, atoms_of, distil
+from langgraph_toolmem.atoms.known import Known
+from langgraph_toolmem.atoms.mask import Habits, mask
+from langgraph_toolmem.atoms.situation import Abouts, open_parts, part_of, parts_of
+from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.sga.extract import Extractor, atoms_of, distil
-from langgraph_toolmem.sga.known import Known
-from langgraph_toolmem.sga.mask import Habits, mask
-from langgraph_toolmem.sga.situation import Abouts, open_parts, part_of, parts_of
-from langgraph_toolmem.sga.slots import Slots
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.runs.tools import read_tools
 
 PLOT = schema("plot", "start metric kind title")
 PLOT["parameters"]["properties"]["kind"]["enum"] = ["bar", "line"]

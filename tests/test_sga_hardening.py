@@ -21,16 +21,16 @@ from test_sga_library import Clock, Letters, atom, support
 from test_sga_memory import TOOLS, found, order, refund
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.recall import wording
-from langgraph_toolmem.sga import bags, postings, store_rows, term_numbers, texts
-from langgraph_toolmem.sga.atoms import MAX_SOURCES, Wording
-from langgraph_toolmem.sga.postings import Postings
-from langgraph_toolmem.sga.store import AtomStore
-from langgraph_toolmem.sga.store_rows import AtomRows, Row
-from langgraph_toolmem.sga.support import MAX_DEPTH, from_text
-from langgraph_toolmem.sga.texts import TextRows
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.atoms import bags, postings, store_rows, term_numbers, texts
+from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
+from langgraph_toolmem.atoms.postings import Postings
+from langgraph_toolmem.atoms.store import AtomStore
+from langgraph_toolmem.atoms.store_rows import AtomRows, Row
+from langgraph_toolmem.atoms.support import MAX_DEPTH, from_text
+from langgraph_toolmem.atoms.texts import TextRows
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.words import wording
 
 NAMESPACE = ("toolmem",)
 

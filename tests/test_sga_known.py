@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from histories import FAILED, call, run_of, schema, user
 
-from langgraph_toolmem.errors import InputError
-from langgraph_toolmem.sga.known import MAX_PER_SLOT, MAX_SLOTS, Known, known_of
-from langgraph_toolmem.sga.slots import Slots, satisfied, stand_ins
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.atoms.known import MAX_PER_SLOT, MAX_SLOTS, Known, known_of
+from langgraph_toolmem.atoms.slots import Slots, satisfied, stand_ins
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.runs.tools import read_tools
 
 TOOLS: list[dict[str, Any]] = [
     schema("find_user", "email"),

@@ -12,14 +12,14 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ConfigurationError, StorageError
-from langgraph_toolmem.errors import EmbedderChangedError, InputError
-from langgraph_toolmem.sga.atoms import Atom, make_atom, wordings_of
-from langgraph_toolmem.sga.library import AtomLibrary
-from langgraph_toolmem.sga.record import FAILED_AFTER, AtomRecord
-from langgraph_toolmem.sga.store import AtomStore
-from langgraph_toolmem.sga.store_rows import KIND, TEXTS, AtomRows, Row
-from langgraph_toolmem.sga.support import MAX_SUPPORTS, Support, added, from_text, judged, to_text, total, without
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.atoms.atoms import Atom, make_atom, wordings_of
+from langgraph_toolmem.atoms.library import AtomLibrary
+from langgraph_toolmem.atoms.record import FAILED_AFTER, AtomRecord
+from langgraph_toolmem.atoms.store import AtomStore
+from langgraph_toolmem.atoms.store_rows import KIND, TEXTS, AtomRows, Row
+from langgraph_toolmem.atoms.support import MAX_SUPPORTS, Support, added, from_text, judged, to_text, total, without
+from langgraph_toolmem.base.errors import EmbedderChangedError, InputError
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
 
 NAMESPACE = ("toolmem",)
@@ -370,7 +370,7 @@ def test_bounds_that_cannot_be(opened: Callable[..., AtomStore], bound: str) -> 
 
 
 def test_namespaces_are_apart_and_those_not_used_leave_the_ram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.sga.library.MAX_ATOMS", 1)
+    monkeypatch.setattr("langgraph_toolmem.atoms.library.MAX_ATOMS", 1)
     vectors = VectorStore(tmp_path, embedder=resolve_embedder(None), namespace=NAMESPACE)
     with vectors:
         library = AtomLibrary(vectors, now=Clock())
@@ -403,7 +403,7 @@ def test_closing_does_not_wait_for_a_long_reading(
 ) -> None:
     opened().put([support(), support(atom("x", "other"))])
     store = opened()
-    monkeypatch.setattr("langgraph_toolmem.sga.store.PAGE", 1)
+    monkeypatch.setattr("langgraph_toolmem.atoms.store.PAGE", 1)
     read, begun, go = AtomRows.read, threading.Event(), threading.Event()
 
     def slow(*args: Any, **more: Any) -> Any:

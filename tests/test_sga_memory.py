@@ -12,12 +12,12 @@ from test_sga_library import Letters
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ConfigurationError, MessageError, NamespaceError, StorageError, ToolMemory
+from langgraph_toolmem.atoms.atoms import Atom, make_atom, to_plain
+from langgraph_toolmem.atoms.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
+from langgraph_toolmem.atoms.retrieve import AtomHit
+from langgraph_toolmem.atoms.store_rows import AtomRows
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.sga.atoms import Atom, make_atom, to_plain
-from langgraph_toolmem.sga.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
-from langgraph_toolmem.sga.retrieve import AtomHit
-from langgraph_toolmem.sga.store_rows import AtomRows
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 PER_USER = ("toolmem", "{user_id}")
 TOOLS = [

@@ -24,7 +24,7 @@ from langgraph.types import Command
 from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, taught
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.hints import PLANNING
+from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.middleware import (
     RecallMiddleware,
     RecorderMiddleware,
@@ -32,8 +32,8 @@ from langgraph_toolmem.middleware import (
     SITMiddleware,
     tool_memory_middleware,
 )
-from langgraph_toolmem.sga.settings import SGASettings
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.hints import PLANNING
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)

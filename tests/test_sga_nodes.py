@@ -19,7 +19,6 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, plan_call, taught
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.hints import HINTS, PLANNING, MemoryState, new_avoided, new_offered, planning_now
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
     Recorder,
@@ -33,6 +32,7 @@ from langgraph_toolmem.nodes import (
     shortcut_condition,
 )
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.hints import HINTS, PLANNING, MemoryState, new_avoided, new_offered, planning_now
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)

@@ -13,15 +13,15 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from planned import patterns, plan_call, taught
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.sga.known import Known
-from langgraph_toolmem.sga.planner import PROMPT, PlannedStep, PlannerModel, read
-from langgraph_toolmem.sga.planning import HintPlanner
-from langgraph_toolmem.sga.settings import SGASettings
-from langgraph_toolmem.sga.slots import Slots
-from langgraph_toolmem.sga.tracker import MAX_CHARS, add_facts, mark_of, to_kept, tracked
+from langgraph_toolmem.atoms.known import Known
+from langgraph_toolmem.atoms.planner import PROMPT, PlannedStep, PlannerModel, read
+from langgraph_toolmem.atoms.planning import HintPlanner
+from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.atoms.slots import Slots
+from langgraph_toolmem.atoms.tracker import MAX_CHARS, add_facts, mark_of, to_kept, tracked
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
-from langgraph_toolmem.tools import read_tools
-from langgraph_toolmem.trajectory import parse_run
 
 WAYS = pytest.mark.parametrize("way", ["sync", "async"])
 SLOTS = Slots()

@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import sga as bench
-from langgraph_toolmem.sga import retrieve, texts
-from langgraph_toolmem.sga.abstract import Pattern, applied
-from langgraph_toolmem.sga.atoms import Wording, make_atom, merge_all, to_plain
-from langgraph_toolmem.sga.extract import Extractor, atoms_of, distil
-from langgraph_toolmem.sga.known import Known, known_of
-from langgraph_toolmem.sga.mask import Habits, mask
-from langgraph_toolmem.sga.retrieve import AtomIndex, filled
-from langgraph_toolmem.sga.situation import parts_of
-from langgraph_toolmem.sga.slots import Slots
-from langgraph_toolmem.sga.texts import TextRows
-from langgraph_toolmem.sga.words import delexicalised, is_in, kind_of, names_in
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.atoms import retrieve, texts
+from langgraph_toolmem.atoms.abstract import Pattern, applied
+from langgraph_toolmem.atoms.atoms import Wording, make_atom, merge_all, to_plain
+from langgraph_toolmem.atoms.extract import Extractor, atoms_of, distil
+from langgraph_toolmem.atoms.known import Known, known_of
+from langgraph_toolmem.atoms.mask import Habits, mask
+from langgraph_toolmem.atoms.retrieve import AtomIndex, filled
+from langgraph_toolmem.atoms.situation import parts_of
+from langgraph_toolmem.atoms.slots import Slots
+from langgraph_toolmem.atoms.texts import TextRows
+from langgraph_toolmem.atoms.words import delexicalised, is_in, kind_of, names_in
+from langgraph_toolmem.runs.tools import read_tools
 
 TOOLS: list[dict[str, Any]] = [
     schema("find_person", "name") | {"description": "Find the email address of a colleague."},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_toolmem.sga.atoms import make_atom
-from langgraph_toolmem.sga.record import GATE, PULL, SLOW, USUAL, AtomRecord, prior
-from langgraph_toolmem.sga.retrieve import AtomIndex
+from langgraph_toolmem.atoms.atoms import make_atom
+from langgraph_toolmem.atoms.record import GATE, PULL, SLOW, USUAL, AtomRecord, prior
+from langgraph_toolmem.atoms.retrieve import AtomIndex
 
 
 def test_without_a_record_nothing_is_said():

@@ -16,16 +16,16 @@ from histories import schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.errors import InputError
-from langgraph_toolmem.recall import wording
-from langgraph_toolmem.recall.weights import PAIR, STOP
-from langgraph_toolmem.sga import retrieve, texts
-from langgraph_toolmem.sga.atoms import Atom, make_atom, merge
-from langgraph_toolmem.sga.known import Known
-from langgraph_toolmem.sga.resolve import LEAST, Resolver
-from langgraph_toolmem.sga.retrieve import AtomIndex, filled, query_texts, texts_of
-from langgraph_toolmem.sga.texts import TextRows
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.atoms import retrieve, texts
+from langgraph_toolmem.atoms.atoms import Atom, make_atom, merge
+from langgraph_toolmem.atoms.known import Known
+from langgraph_toolmem.atoms.resolve import LEAST, Resolver
+from langgraph_toolmem.atoms.retrieve import AtomIndex, filled, query_texts, texts_of
+from langgraph_toolmem.atoms.texts import TextRows
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.entries.weights import PAIR, STOP
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.words import wording
 
 NOTHING = "known: only what the user said. done: nothing yet"
 

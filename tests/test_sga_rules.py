@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from histories import FAILED, call, calls, run_of, schema, user
 
-from langgraph_toolmem.sga.atoms import make_atom
-from langgraph_toolmem.sga.known import Known
-from langgraph_toolmem.sga.render import HEAD, RULES, pattern, render
-from langgraph_toolmem.sga.retrieve import AtomHit, AtomIndex
-from langgraph_toolmem.sga.rules import complaints
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.atoms.atoms import make_atom
+from langgraph_toolmem.atoms.known import Known
+from langgraph_toolmem.atoms.render import HEAD, RULES, pattern, render
+from langgraph_toolmem.atoms.retrieve import AtomHit, AtomIndex
+from langgraph_toolmem.atoms.rules import complaints
+from langgraph_toolmem.runs.tools import read_tools
 
 SPECS = read_tools([schema("get", "id"), schema("put", "id") | {"annotations": {"readOnlyHint": False}}])
 

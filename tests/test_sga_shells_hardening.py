@@ -25,20 +25,20 @@ from langgraph.types import Command
 from planned import HEAD, hint_of, obedient, patterns, plan_call, taught
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.hints import PLANNING, MemoryState
+from langgraph_toolmem.atoms.atoms import make_atom
+from langgraph_toolmem.atoms.known import MAX_VALUE, Known
+from langgraph_toolmem.atoms.planner import messages_of
+from langgraph_toolmem.atoms.render import render
+from langgraph_toolmem.atoms.retrieve import AtomIndex
+from langgraph_toolmem.atoms.rules import complaints
+from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import SGAGuard, SGAPlanner, guard_condition, memory_prompt
 from langgraph_toolmem.page import render_page
-from langgraph_toolmem.report import AtomsReport, HintReport, Report
-from langgraph_toolmem.sga.atoms import make_atom
-from langgraph_toolmem.sga.known import MAX_VALUE, Known
-from langgraph_toolmem.sga.planner import messages_of
-from langgraph_toolmem.sga.render import render
-from langgraph_toolmem.sga.retrieve import AtomIndex
-from langgraph_toolmem.sga.rules import complaints
-from langgraph_toolmem.sga.settings import SGASettings
+from langgraph_toolmem.report.report import AtomsReport, HintReport, Report
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.turn.hints import PLANNING, MemoryState
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)

@@ -15,11 +15,11 @@ from rooms import Rooms
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.atoms.atoms import Atom
+from langgraph_toolmem.atoms.writer import AtomWriter
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.sga.atoms import Atom
-from langgraph_toolmem.sga.discovery import Discovery, IntoMemory, Task
-from langgraph_toolmem.sga.writer import AtomWriter
+from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = [
@@ -191,7 +191,7 @@ def test_a_discovery_words_what_it_found_once(tmp_path: Path) -> None:
 
 
 def test_a_discovery_goes_without_words_where_the_budget_is_spent_or_the_model_away(tmp_path: Path) -> None:
-    from langgraph_toolmem.bootstrap import Budget
+    from langgraph_toolmem.offline.coldstart import Budget
 
     task = Task("t", "Open the safe with the Cellar key.", {"key": "Cellar"})
     with OpenAIStubServer(lambda request: json.dumps({"state": "x y", "goal": "do it", "arguments": []})) as server:
@@ -214,9 +214,9 @@ def test_what_is_no_model_is_refused_at_once(given: Any, said: str) -> None:
 
 
 def test_a_bound_and_errors_leave_the_model_free_atom(server: OpenAIStubServer) -> None:
-    from langgraph_toolmem.sga.extract import Extractor
-    from langgraph_toolmem.tools import read_tools
-    from langgraph_toolmem.trajectory import parse_run
+    from langgraph_toolmem.atoms.extract import Extractor
+    from langgraph_toolmem.runs.tools import read_tools
+    from langgraph_toolmem.runs.trajectory import parse_run
 
     steps = Extractor(read_tools(TOOLS)).steps(parse_run(order(1)))
     assert [(each.step.tool, each.request[:13]) for each in steps] == [

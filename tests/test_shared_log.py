@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.shared_log import SharedLog, encode_label, encode_namespace
 
 NAMESPACE = ("toolmem", "graph")

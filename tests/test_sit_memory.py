@@ -43,12 +43,12 @@ from langgraph_toolmem import (
     StorageError,
     ToolMemory,
 )
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.graph.state import START
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.namespaces import user_digest
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.sit.store import SummaryStore
-from langgraph_toolmem.stores.embedders import resolve_embedder
 from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
@@ -528,7 +528,7 @@ def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
 
 
 def test_runs_of_nobody_are_not_put_to_somebody() -> None:
-    from langgraph_toolmem.trajectory import parse_run
+    from langgraph_toolmem.runs.trajectory import parse_run
 
     with made(namespace=PER_USER) as memory:
         memory.learn_run(parse_run(whole("router", "Zoe", summary="nobodys words"), run_id="r"))

@@ -20,7 +20,7 @@ from symptoms import CURES, FINDINGS, SCHEMAS, SYMPTOM, HelpDesk, advised, follo
 
 from langgraph_toolmem import ConfigurationError, SITPolicy, ToolMemory
 from langgraph_toolmem.middleware import InertiaMiddleware, SITMiddleware, tool_memory_middleware
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")

@@ -35,7 +35,6 @@ from symptoms import (
 )
 
 from langgraph_toolmem import ConfigurationError, SITPolicy, ToolMemory
-from langgraph_toolmem.hints import HINTS
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
     MemoryState,
@@ -44,8 +43,9 @@ from langgraph_toolmem.nodes import (
     memory_prompt,
     shortcut_condition,
 )
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.hints import HINTS
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 WAYS = pytest.mark.parametrize("way", ["sync", "async"])

@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
+from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.sit import summary_index
 from langgraph_toolmem.sit.store import NewSummary, StoredSummary, SummaryStore
 from langgraph_toolmem.sit.summary_rows import KIND, SummaryRows
-from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)
@@ -793,7 +793,7 @@ ADDING = """
 import sys
 from pathlib import Path
 from langgraph_toolmem.sit.store import SummaryStore
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
 
 vectors = VectorStore(Path(sys.argv[1]), embedder=resolve_embedder(None), namespace=("toolmem", "me"))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.run import SUMMARY_TOOL, Run, Step, Turn
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run, Step, Turn
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.extract import MIN_CHARS, describe_result, extractive_summary, open_request
 from langgraph_toolmem.sit.transitions import START, Transition, last_calls, transitions
-from langgraph_toolmem.trajectory import parse_run
 
 NOT_EXECUTED = "Error: b is not a valid tool, try one of [a, c]."
 

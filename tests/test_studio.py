@@ -13,8 +13,8 @@ from studio_server import ROOT, StudioServer, langgraph_dev, project
 
 from examples.desk import TOOLS, number
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.report import Report
-from langgraph_toolmem.settings import InertiaSettings
+from langgraph_toolmem.inertia.settings import InertiaSettings
+from langgraph_toolmem.report.report import Report
 
 pytest.importorskip("langgraph_api")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("studio")]

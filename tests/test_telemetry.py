@@ -35,20 +35,20 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, InertiaPolicy, Proposal, ToolMemory
-from langgraph_toolmem.errors import ConfigurationError, StorageError
-from langgraph_toolmem.failures import describe_error, log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.failures import describe_error, log_failure
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.engine import InertiaEngine
 from langgraph_toolmem.inertia.proposal import Option
+from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.middleware import InertiaMiddleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.providers import PROVIDER_RULES, refusal_text
-from langgraph_toolmem.settings import SWITCHED_OFF
 from langgraph_toolmem.stores.graph_file import GraphFile
-from langgraph_toolmem.telemetry import OTHER, REASONS, attributes, note_decision, reason_code
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, refusal_text
+from langgraph_toolmem.turn.telemetry import OTHER, REASONS, attributes, note_decision, reason_code
 
 SECRET = "Rumpelstiltskin"
 """A name that users say, tools are called with and answer with, and that errors quote."""
@@ -339,7 +339,7 @@ def test_a_node_that_steps_aside_tells_the_kind_of_error(
 def test_a_span_that_is_not_recorded_is_left_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(NonRecordingSpan, "set_attributes", quoting(AssertionError), raising=False)
     monkeypatch.setattr(NonRecordingSpan, "add_event", quoting(AssertionError))
-    problems = Listener("langgraph_toolmem.telemetry")
+    problems = Listener("langgraph_toolmem.turn.telemetry")
     with problems.listening(), Spans(sampler=ALWAYS_OFF).tracer.start_as_current_span("request"):
         note_decision("inertia", Decision(None, "why not"))
     with problems.listening():
@@ -364,7 +364,7 @@ def test_tracers_that_fail_stop_nothing(
 ):
     graph = eager_graph(desk, memory)
     monkeypatch.setattr(RunTree, "add_metadata", quoting(RuntimeError))
-    problems = Listener("langgraph_toolmem.telemetry")
+    problems = Listener("langgraph_toolmem.turn.telemetry")
     span = use_span(BrokenSpan(INVALID_SPAN.get_span_context()))
     with problems.listening(), span, tracing_context(enabled=True, client=langsmith.client):
         state = run(graph, 0)
@@ -376,7 +376,7 @@ def test_tracers_that_fail_stop_nothing(
 
 
 def test_a_decision_that_cannot_be_told_of_stops_nothing():
-    problems = Listener("langgraph_toolmem.telemetry")
+    problems = Listener("langgraph_toolmem.turn.telemetry")
     with problems.listening():
         note_decision("inertia", Decision(proposal(confidence="high"), "why"))
 
@@ -385,7 +385,7 @@ def test_a_decision_that_cannot_be_told_of_stops_nothing():
 
 def test_it_imports_no_tracer():
     code = (
-        "import sys, langgraph_toolmem.telemetry as telemetry; telemetry.annotate({'toolmem.node': 'inertia'}); "
+        "import sys, langgraph_toolmem.turn.telemetry as telemetry; telemetry.annotate({'toolmem.node': 'inertia'}); "
         "print([m for m in ('opentelemetry', 'langsmith', 'langchain_core', 'langgraph') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -20,7 +20,7 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langgraph_toolmem.errors import ConfigurationError, MissingExtraError
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, count_tokens, make_chat_model, wire
 
 
@@ -269,7 +269,7 @@ def test_embeddings_as_base64_and_as_numbers() -> None:
 
 
 def test_default_embeddings_are_the_built_in_ones() -> None:
-    pytest.importorskip("langgraph_toolmem.stores.embedders")
+    pytest.importorskip("langgraph_toolmem.search.embedders")
     with OpenAIStubServer(reply=lambda _: "x") as server:
         client: Any = OpenAIEmbeddings(base_url=server.url, api_key="x", check_embedding_ctx_length=False)  # type: ignore[arg-type]
         near, far, query = client.embed_documents(["send an email", "plot a metric", "email sending"])

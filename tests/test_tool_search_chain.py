@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.navigator.search import ToolSearch
 from langgraph_toolmem.navigator.search_chain import SIGNALS, WEIGHTS, ChainSearch, outputs
 from langgraph_toolmem.navigator.search_history import PRIOR, STEPS, TRUST, Precedents
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
 
 
 def spec(name: str, takes: str = "", gives: str = "", description: str = "", optional: str = "") -> ToolSpec:

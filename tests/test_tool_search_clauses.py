@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator import clauses
+from langgraph_toolmem.words import clauses
 
 
 def test_sentences_and_clauses_of_a_compound_request():

@@ -13,14 +13,14 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.navigator.offering import LookUp, look_up, targets_of
 from langgraph_toolmem.navigator.search_hit import ToolHit
-from langgraph_toolmem.stores.embedders import resolve_embedder
-from langgraph_toolmem.stores.tool_index import ToolIndex
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.stores.tool_vectors import KIND, ToolVectors
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.tools import read_tools
 
 
 def tool(name: str, description: str, *parameters: str, **more: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.base import BaseStore
 from pydantic import BaseModel, Field, field_validator
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.tools import ToolSpec, read_tools
-from langgraph_toolmem.trajectory import Turn, parse_run
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -468,7 +468,7 @@ def test_a_schema_that_cannot_be_used_accepts_nothing_and_is_logged_once(
     spec = one({"name": "mail.send", "parameters": broken})
     assert "mail.send" in str(spec.problem({"x": 1}))
     assert "mail.send" in str(spec.problem({}))
-    assert [record.name for record in caplog.records] == ["langgraph_toolmem.tools"]
+    assert [record.name for record in caplog.records] == ["langgraph_toolmem.runs.tools"]
 
 
 json_values = st.recursive(

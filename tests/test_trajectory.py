@@ -34,11 +34,11 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
-from langgraph_toolmem.errors import MessageError
-from langgraph_toolmem.keys import canonical, digest, looks_unique
-from langgraph_toolmem.outputs import output_of
+from langgraph_toolmem.base.errors import MessageError
+from langgraph_toolmem.base.keys import canonical, digest, looks_unique
+from langgraph_toolmem.runs.outputs import output_of
+from langgraph_toolmem.runs.trajectory import Run, Step, Turn, UserMessage, parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.trajectory import Run, Step, Turn, UserMessage, parse_run
 
 
 def unique(number: int) -> str:

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
-from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.chroma import collection_name
-from langgraph_toolmem.stores.embedders import resolve_embedder
 from langgraph_toolmem.stores.reembed import reembed as reembed_collections
 from langgraph_toolmem.stores.vectors import Hit, VectorItem, VectorStore
 
@@ -313,7 +313,7 @@ def test_the_check_reads_the_manifest_without_opening_chroma(tmp_path: Path) -> 
     changed(tmp_path).close()
     code = (
         "import sys, pathlib; from langgraph_toolmem.stores.vectors import VectorStore as V;"
-        "from langgraph_toolmem.stores.embedders import resolve_embedder as r;"
+        "from langgraph_toolmem.search.embedders import resolve_embedder as r;"
         f"V(pathlib.Path({str(tmp_path)!r}), embedder=r(None), namespace=('x',)).check();"
         "print('chromadb' in sys.modules)"
     )
@@ -508,8 +508,8 @@ def test_a_forked_child_is_told_and_does_not_hang(tmp_path: Path, folder: bool) 
     # In a process of its own: pytest's other threads make a fork warn.
     code = f"""
 import os, pathlib, signal
-from langgraph_toolmem.errors import StorageError
-from langgraph_toolmem.stores.embedders import resolve_embedder
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 folder = pathlib.Path({str(tmp_path)!r}) if {folder} else None
 make = lambda: VectorStore(folder, embedder=resolve_embedder(None), namespace=("x",))

@@ -21,14 +21,14 @@ from histories import FAILED, Learner, call, calls, schema, shortcut, user, word
 from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.cli import app, live
-from langgraph_toolmem.errors import StorageError
 from langgraph_toolmem.graph.evidence import Record
+from langgraph_toolmem.report.watch import Event, Watcher, read_record
 from langgraph_toolmem.stores import journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile
 from langgraph_toolmem.stores.plain_pickle import FormatVersionError
 from langgraph_toolmem.stores.tail import GraphTail
-from langgraph_toolmem.watch import Event, Watcher, read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 NOON = 1_772_452_800.0  # 2026-03-02 12:00 UTC

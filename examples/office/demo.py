@@ -30,7 +30,7 @@ from examples.office import assistant
 from examples.office.office import Office
 from examples.office.runs import Outcome, Totals, lost, run_tasks, totals
 from examples.office.tasks import Task, make_tasks
-from langgraph_toolmem.errors import MissingExtraError
+from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 WARM_UP = 50  # tasks after which the second table starts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem._version import __version__
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.cli import evolve
 from langgraph_toolmem.cli.atoms import atoms
 from langgraph_toolmem.cli.bootstrap import bootstrap
@@ -39,10 +40,9 @@ from langgraph_toolmem.cli.options import (
     ToolsFile,
 )
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress, write_text
-from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.logs import RunLog
+    from langgraph_toolmem.runs.logs import RunLog
 
 app = typer.Typer(
     name="toolmem",
@@ -108,7 +108,7 @@ def replay(
     Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
     the truth. Needs no key and calls no model.
     """
-    from langgraph_toolmem.replay import replay as run_replay
+    from langgraph_toolmem.offline.replay import replay as run_replay
 
     chosen = read_policy(policy, min_precision=min_precision)
     schemas = read_tools_file(tools)
@@ -253,7 +253,7 @@ def watch(
     """
     check_folder(memory)
     from langgraph_toolmem.cli.live import follow, show_once
-    from langgraph_toolmem.watch import Watcher
+    from langgraph_toolmem.report.watch import Watcher
 
     with Watcher(memory) as watcher:
         if once:
@@ -312,7 +312,7 @@ def reembed(
     """Make stored vectors again after the embedder was changed. Texts stay; a crash half-way loses nothing."""
     if not memory.is_dir():
         raise InputError(f"there is no memory at {memory}")
-    from langgraph_toolmem.stores.embedders import resolve_embedder
+    from langgraph_toolmem.search.embedders import resolve_embedder
     from langgraph_toolmem.stores.folder_lock import FolderLock
     from langgraph_toolmem.stores.vectors import VectorStore
 

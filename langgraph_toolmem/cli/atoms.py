@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.cli.inputs import open_memory
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, console
-from langgraph_toolmem.errors import InputError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sga.record import AtomRecord
-    from langgraph_toolmem.sga.retrieve import AtomHit
+    from langgraph_toolmem.atoms.record import AtomRecord
+    from langgraph_toolmem.atoms.retrieve import AtomHit
 
 
 def atoms(
@@ -43,8 +43,8 @@ def atoms(
     With one, what an agent would be shown, best first, one for each tool. Writes nothing and does not disturb a process
     that does.
     """
-    from langgraph_toolmem.sga.render import pattern
-    from langgraph_toolmem.sga.retrieve import AtomHit
+    from langgraph_toolmem.atoms.render import pattern
+    from langgraph_toolmem.atoms.retrieve import AtomHit
 
     if goal is not None and not goal.strip():
         raise InputError("the goal is empty; without one all atoms are listed")
@@ -86,7 +86,7 @@ def _known(given: list[str]) -> dict[str, list[str]]:
 
 
 def _plain(hit: AtomHit, record: AtomRecord, *, searched: bool) -> dict[str, Any]:
-    from langgraph_toolmem.sga.atoms import to_plain
+    from langgraph_toolmem.atoms.atoms import to_plain
 
     plain = {"atom": to_plain(hit.atom), "record": {**record._asdict(), "misleads": record.misleads}}
     if not searched:

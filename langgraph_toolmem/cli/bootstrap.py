@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.cli.inputs import check_folder, open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, described_progress, note
-from langgraph_toolmem.errors import ConfigurationError, InputError
 from langgraph_toolmem.graph.export import printable
-from langgraph_toolmem.models import resolve_model
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.bootstrap import Bootstrap, Budget, Progress, Sandbox
+    from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Progress, Sandbox
 
 WARNING = (
     "The agent's tools are really executed: whatever they can send, book, pay or delete, they may. Go on only if they "
@@ -114,7 +114,7 @@ def bootstrap(
     is run in a fresh thread, and becomes an entry with the verdict of the sandbox or of a judge. All bounds count over
     all sessions: interrupted or killed, it goes on where it was when it is begun again.
     """
-    from langgraph_toolmem.bootstrap import Budget
+    from langgraph_toolmem.offline.coldstart import Budget
 
     if drop:
         _drop(memory, user_id, namespace, embeddings, asks=not yes, as_json=as_json)
@@ -151,7 +151,7 @@ def bootstrap(
 
 
 def _start(memory: ToolMemory, wanted: _Wanted, *, show: bool) -> tuple[Progress, list[str]]:
-    from langgraph_toolmem.bootstrap import Sandbox, load_sandbox
+    from langgraph_toolmem.offline.coldstart import Sandbox, load_sandbox
 
     found = load_sandbox(wanted.agent, memory=memory)
     # A person is asked before the event loop is there, which would swallow the first Ctrl-C.
@@ -174,7 +174,7 @@ def _start(memory: ToolMemory, wanted: _Wanted, *, show: bool) -> tuple[Progress
 
 
 async def _go(memory: ToolMemory, sandbox: Sandbox, wanted: _Wanted, *, show: bool) -> tuple[Progress, list[str]]:
-    from langgraph_toolmem.bootstrap import Bootstrap
+    from langgraph_toolmem.offline.coldstart import Bootstrap
 
     with Bootstrap(
         memory,
@@ -218,8 +218,8 @@ def _confirm(wanted: _Wanted, sandbox: Sandbox | None) -> None:
 
 
 def _destructive(wanted: _Wanted, sandbox: Sandbox | None) -> list[str]:
-    from langgraph_toolmem.bootstrap.sandbox import tools_of
-    from langgraph_toolmem.tools import read_tools
+    from langgraph_toolmem.offline.coldstart.sandbox import tools_of
+    from langgraph_toolmem.runs.tools import read_tools
 
     given: Any = wanted.tools
     if given is None and sandbox is not None:
@@ -229,7 +229,7 @@ def _destructive(wanted: _Wanted, sandbox: Sandbox | None) -> list[str]:
 
 
 def _about(sandbox: Sandbox, wanted: _Wanted) -> None:
-    from langgraph_toolmem.bootstrap.sandbox import MAX_ABOUT
+    from langgraph_toolmem.offline.coldstart.sandbox import MAX_ABOUT
 
     if wanted.about is not None:
         sandbox.about = wanted.about
@@ -238,7 +238,7 @@ def _about(sandbox: Sandbox, wanted: _Wanted) -> None:
 
 
 def _drop(folder: Path, user_id: str | None, namespace: str, embeddings: str, *, asks: bool, as_json: bool) -> None:
-    from langgraph_toolmem.bootstrap import drop
+    from langgraph_toolmem.offline.coldstart import drop
 
     check_folder(folder)
     question = f"Take all entries of a cold start out of {folder}, and begin anew the next time?"

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, LockedError, StorageError, ToolMemoryError
+from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.cli.inputs import open_memory
 from langgraph_toolmem.cli.options import AtomModel, Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, note
-from langgraph_toolmem.errors import ConfigurationError, InputError, LockedError, StorageError, ToolMemoryError
 from langgraph_toolmem.graph.export import printable
-from langgraph_toolmem.models import resolve_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.sga.atoms import Atom
-    from langgraph_toolmem.sga.discovery import AtomSink, DiscoveryProgress, DiscoveryReport
+    from langgraph_toolmem.atoms.atoms import Atom
+    from langgraph_toolmem.offline.discovery import AtomSink, DiscoveryProgress, DiscoveryReport
     from langgraph_toolmem.stores.folder_lock import FolderLock
 
 WARNING = (
@@ -108,9 +108,9 @@ def discover(
     killed, it goes on where it was when it is begun again; the same seed gives the same atoms, for any number of
     workers. The memory is open at the start, for a check, and at the end; in between, agents may use it.
     """
-    from langgraph_toolmem.bootstrap import Budget
-    from langgraph_toolmem.sga.discovery import Discovery, JsonLines, SearchSettings, load_environment, read_tasks
-    from langgraph_toolmem.sga.discovery.runner import FOLDER
+    from langgraph_toolmem.offline.coldstart import Budget
+    from langgraph_toolmem.offline.discovery import Discovery, JsonLines, SearchSettings, load_environment, read_tasks
+    from langgraph_toolmem.offline.discovery.runner import FOLDER
 
     if not (sandbox_is_safe or sys.stdin.isatty()):
         raise ConfigurationError(f"{WARNING}, and say so with --sandbox-is-safe")
@@ -204,7 +204,7 @@ class _IntoMemory:
 
     def put(self, atoms: Sequence[Atom]) -> None:
         """See `AtomSink`; what the memory raises is kept for the end, as the search may have more to say."""
-        from langgraph_toolmem.sga.discovery import IntoMemory
+        from langgraph_toolmem.offline.discovery import IntoMemory
 
         self._file.put(atoms)
         try:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli.graph import graph, lines_of, take_in
 from langgraph_toolmem.cli.inputs import open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Json, MemoryFolder
 from langgraph_toolmem.cli.tables import count, table
 from langgraph_toolmem.cli.terminal import answer_json, console, note
-from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli.inputs import open_memory
 from langgraph_toolmem.cli.options import Json, MemoryFolder
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, note
-from langgraph_toolmem.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navi.export import SFTExport
+    from langgraph_toolmem.offline.finetuning import SFTExport
 
 
 class SFTForm(str, Enum):
@@ -60,7 +60,7 @@ def export(
     """
     if sft is None:
         raise ConfigurationError("say what to export: --sft OUT.jsonl writes training data for a decider")
-    from langgraph_toolmem.navi.export import export_sft, held_out_path
+    from langgraph_toolmem.offline.finetuning import export_sft, held_out_path
 
     with open_memory(memory, read_only=True) as opened:
         waiting = opened.report().reflections.pending

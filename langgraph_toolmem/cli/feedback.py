@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from langgraph_toolmem.base.errors import LockedError
 from langgraph_toolmem.cli.inputs import check_folder, open_memory
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, console
-from langgraph_toolmem.errors import LockedError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.recall.recollection import RecalledEntry
-    from langgraph_toolmem.reflection.entry import Entry
+    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.recollection import RecalledEntry
 
 
 def feedback(
@@ -134,14 +134,14 @@ def _opened(folder: Path, namespace: str, embeddings: str, *, read_only: bool = 
 
 
 def _known(memory: ToolMemory, user_id: str | None) -> int:
-    from langgraph_toolmem.namespaces import resolve
+    from langgraph_toolmem.base.namespaces import resolve
 
     namespace = resolve(memory.namespace, user_id)
     return 0 if memory._vectors.empty else len(memory._library.store(namespace).all())
 
 
 def _entry_of(memory: ToolMemory, run_id: str, user_id: str | None) -> Entry | None:
-    from langgraph_toolmem.keys import digest
+    from langgraph_toolmem.base.keys import digest
 
     run = digest("run", run_id)
     namespace = memory._namespace_of(run, user_id)
@@ -151,6 +151,6 @@ def _entry_of(memory: ToolMemory, run_id: str, user_id: str | None) -> Entry | N
 
 
 def _line(text: str) -> str:
-    from langgraph_toolmem.reflection.entry import shortened
+    from langgraph_toolmem.entries.entry import shortened
 
     return shortened(" ".join(text.split()), 300)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli.inputs import open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder
 from langgraph_toolmem.cli.tables import count, table
 from langgraph_toolmem.cli.terminal import answer_json, console, write_text
-from langgraph_toolmem.errors import ConfigurationError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def graph(
 
 def take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
     """Has the memory know all tools that were described to it, and those of a file."""
-    from langgraph_toolmem.described import spec_of
     from langgraph_toolmem.inertia.engine import infer_spec
     from langgraph_toolmem.navigator.offering import take_in
-    from langgraph_toolmem.tools import read_tools
+    from langgraph_toolmem.runs.tool_note import spec_of
+    from langgraph_toolmem.runs.tools import read_tools
 
     known = {
         name: spec_of(name, entry) if entry.get("parameters") else infer_spec(name, entry)

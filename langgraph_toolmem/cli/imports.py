@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from langgraph_toolmem.base.errors import InputError, StorageError, ToolMemoryError
+from langgraph_toolmem.base.namespaces import has_user
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import note, progress
-from langgraph_toolmem.errors import InputError, StorageError, ToolMemoryError
-from langgraph_toolmem.namespaces import has_user
-from langgraph_toolmem.trajectory import Run, parse_run
+from langgraph_toolmem.runs.trajectory import Run, parse_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from langgraph_toolmem import ToolMemory
     from langgraph_toolmem._importing import Write
-    from langgraph_toolmem.logs import LoggedRun
-    from langgraph_toolmem.sga.writer import AtomWriter
+    from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.runs.logs import LoggedRun
 
 BATCH = 200
 """Runs whose entries and summaries are stored in one go."""
@@ -202,7 +202,7 @@ def _make_atoms(
     memory: ToolMemory, runs: list[LoggedRun], done: Imported, writer: AtomWriter | None, *, show: bool
 ) -> None:
     """Atoms of successful runs; what never varies over all of them stays literal."""
-    from langgraph_toolmem.sga.mask import Habits
+    from langgraph_toolmem.atoms.mask import Habits
 
     habits = Habits(map(_read, runs))
     by_user: dict[str | None, list[LoggedRun]] = {}

@@ -8,17 +8,17 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.cli.terminal import note, progress
-from langgraph_toolmem.errors import ConfigurationError, InputError
-from langgraph_toolmem.models import resolve_model
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem import InertiaPolicy, ToolMemory
-    from langgraph_toolmem.logs import RunLog
-    from langgraph_toolmem.savings import TokenPrice
-    from langgraph_toolmem.sga.writer import AtomWriter
+    from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.report.savings import TokenPrice
+    from langgraph_toolmem.runs.logs import RunLog
 
 POLICY_HELP = (
     "`calibrated` (acts by its track record), `paper` (AutoTool as published), a JSON file, or `name=value` "
@@ -47,8 +47,8 @@ def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
         return None
     value = _read_json(path)
     if isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict):
-        from langgraph_toolmem.described import news_of
         from langgraph_toolmem.navigator.openapi import read_openapi
+        from langgraph_toolmem.runs.tool_note import news_of
 
         return [{"name": spec.name, **news_of(spec, {})} for spec in read_openapi(value)]
     if isinstance(value, dict):
@@ -150,7 +150,7 @@ def read_atom_writer(text: str, most: int) -> AtomWriter:
         ConfigurationError: it names none, the model cannot be made, or gives no structured output.
         MissingExtraError: a package is missing.
     """
-    from langgraph_toolmem.sga.writer import AtomWriter
+    from langgraph_toolmem.atoms.writer import AtomWriter
 
     return AtomWriter(resolve_model(text, name="--atom-model"), most=most)
 
@@ -173,7 +173,7 @@ def read_price(text: str | None, currency: str | None) -> TokenPrice | None:
     Raises:
         ConfigurationError: it is not two numbers, or there is a currency without a price.
     """
-    from langgraph_toolmem.savings import TokenPrice
+    from langgraph_toolmem.report.savings import TokenPrice
 
     if text is None:
         if currency is not None:
@@ -195,7 +195,7 @@ def load_log(file: Path, *, lenient: bool, limit: int | None = None, quiet: bool
         InputError: it cannot be read, or holds no runs.
     """
     from langgraph_toolmem.cli.tables import skipped_notes
-    from langgraph_toolmem.logs import load_runs
+    from langgraph_toolmem.runs.logs import load_runs
 
     size = file.stat().st_size if file.is_file() else 0
     with progress("reading", size, show=not quiet) as update:

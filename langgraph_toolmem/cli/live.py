@@ -17,12 +17,12 @@ import typer
 
 from langgraph_toolmem.cli.terminal import console, note
 from langgraph_toolmem.graph.export import printable
-from langgraph_toolmem.watch import Event, Watcher
+from langgraph_toolmem.report.watch import Event, Watcher
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from langgraph_toolmem.report import Report
+    from langgraph_toolmem.report.report import Report
 
 EVENTS_KEPT: Final = 100
 EVENTS_AT_ONCE: Final = 10

@@ -10,8 +10,8 @@ from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.cli.tables import count, table
 from langgraph_toolmem.graph.export import printable
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
-from langgraph_toolmem.report import Report, hint_in_words
-from langgraph_toolmem.savings import HOUR, Period, group_periods, money_in_words, time_in_words
+from langgraph_toolmem.report.report import Report, hint_in_words
+from langgraph_toolmem.report.savings import HOUR, Period, group_periods, money_in_words, time_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console

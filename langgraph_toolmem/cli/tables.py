@@ -10,9 +10,9 @@ from langgraph_toolmem.graph.export import START, GraphView, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from langgraph_toolmem.errors import LogError
+    from langgraph_toolmem.base.errors import LogError
     from langgraph_toolmem.inertia.entropy import InertiaTest, LikelihoodRatio
-    from langgraph_toolmem.replay import ReplayReport
+    from langgraph_toolmem.offline.replay import ReplayReport
 
 TOOLS_SHOWN = 20
 CHAINS_SHOWN = 10

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from langgraph_toolmem.errors import InputError, ToolMemoryError
+from langgraph_toolmem.base.errors import InputError, ToolMemoryError
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:

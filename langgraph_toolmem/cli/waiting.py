@@ -95,7 +95,7 @@ def retry(folder: Path) -> int:
     """
     import time
 
-    from langgraph_toolmem.reflection.queue import JobQueue
+    from langgraph_toolmem.stores.job_queue import JobQueue
 
     with JobQueue(folder, now=time.time) as queue:
         return queue.revive()

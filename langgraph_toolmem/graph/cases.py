@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.state import PARALLEL
-from langgraph_toolmem.graph.text import month_day, read_text
-from langgraph_toolmem.graph.values import ABSENT
+from langgraph_toolmem.runs.values import ABSENT
+from langgraph_toolmem.words.text import month_day, read_text
 
 MAX_CASES: Final = 20_000
 MAX_POSTINGS: Final = 64

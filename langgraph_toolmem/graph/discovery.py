@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from langgraph_toolmem.graph.sources import date_in, evaluate, from_text, named_rows
 from langgraph_toolmem.graph.state import Observation, RunState
-from langgraph_toolmem.graph.text import MAX_SPAN_WORDS, Text, is_word, quoted_parts, read_text, shape_of
-from langgraph_toolmem.graph.values import MAX_VALUE_CHARS, canon
+from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
+from langgraph_toolmem.words.text import MAX_SPAN_WORDS, Text, is_word, quoted_parts, read_text, shape_of
 
 _MAX_OUTPUTS: Final = 8
 _MAX_COUNTED: Final = 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.base.errors import GraphFileError
 
 MAX_DAYS: Final = 32
 MAX_TARGETS: Final = 5_000

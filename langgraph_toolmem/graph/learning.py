@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState
-from langgraph_toolmem.graph.text import dates_in, pieces_of
-from langgraph_toolmem.graph.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.tools import ToolSpec
-from langgraph_toolmem.trajectory import Step, Turn
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import Step, Turn
+from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
+from langgraph_toolmem.words.text import dates_in, pieces_of
 
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12

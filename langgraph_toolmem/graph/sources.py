@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import Observation, RunState
-from langgraph_toolmem.graph.text import Text, dates_in, is_word, quoted_parts
-from langgraph_toolmem.graph.values import canon
+from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.words.text import Text, dates_in, is_word, quoted_parts
 
 
 class _Missing:

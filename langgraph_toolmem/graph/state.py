@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.graph.text import Text, read_text
-from langgraph_toolmem.graph.values import MAX_VALUE_CHARS, canon, canon_args, flatten
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.trajectory import Run, Step, Turn, UserMessage
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.runs.trajectory import Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
+from langgraph_toolmem.words.text import Text, read_text
 
 START: Final = "<start>"
 CUT: Final = "<cut>"

@@ -11,7 +11,7 @@ from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.learning import constants, pattern_of
 from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.values import ABSENT, canon, fit
+from langgraph_toolmem.runs.values import ABSENT, canon, fit
 
 NEAR: Final = 1.0
 """How much the sources used after the nearest past requests weigh against a source's own record."""

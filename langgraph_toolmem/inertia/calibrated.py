@@ -9,13 +9,13 @@ from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.state import CUT, START, USER, RunState
-from langgraph_toolmem.graph.values import ABSENT, canon_args
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.guards import held_back, may_write, pace, refusal
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
 from langgraph_toolmem.inertia.record import probability, rules_of
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import ABSENT, canon_args
 
 
 def decide(

@@ -10,9 +10,9 @@ from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import windows
 from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
-from langgraph_toolmem.graph.values import ABSENT
 from langgraph_toolmem.inertia.arguments import Filled, fill
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import ABSENT
 
 MAX_TOOLS: Final = 2
 NEIGHBOURS: Final = 4

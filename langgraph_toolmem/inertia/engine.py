@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import windows
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
 from langgraph_toolmem.graph.learning import learn_turn
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.values import canon_args
 from langgraph_toolmem.inertia import calibrated, paper
 from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.tools import ToolSpec
-from langgraph_toolmem.trajectory import Run, Turn
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.trajectory import Run, Turn
+from langgraph_toolmem.runs.values import canon_args
 
 Apply = Callable[[str | None, Record], bool]
 

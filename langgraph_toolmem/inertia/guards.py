@@ -7,10 +7,10 @@ from typing import Any
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.values import canon_args
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import budget_room
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import canon_args
 
 NORMAL_REPEATS = 1 / 3
 """Share of a tool's calls that repeat an earlier one of their run, from which a repeat is normal."""

@@ -17,17 +17,17 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from langgraph_toolmem.failures import log_failure
+from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.values import ABSENT, canon_args, fit
 from langgraph_toolmem.inertia.guards import held_back, pace, refusal
+from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Judged, Option, Proposal
-from langgraph_toolmem.policy import EnvironmentAdapter, InertiaPolicy
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.values import ABSENT, canon_args, fit
 
 logger = logging.getLogger("langgraph_toolmem.inertia")
 

@@ -3,7 +3,7 @@
 >>> agent = create_agent(model, tools, middleware=tool_memory_middleware(memory))  # doctest: +SKIP
 """
 
-from langgraph_toolmem import errors as _errors
+from langgraph_toolmem.base import errors as _errors
 
 try:
     import langchain.agents.middleware  # noqa: F401

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, ModelFallbackMiddleware
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.chains import ToolChainMiddleware
 from langgraph_toolmem.middleware.inertia import InertiaMiddleware
@@ -19,11 +22,8 @@ from langgraph_toolmem.middleware.sga import SGAMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
 from langgraph_toolmem.navigator.offering import MOST
 from langgraph_toolmem.nodes.preferences import name_of
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.sga.settings import SGASettings
 from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 _OURS: Final = (
     ReflectionMiddleware,

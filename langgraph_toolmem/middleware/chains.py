@@ -17,12 +17,8 @@ from langgraph.errors import GraphBubbleUp
 from typing_extensions import NotRequired
 
 from langgraph_toolmem._searching import TARGETS
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import Offered, merge_offered, offered_now
-from langgraph_toolmem.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.middleware.offered import OfferedTools
-from langgraph_toolmem.middleware.per_turn import PerTurn, TurnKey
 from langgraph_toolmem.middleware.preferences import insisted_on
 from langgraph_toolmem.navigator.asking import SearchTool
 from langgraph_toolmem.navigator.offer import Offer, Way, offer
@@ -35,8 +31,12 @@ from langgraph_toolmem.navigator.offering import (
     progress_of,
     take_in,
 )
-from langgraph_toolmem.run import OWN_TOOLS
-from langgraph_toolmem.telemetry import annotate
+from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.turn.hints import Offered, merge_offered, offered_now
+from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of
+from langgraph_toolmem.turn.offered import OfferedTools
+from langgraph_toolmem.turn.per_turn import PerTurn, TurnKey
+from langgraph_toolmem.turn.telemetry import annotate
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 

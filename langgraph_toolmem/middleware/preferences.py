@@ -12,15 +12,15 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem._recalling import PATIENCE
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries.guide import DomainOf, Guidance, guide, to_prompt
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.preferences import Preference
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.middleware.per_turn import PerTurn, TurnKey
 from langgraph_toolmem.middleware.sit import with_hint
 from langgraph_toolmem.nodes.preferences import How, check_guiding, name_of, tell
-from langgraph_toolmem.recall.guide import DomainOf, Guidance, guide, to_prompt
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.reflection.preferences import Preference
+from langgraph_toolmem.turn.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.turn.per_turn import PerTurn, TurnKey
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 
@@ -31,7 +31,7 @@ _NO_TOOL: Final = (None, "auto", "any", "required", "none")
 class PreferenceMiddleware(AgentMiddleware[Any, Any, Any]):
     """Takes the tools out of a model request that this user rated badly on similar requests.
 
-    Looks once per user turn. Without a model the ratings are counted; see `langgraph_toolmem.recall.guide` for the
+    Looks once per user turn. Without a model the ratings are counted; see `langgraph_toolmem.entries.guide` for the
     rules: at least two ratings, and something has to be left. Tools of the provider without a name, the summary
     tool, tools of a structured answer and a tool that the request insists on stay.
 

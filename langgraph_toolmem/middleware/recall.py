@@ -8,15 +8,15 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.recollection import Recollection
+from langgraph_toolmem.entries.render import BUDGET, to_prompt
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.middleware.per_turn import PerTurn, TurnKey
 from langgraph_toolmem.middleware.sit import with_hint
 from langgraph_toolmem.nodes.recall import check_options, tell
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.recall.recollection import Recollection
-from langgraph_toolmem.recall.render import BUDGET, to_prompt
+from langgraph_toolmem.turn.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.turn.per_turn import PerTurn, TurnKey
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 

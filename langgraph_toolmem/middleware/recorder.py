@@ -10,11 +10,11 @@ from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, config_of, emit, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.recording import CallRecorder
-from langgraph_toolmem.telemetry import annotate
+from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, run_id_of, user_id_of
+from langgraph_toolmem.turn.recording import CallRecorder
+from langgraph_toolmem.turn.telemetry import annotate
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 

@@ -13,11 +13,11 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.reflection import RunEnd, Verdict, tell
-from langgraph_toolmem.recording import whose
+from langgraph_toolmem.turn.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.turn.recording import whose
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 

@@ -15,13 +15,11 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from typing_extensions import NotRequired
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import PLANNING, Planning, merge_planning, place_of, planning_now
-from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.atoms.rules import Complaint
+from langgraph_toolmem.atoms.settings import BUDGET, SGASettings, When
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.inertia import MODEL_CALL_COUNTS
-from langgraph_toolmem.middleware.offered import OfferedTools
-from langgraph_toolmem.middleware.per_turn import PerTurn, TurnKey
 from langgraph_toolmem.middleware.sit import with_hint
 from langgraph_toolmem.nodes.sga import (
     check_model,
@@ -31,12 +29,14 @@ from langgraph_toolmem.nodes.sga import (
     tell_guard,
     without_own,
 )
-from langgraph_toolmem.sga.rules import Complaint
-from langgraph_toolmem.sga.settings import BUDGET, SGASettings, When
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.hints import PLANNING, Planning, merge_planning, place_of, planning_now
+from langgraph_toolmem.turn.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.turn.offered import OfferedTools
+from langgraph_toolmem.turn.per_turn import PerTurn, TurnKey
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sga.planning import Planned
+    from langgraph_toolmem.atoms.planning import Planned
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 
@@ -97,7 +97,7 @@ class SGAMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         if not isinstance(memory, ToolMemory):
             raise ConfigurationError(f"{type(self).__name__} takes a ToolMemory, not {type(memory).__name__}.")
-        from langgraph_toolmem.sga.planning import HintPlanner  # numpy: only when planning is used
+        from langgraph_toolmem.atoms.planning import HintPlanner  # numpy: only when planning is used
 
         self.memory = memory
         self.settings = SGASettings(check_model(model), when, k, beta, budget, rules, guard)

@@ -11,16 +11,16 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 
 from langgraph_toolmem._suggesting import Advice
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.middleware.offered import OfferedTools
 from langgraph_toolmem.nodes.sit import check_policy, tell
-from langgraph_toolmem.run import OWN_TOOLS
+from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.recall import arecall_summary, recall_summary
 from langgraph_toolmem.sit.render import to_prompt
 from langgraph_toolmem.sit.tool import SummaryTool
+from langgraph_toolmem.turn.host import ErrorLog, config_of, run_id_of, user_id_of
+from langgraph_toolmem.turn.offered import OfferedTools
 
 logger = logging.getLogger("langgraph_toolmem.middleware")
 

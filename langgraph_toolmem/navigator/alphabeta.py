@@ -20,9 +20,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from langgraph_toolmem.navigator.ports import Port
 from langgraph_toolmem.navigator.problem import Choice, Draft, Problem, levels_of
 from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.words.ports import Port
 
 _CLOCK_EVERY: Final = 32  # nodes between two looks at the clock
 _OPEN: Final = 6.0  # half of it, when the search is at its end, is as much as S can be

@@ -13,13 +13,13 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_toolmem.hints import new_offered
-from langgraph_toolmem.host import ErrorLog, emit, read_key, user_id_of
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.offer import Offer, asked_for, offer
 from langgraph_toolmem.navigator.offering import look_up
-from langgraph_toolmem.run import OWN_TOOLS, SEARCH_TOOL
-from langgraph_toolmem.telemetry import annotate
+from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
+from langgraph_toolmem.turn.hints import new_offered
+from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 DESCRIPTION: Final = (
     "Search for more tools. Only some of the tools are shown to you. If none of them does what is needed, say in a few "

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from langgraph_toolmem.navigator.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.plan import Ask, Chain, Edge, Feed, Gift, Node, Step, Subgraph
-from langgraph_toolmem.navigator.ports import Port
 from langgraph_toolmem.navigator.problem import Draft, Problem, levels_of
+from langgraph_toolmem.words.ports import Port
 
 
 def chain_of(draft: Draft, problem: Problem, score: float) -> Chain:

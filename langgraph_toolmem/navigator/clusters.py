@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
-from langgraph_toolmem.navigator.ports import Port
 from langgraph_toolmem.navigator.rules import ClusterRules
-from langgraph_toolmem.navigator.vocabulary import GENERIC, IDENTIFIERS
-from langgraph_toolmem.stores.lexical import stem
+from langgraph_toolmem.search.lexical import stem
+from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
 
 Reason = Literal["first", "words", "context", "embedding", "user"]
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]

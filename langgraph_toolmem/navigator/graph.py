@@ -14,17 +14,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.clusters import Cluster, Clusters, Embed
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.meaning import canonical, entity_of, verb_of
 from langgraph_toolmem.navigator.observed import merge_paths, paths_of
-from langgraph_toolmem.navigator.ports import TRUST, Port, inputs_of, outputs_of
 from langgraph_toolmem.navigator.rules import ClusterRules
 from langgraph_toolmem.navigator.scoring import Link
-from langgraph_toolmem.navigator.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
-from langgraph_toolmem.stores.lexical import stem
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.search.lexical import stem
+from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
+from langgraph_toolmem.words.ports import TRUST, Port, inputs_of, outputs_of
+from langgraph_toolmem.words.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.ports import Port
-from langgraph_toolmem.navigator.vocabulary import FREE_TEXT, IDENTIFIERS, PERSONAL, QUANTITIES, SECRETS
+from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.words.vocabulary import FREE_TEXT, IDENTIFIERS, PERSONAL, QUANTITIES, SECRETS
 
 Source = Literal["user", "produced", "either"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from langgraph_toolmem.navigator.schema import MAX_DEPTH, MAX_LEAVES, type_of
+from langgraph_toolmem.words.schema import MAX_DEPTH, MAX_LEAVES, type_of
 
 _ROWS: Final = 5
 """Elements of a list that are looked at."""

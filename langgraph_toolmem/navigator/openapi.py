@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.navigator.schema import lookup
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.words.schema import lookup
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 _READS: Final = frozenset({"get", "head", "options", "trace"})

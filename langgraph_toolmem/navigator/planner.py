@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Literal
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.alphabeta import Found, alpha_beta
 from langgraph_toolmem.navigator.annealing import anneal
 from langgraph_toolmem.navigator.chains import chain_of, subgraph_of

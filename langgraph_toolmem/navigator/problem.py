@@ -18,13 +18,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.navigator.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.meaning import canonical, meaning_of
 from langgraph_toolmem.navigator.nature import Nature, nature_of
-from langgraph_toolmem.navigator.ports import Port
-from langgraph_toolmem.navigator.schema import Leaf, type_of
 from langgraph_toolmem.navigator.scoring import EdgeScorer
 from langgraph_toolmem.navigator.settings import SearchSettings
-from langgraph_toolmem.navigator.vocabulary import FREE_TEXT, GENERIC
+from langgraph_toolmem.words.meaning import canonical, meaning_of
+from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.words.schema import Leaf, type_of
+from langgraph_toolmem.words.vocabulary import FREE_TEXT, GENERIC
 
 
 class Choice(NamedTuple):

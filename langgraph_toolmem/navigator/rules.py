@@ -26,8 +26,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.navigator.ports import Port
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.words.ports import Port
 
 _WILD = re.compile(r"[*?\[]")
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.navigator.search_hit import ToolHit, largest_first
 from langgraph_toolmem.navigator.search_index import Answer, Floats, WordIndex
 from langgraph_toolmem.navigator.search_rank import (
@@ -36,8 +36,8 @@ from langgraph_toolmem.navigator.search_rank import (
 from langgraph_toolmem.navigator.search_request import Asked, read
 from langgraph_toolmem.navigator.search_text import Wording, embedded_text, kit_name, kit_of
 from langgraph_toolmem.navigator.search_vectors import Embedding, Rows, Vectors, VectorSource
-from langgraph_toolmem.stores.embedders import Embedder, resolve_embedder
-from langgraph_toolmem.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 
 logger = logging.getLogger("langgraph_toolmem.navigator.search")
 

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.navigator import clauses
 from langgraph_toolmem.navigator.search_index import K1, WordIndex
 from langgraph_toolmem.navigator.search_text import Fields, stems
+from langgraph_toolmem.words import clauses
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from langgraph_toolmem.navigator.search_history import Precedents
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.reflection.store import EntryStore
+    from langgraph_toolmem.entries.store import EntryStore
 
 MOST: Final = 2_000
 """Runs that are looked at, the latest: each new one is foretold from the others, and that takes longer with more."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from langgraph_toolmem.navigator import clauses
 from langgraph_toolmem.navigator.search_index import Floats
 from langgraph_toolmem.navigator.search_text import USUAL, stems
-from langgraph_toolmem.navigator.small_talk import is_small_talk
+from langgraph_toolmem.words import clauses
+from langgraph_toolmem.words.small_talk import is_small_talk
 
 
 @dataclass(frozen=True, slots=True)

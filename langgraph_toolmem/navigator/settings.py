@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langgraph_toolmem.checks import expect, is_count, is_number, is_share
+from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 
 
 @dataclass(frozen=True)

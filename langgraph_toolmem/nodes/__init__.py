@@ -1,7 +1,6 @@
 """LangGraph nodes over a `ToolMemory`. Thin: what they decide is decided in the memory."""
 
-from langgraph_toolmem.hints import AvoidedState, HintState, MemoryState, OfferedState, PlanningState, memory_prompt
-from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, NaviState
+from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.nodes.chains import ToolRetriever, offered_tools
 from langgraph_toolmem.nodes.inertia import InertiaShortcut, shortcut_condition, shortcut_message
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
@@ -12,6 +11,14 @@ from langgraph_toolmem.nodes.recorder import Recorder
 from langgraph_toolmem.nodes.reflection import ReflectionWriter
 from langgraph_toolmem.nodes.sga import SGAGuard, SGAPlanner, guard_condition
 from langgraph_toolmem.nodes.sit import SITSummary
+from langgraph_toolmem.turn.hints import (
+    AvoidedState,
+    HintState,
+    MemoryState,
+    OfferedState,
+    PlanningState,
+    memory_prompt,
+)
 
 __all__ = [
     "AvoidedState",

@@ -10,9 +10,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import StateGraph
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, read_key
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.turn.host import ErrorLog, read_key
 
 logger = logging.getLogger("langgraph_toolmem.nodes")
 

@@ -10,9 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langgraph_toolmem._searching import TARGETS
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import Offered, avoided_now, new_offered, offered_now
-from langgraph_toolmem.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.asking import SearchTool
 from langgraph_toolmem.navigator.offer import Offer, offer
@@ -27,9 +25,11 @@ from langgraph_toolmem.navigator.offering import (
 )
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.nodes.preferences import guided_tools, name_of
-from langgraph_toolmem.run import OWN_TOOLS, SEARCH_TOOL
-from langgraph_toolmem.telemetry import annotate
-from langgraph_toolmem.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.turn.hints import Offered, avoided_now, new_offered, offered_now
+from langgraph_toolmem.turn.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 ROLE: Final = "chains"
 

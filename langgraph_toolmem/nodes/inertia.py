@@ -14,17 +14,17 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import avoided_now, offered_now
-from langgraph_toolmem.host import emit, read_key, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.offering import known_tools
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import refusal_of, refusal_text
-from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
-from langgraph_toolmem.telemetry import note_decision
+from langgraph_toolmem.turn.hints import avoided_now, offered_now
+from langgraph_toolmem.turn.host import emit, read_key, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.providers import refusal_of, refusal_text
+from langgraph_toolmem.turn.telemetry import note_decision
 
 MARK = "toolmem"
 """Key in ``additional_kwargs`` of a message that no model made."""

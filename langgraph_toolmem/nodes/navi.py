@@ -17,21 +17,21 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Checkpointer
 from typing_extensions import NotRequired, ReadOnly, Required, TypedDict, get_type_hints
 
-from langgraph_toolmem.checks import is_number
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import AvoidedState
+from langgraph_toolmem.base.checks import is_number
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.models import resolve_model
-from langgraph_toolmem.navi.decider import Decider, Method
-from langgraph_toolmem.navi.guards import guards
-from langgraph_toolmem.navi.handing import DecisionHook
-from langgraph_toolmem.navi.rounds import Judge
-from langgraph_toolmem.navi.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.navi.steps import ROLE, NaviSteps
+from langgraph_toolmem.navigator.decide.decider import Decider, Method
+from langgraph_toolmem.navigator.decide.guards import guards
+from langgraph_toolmem.navigator.decide.handing import DecisionHook
+from langgraph_toolmem.navigator.decide.rounds import Judge
+from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
+from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
 from langgraph_toolmem.navigator.offering import take_in
 from langgraph_toolmem.navigator.planner import Strategy
 from langgraph_toolmem.nodes.recorder import Recorder
-from langgraph_toolmem.tools import read_tools
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.turn.hints import AvoidedState
 
 _ABOUT: Final = {
     "begin": "finds candidate APIs and complete toolchains for the request",

@@ -10,17 +10,17 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langgraph_toolmem._recalling import PATIENCE
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import avoided_now, new_avoided, new_hint
-from langgraph_toolmem.host import emit, runtime_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries.guide import DomainOf, Guidance, guide, to_event, to_prompt
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.preferences import Preference
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.recall.guide import DomainOf, Guidance, guide, to_event, to_prompt
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.reflection.preferences import Preference
-from langgraph_toolmem.run import OWN_TOOLS
-from langgraph_toolmem.telemetry import annotate
-from langgraph_toolmem.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.turn.hints import avoided_now, new_avoided, new_hint
+from langgraph_toolmem.turn.host import emit, runtime_of, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 ROLE: Final = "preferences"
 
@@ -42,7 +42,7 @@ class PreferenceGuide(MemoryNode):
         ...
         model.bind_tools(guided_tools(state, tools)).invoke(state["messages"])
 
-    Without a model the ratings are counted; see `langgraph_toolmem.recall.guide` for the rules. The ToolNode keeps
+    Without a model the ratings are counted; see `langgraph_toolmem.entries.guide` for the rules. The ToolNode keeps
     all tools.
 
     Args:

@@ -11,16 +11,16 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.inertia import shortcut_message
-from langgraph_toolmem.policy import InertiaPolicy
-from langgraph_toolmem.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
-from langgraph_toolmem.settings import SWITCHED_OFF, settings_policy
-from langgraph_toolmem.telemetry import note_decision
-from langgraph_toolmem.tools import ToolLike, read_tools
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
+from langgraph_toolmem.turn.telemetry import note_decision
 
 logger = logging.getLogger("langgraph_toolmem.nodes")
 

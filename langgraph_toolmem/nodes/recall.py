@@ -7,16 +7,16 @@ from typing import Any, Final
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem.checks import is_count
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import has_hint, new_hint
-from langgraph_toolmem.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.base.checks import is_count
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.recollection import Recollection
+from langgraph_toolmem.entries.render import BUDGET, to_event, to_prompt
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.recall.policy import RecallPolicy
-from langgraph_toolmem.recall.recollection import Recollection
-from langgraph_toolmem.recall.render import BUDGET, to_event, to_prompt
-from langgraph_toolmem.telemetry import annotate
+from langgraph_toolmem.turn.hints import has_hint, new_hint
+from langgraph_toolmem.turn.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 ROLE: Final = "recall"
 

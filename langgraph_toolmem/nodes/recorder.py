@@ -9,11 +9,11 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem.host import emit, run_id_of, runtime_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.recording import CallRecorder
-from langgraph_toolmem.telemetry import annotate
+from langgraph_toolmem.turn.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.recording import CallRecorder
+from langgraph_toolmem.turn.telemetry import annotate
 
 
 class Recorder(MemoryNode):

@@ -10,14 +10,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem.checks import is_share
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.host import ErrorLog, emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.telemetry import annotate
-from langgraph_toolmem.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.turn.host import ErrorLog, emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 ROLE: Final = "reflection"
 

@@ -12,22 +12,22 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import HINTS, PLANNING, Hint, Planning, has_hint, new_hint, planning_now
-from langgraph_toolmem.host import emit, read_key, run_id_of, runtime_of, user_id_of
-from langgraph_toolmem.keys import digest
+from langgraph_toolmem.atoms.rules import Complaint, complaints
+from langgraph_toolmem.atoms.settings import BUDGET, SGASettings, When
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.models import resolve_model
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.nodes.chains import offered_tools
-from langgraph_toolmem.run import OWN_TOOLS, Run, UserMessage
-from langgraph_toolmem.sga.rules import Complaint, complaints
-from langgraph_toolmem.sga.settings import BUDGET, SGASettings, When
-from langgraph_toolmem.telemetry import annotate
-from langgraph_toolmem.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
+from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
+from langgraph_toolmem.turn.hints import HINTS, PLANNING, Hint, Planning, has_hint, new_hint, planning_now
+from langgraph_toolmem.turn.host import emit, read_key, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sga.planning import Planned
+    from langgraph_toolmem.atoms.planning import Planned
 
 ROLE: Final = "sga"
 GUARD: Final = "sga_guard"
@@ -94,7 +94,7 @@ class SGAPlanner(MemoryNode):
         name: str | None = None,
     ) -> None:
         super().__init__(memory, messages_key=messages_key, name=name)
-        from langgraph_toolmem.sga.planning import HintPlanner  # numpy: only when planning is used
+        from langgraph_toolmem.atoms.planning import HintPlanner  # numpy: only when planning is used
 
         self.settings = SGASettings(check_model(model), when, k, beta, budget, rules)
         self.tools = None if tools is None else without_own(read_tools(tools))

@@ -9,16 +9,16 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langgraph_toolmem._suggesting import Advice
-from langgraph_toolmem.errors import ConfigurationError
-from langgraph_toolmem.hints import new_hint
-from langgraph_toolmem.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.recall import arecall_summary, recall_summary
 from langgraph_toolmem.sit.render import to_event, to_prompt
 from langgraph_toolmem.sit.tool import SummaryTool
-from langgraph_toolmem.telemetry import annotate
+from langgraph_toolmem.turn.hints import new_hint
+from langgraph_toolmem.turn.host import emit, run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.telemetry import annotate
 
 ROLE: Final = "sit"
 

@@ -8,7 +8,7 @@ from typing import Any
 from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts, printable
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
 from langgraph_toolmem.page.layout import place, times
-from langgraph_toolmem.report import Report, RuleReport, ToolReport
+from langgraph_toolmem.report.report import Report, RuleReport, ToolReport
 
 MAX_TOOLS = 1_000
 MAX_EDGES = 4_000

@@ -11,11 +11,11 @@ from importlib import resources
 from typing import Any
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.errors import MissingExtraError
+from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.graph.export import GraphView, printable
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
 from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
-from langgraph_toolmem.report import Report, hint_in_words
+from langgraph_toolmem.report.report import Report, hint_in_words
 
 _SCRIPTS = ("tables.js", "geometry.js", "panel.js", "explorer.js", "start.js")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from langgraph_toolmem.savings import Period
+from langgraph_toolmem.report.savings import Period
 
 HOUR = 3600
 DAY = 24 * HOUR

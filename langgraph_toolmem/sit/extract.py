@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.values import canon
-from langgraph_toolmem.run import Step
+from langgraph_toolmem.runs.run import Step
+from langgraph_toolmem.runs.values import canon
 
 MAX_DONE: Final = 4
 """Latest calls that are named."""

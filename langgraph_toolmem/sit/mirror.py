@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from langgraph_toolmem.errors import StorageError
-from langgraph_toolmem.failures import log_failure
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.sit.summary import RECORD, StoredSummary
 from langgraph_toolmem.sit.summary_index import SummaryIndex
 from langgraph_toolmem.sit.summary_rows import SummaryRows, row_id, rows_of, standing, summary_id, to_metadata

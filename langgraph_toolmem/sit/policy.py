@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from langgraph_toolmem.checks import check_fields, expect, is_number
+from langgraph_toolmem.base.checks import check_fields, expect, is_number
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from langgraph_toolmem.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.sit.mirror import Mirror
 from langgraph_toolmem.sit.summary import Match, NewSummary, StoredSummary, Vector, cut
 from langgraph_toolmem.sit.summary_index import SummaryIndex
 from langgraph_toolmem.sit.summary_rows import PAGE
 from langgraph_toolmem.sit.upkeep import Bounds, place, record
-from langgraph_toolmem.stores.embedders import clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.stores.vectors import VectorStore

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.graph.walks import Edge
-from langgraph_toolmem.run import SUMMARY_TOOL, Run
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
 from langgraph_toolmem.sit.extract import extractive_summary, open_request
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked, last_calls

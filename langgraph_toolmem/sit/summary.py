@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.errors import InputError
-from langgraph_toolmem.keys import digest
-from langgraph_toolmem.stores.embedders import clean
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.search.embedders import clean
 
 Vector = npt.NDArray[np.float32]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from langgraph_toolmem.errors import InputError
+from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.sit.summary import NO_VECTOR, Match, StoredSummary, Vector
 
 _versions = itertools.count(1)  # never the same twice, not after reading everything again either

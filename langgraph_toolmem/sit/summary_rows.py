@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.sit.summary import Merged, StoredSummary
-from langgraph_toolmem.stores.embedders import clean
 
 if TYPE_CHECKING:
     from langgraph_toolmem.stores.vectors import VectorStore

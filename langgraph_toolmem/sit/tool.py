@@ -11,11 +11,11 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_toolmem.host import ErrorLog, read_key, run_id_of, user_id_of
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.render import to_prompt
+from langgraph_toolmem.turn.host import ErrorLog, read_key, run_id_of, user_id_of
 
 DESCRIPTION: Final = (
     "Use when you are not sure which tool comes next. Write a short summary of what the user wants, what was done, "

@@ -5,7 +5,7 @@
 - Calls of one turn were chosen in the same state: they have the same source. What follows them starts at the last.
 - The first call has the source START. In a history whose head is missing, the call before the first is unknown,
   so there is no transition to it.
-- Calls of the summary tool are no steps (`langgraph_toolmem.trajectory`): their text comes with the turn after.
+- Calls of the summary tool are no steps (`langgraph_toolmem.runs.trajectory`): their text comes with the turn after.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.run import SUMMARY_TOOL, Run, Step, Turn
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run, Step, Turn
 
 __all__ = ["START", "SUMMARY_TOOL", "MadeBy", "Transition", "last_calls", "transitions"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.sit.summary import RECORD, Merged, NewSummary, StoredSummary, Vector
 from langgraph_toolmem.sit.summary_index import SummaryIndex
 

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from langgraph_toolmem.run import Run, Step, UserMessage
+from langgraph_toolmem.runs.run import Run, Step, UserMessage
 from langgraph_toolmem.sit.recall import write_summary
 
 

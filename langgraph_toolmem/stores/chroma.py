@@ -17,7 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from langgraph_toolmem.errors import ConfigurationError, StorageError, ToolMemoryError
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.hnsw_files import blank_all_unused_rows
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import filelock
 
-from langgraph_toolmem.errors import LockedError
+from langgraph_toolmem.base.errors import LockedError
 
 LOCK: Final = "graph.lock"
 HOLDER: Final = "graph.holder"

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
-from langgraph_toolmem.errors import GraphFileError, StorageError
+from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.stores import disk, journal, plain_pickle
 from langgraph_toolmem.stores.folder_lock import FolderLock
 from langgraph_toolmem.stores.plain_pickle import FormatVersionError, NotPlainError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores import folder_lock, journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, unwrap
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.evolving import check_evolving
 from langgraph_toolmem.graph.fields import well_formed

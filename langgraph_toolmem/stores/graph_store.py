@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 from langgraph.store.base import BaseStore
 
-from langgraph_toolmem.errors import GraphFileError, StorageError
-from langgraph_toolmem.failures import describe_error
+from langgraph_toolmem.base.errors import GraphFileError, StorageError
+from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
 from langgraph_toolmem.graph.redact import redact
 from langgraph_toolmem.stores.graph_file import GraphFile

@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.migrations import RECORD_MIGRATIONS
 

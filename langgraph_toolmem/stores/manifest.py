@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langgraph_toolmem.errors import EmbedderChangedError, StorageError
-from langgraph_toolmem.stores.embedders import Embedder
+from langgraph_toolmem.base.errors import EmbedderChangedError, StorageError
+from langgraph_toolmem.search.embedders import Embedder
 
 FORMAT = 1
 

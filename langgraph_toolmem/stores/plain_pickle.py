@@ -24,7 +24,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
-from langgraph_toolmem.errors import GraphFileError
+from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores.migrations import MIGRATIONS
 
 FORMAT_VERSION: Final = 4

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
-from langgraph_toolmem.stores.embedders import Embedder
 from langgraph_toolmem.stores.manifest import Label
 
 PAGE = 500  # rows read, embedded and written at once

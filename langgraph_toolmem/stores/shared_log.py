@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
 
-from langgraph_toolmem.errors import StorageError
+from langgraph_toolmem.base.errors import StorageError
 
 _FIRST_LOOK: Final = 16  # items asked for at once of a worker that may have nothing new
 _LONGEST_LOOK: Final = 1024

@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
-from langgraph_toolmem.errors import GraphFileError, StorageError
+from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.stores import journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, unwrap
 from langgraph_toolmem.stores.plain_pickle import FormatVersionError

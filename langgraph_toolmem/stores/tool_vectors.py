@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
 
-from langgraph_toolmem.stores.embedders import clean
+from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.items import VectorItem
 from langgraph_toolmem.stores.vectors import VectorStore
 

@@ -22,10 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from langgraph_toolmem.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.search.embedders import Embedder, clean
 from langgraph_toolmem.stores import reembed as collections
 from langgraph_toolmem.stores.chroma import ChromaConnection, collection_name, is_not_found
-from langgraph_toolmem.stores.embedders import Embedder, clean
 from langgraph_toolmem.stores.items import Hit, VectorItem
 from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
 

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr, SkipValidation, field_validator
 
-from langgraph_toolmem.errors import ConfigurationError
+from langgraph_toolmem.base.errors import ConfigurationError
 
 ScriptFunction = Callable[[list[BaseMessage], list[dict[str, Any]]], AIMessage]
 """What decides an answer: the messages and the bound tools (OpenAI dicts) give the next message."""

@@ -18,8 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from langgraph_toolmem.errors import ConfigurationError, MissingExtraError
-from langgraph_toolmem.failures import log_failure
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
+from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.testing import wire
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class OpenAIStubServer:
             self.embedding_requests.append(request)
         texts = wire.embedding_texts(request.get("input"))
         if self._embeddings is None:
-            from langgraph_toolmem.stores.lexical import LexicalEmbedder
+            from langgraph_toolmem.search.lexical import LexicalEmbedder
 
             self._embeddings = LexicalEmbedder()
         return cast("dict[str, Any]", wire.embeddings(request, texts, self._embeddings.embed_documents(texts)))

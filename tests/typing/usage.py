@@ -23,8 +23,8 @@ from langgraph_toolmem import (
     ToolMemoryError,
 )
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
+from langgraph_toolmem.runs.trajectory import Step
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.trajectory import Step
 
 
 @tool

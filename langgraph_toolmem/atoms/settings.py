@@ -1,0 +1,63 @@
+"""How the planner looks atoms up and shows them: the arguments of its node and middleware as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from langgraph_toolmem.base.checks import expect, is_count, is_share
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+When = Literal["step", "goal", "turn"]
+"""When a planner's model is asked: before each model call of the agent, when what is open has changed or a call has
+failed, or once per user turn."""
+
+BUDGET: Final = 400
+"""Tokens of the patterns, if nothing else is said."""
+
+
+@dataclass(frozen=True)
+class SGASettings:
+    """Settings of planning, for ``tool_memory_middleware(memory, planning=SGASettings(…))``.
+
+    Attributes:
+        model: says where the run stands and what comes next, in one structured call: a chat model or
+            ``"provider:model"``. None: that is read off the messages, without a model call.
+        when: when the model is asked; see `When`.
+        k: patterns shown, at most.
+        beta: weight of what is known against words, 0 to 1.
+        budget: tokens of the patterns at most (a quarter of their length in characters is counted); those that do not
+            fit are left out, the worst first.
+        rules: the patterns are followed by the decision rules: no identical repeat, a change after a failure.
+        guard: an answer of the model that breaks these rules is sent back once.
+    """
+
+    model: BaseChatModel | str | None = None
+    when: When = "step"
+    k: int = 3
+    beta: float = 0.3
+    budget: int = BUDGET
+    rules: bool = True
+    guard: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
+        for name in ("k", "budget"):
+            expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
+        expect(self, "beta", "a share from 0 to 1", is_share)
+        expect(self, "when", f"one of {', '.join(map(repr, get_args(When)))}", lambda v: v in get_args(When))
+        for name in ("rules", "guard"):
+            expect(self, name, "True or False", lambda v: isinstance(v, bool))
+
+    def with_(self, **changes: Any) -> SGASettings:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def options(self) -> dict[str, Any]:
+        """As arguments of `SGAMiddleware`."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+__all__ = ["SGASettings"]

@@ -1,0 +1,434 @@
+"""The atoms of one namespace: kept in Chroma, answered from RAM.
+
+Chroma is read when the store is first used and written before a call that changes something returns: what was put,
+judged or forgotten survives the process being killed.
+
+- An atom stands on its supports (`support`): it is found while one of them is good. The same run put again changes
+  nothing; put with more, or judged anew, it takes the place of what it gave before.
+- An atom that misleads (`AtomRecord.misleads`) is found no longer. It keeps its place, so that the next run that does
+  the same does not bring it back.
+- Beyond `max_atoms` a hundredth goes: those that no good run supports first, then those that mislead, then those
+  whose value and record say least for them, then those that were left alone for longest.
+- Records are booked in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
+  bookings and those made while another call was writing.
+
+Where several processes write to one server, an atom is read again before it is written. Between that reading and the
+end of the writing (a request of each) another process may change the same atom, and who writes last counts: a support
+that is lost so is added again by `put` with `missing`, a little later. A verdict, a booking or a forgetting that falls
+into these milliseconds of another process's `put` on the same atom is lost; do it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem.atoms.atoms import Atom, merge_all
+from langgraph_toolmem.atoms.background import Background
+from langgraph_toolmem.atoms.record import NO_RECORD, AtomRecord, prior
+from langgraph_toolmem.atoms.retrieve import AtomHit, query_texts
+from langgraph_toolmem.atoms.shelf import AtomShelf
+from langgraph_toolmem.atoms.store_rows import PAGE, AtomRows, Row
+from langgraph_toolmem.atoms.support import Support, added, from_text, judged, to_text, total, without
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.failures import log_failure
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.stores.vectors import VectorStore
+
+logger = logging.getLogger("langgraph_toolmem.atoms.store")
+
+SLACK: Final = 300.0
+"""Seconds by which clocks of processes that share a server may differ."""
+
+Supports = tuple[Support, ...]
+
+
+class _InterruptedError(StorageError):
+    """The store was closed while all was being read."""
+
+
+class AtomStore:
+    """The atoms of one namespace. Safe to use from several threads; blocking, so call it in one.
+
+    Every method raises `StorageError` if Chroma or the embedder fails, and `EmbedderChangedError` if another embedder
+    made what is stored. Nothing is changed then.
+
+    Args:
+        vectors: the database, already of the namespace wanted. It stays open when this store is closed.
+        now: seconds since 1970.
+        max_atoms: kept at most; some 10 to 15 KB of RAM each, and 4 bytes per number of the vectors of up to
+            `shelf.MAX_VECTORS` wordings where the embedder is not the built-in one.
+        flush_every: bookings after which they are written.
+        refresh: seconds between two looks for what other processes wrote; None where there are none (embedded
+            Chroma).
+        read_only: vectors that are missing are made, and not kept.
+
+    Raises:
+        ConfigurationError: a bound that cannot be.
+    """
+
+    def __init__(
+        self,
+        vectors: VectorStore,
+        *,
+        now: Callable[[], float],
+        max_atoms: int = 100_000,
+        flush_every: int = 32,
+        refresh: float | None = None,
+        read_only: bool = False,
+    ) -> None:
+        for name, value in (("max_atoms", max_atoms), ("flush_every", flush_every)):
+            if value < 1:
+                raise ConfigurationError(f"{name} is at least 1, not {value!r}.")
+        self._vectors, self._rows = vectors, AtomRows(vectors)
+        self._now, self._refresh, self._read_only = now, refresh, read_only
+        self._max_atoms, self._flush_every = max_atoms, flush_every
+        self._dense = not vectors.embedder.builtin
+        self._writing = threading.RLock()  # over every change and its database calls; taken before the shelf's
+        self._shelf = AtomShelf(dense=self._dense)
+        self._known: dict[str, Row] | None = None
+        self._damaged: set[str] = set()
+        self._looked = -math.inf
+        self._closing = False
+        self._reading = Background(self._read, name="toolmem-atoms")
+
+    def __len__(self) -> int:
+        """How many atoms are kept, those that are not found included."""
+        return len(self._ready())
+
+    @property
+    def in_ram(self) -> int:
+        """How many atoms are in RAM; nothing is read for it."""
+        return 0 if self._known is None else len(self._known)
+
+    def loaded(self, wait: float | None = None) -> bool:
+        """Whether the atoms are in RAM, after `wait` seconds at most (None: without end); the reading goes on."""
+        if wait is None:
+            self._ready()
+        try:
+            return self._known is not None or self._reading.done(wait)
+        except _InterruptedError:
+            return False
+
+    def search(self, state: str, goals: Sequence[str], slots: Any, **how: Any) -> list[AtomHit]:
+        """The atoms that fit best, those that mislead left out; arguments as for `AtomIndex.search`."""
+        if not self._ready():
+            return []
+        vectors = None
+        if self._dense:
+            vectors = [self._vectors.embedder.embed_query(text) for text in query_texts(state, goals)]
+        return self._shelf.search(state, goals, slots, vectors=vectors, **how)
+
+    def get(self, key: str) -> Atom | None:
+        """The atom of that id, if a good run supports it."""
+        self._ready()
+        return self._shelf.get(key)
+
+    def all(self) -> list[Atom]:
+        """All atoms that a good run supports."""
+        self._ready()
+        return self._shelf.every()
+
+    def supports(self, key: str) -> Supports:
+        """What an atom stands on, good or not; () if there is no such atom."""
+        row = self._ready().get(key)
+        return () if row is None else from_text(key, row.rest)
+
+    def record(self, key: str) -> AtomRecord:
+        """What became of an atom's hints, as booked so far."""
+        row = self._ready().get(key)
+        return (NO_RECORD if row is None else row.record).plus(self._shelf.booked(key))
+
+    def put(self, supports: Iterable[Support], *, missing: bool = False) -> int:
+        """Keeps atoms, or adds to those that are there; how many were not there. If it fails, do it again.
+
+        With `missing`, an atom gets nothing of a run that it has something of, and the atoms that got something are
+        counted.
+        """
+        given: dict[str, list[Support]] = {}
+        for each in supports:
+            given.setdefault(each.part.id, []).append(each)
+        with self._writing:
+            known = self._there(list(given))
+            new = len(given.keys() - known.keys())
+            stands: dict[str, Supports] = {}
+            for key, more in given.items():
+                now = old = self._supports(known.get(key))
+                for each in more:
+                    if not (missing and any(each.replaces(other) for other in now)):
+                        now = added(now, each)
+                if now != old:
+                    stands[key] = now
+            self._write(stands, known)
+            if self._known is not None:
+                self._make_room(self._known)
+        return len(stands) if missing else new
+
+    def judge(self, run: str, score: float, *, user: str = "") -> int:
+        """A verdict on a run (its digest), of a user (digest) if one is named; returns how many atoms it is about."""
+        return len(self._change(run, lambda old: judged(old, run, score, user)))
+
+    def reword(self, run: str, made: Mapping[str, Atom]) -> int:
+        """Other atoms in the place of those (by id) that a run (its digest) gave; how many of these there were."""
+        with self._writing:
+            known = self._there(list(made))
+            moved = [
+                replace(each, part=replace(made[key], visits=each.part.visits, sources=each.part.sources))
+                for key in made
+                for each in self._supports(known.get(key))
+                if each.run == run
+            ]
+            if moved:
+                self.put(moved)
+                kept = {atom.id for atom in made.values()}
+                gone = made.keys() - kept
+                self._change(run, lambda old: without(old, run=run) if old[0].part.id in gone else old)
+        return len(moved)
+
+    def forget_run(self, run: str) -> int:
+        """Takes away what a run (its digest) gave; returns to how many atoms it had."""
+        return len(self._change(run, lambda old: without(old, run=run)))
+
+    def forget_user(self, user: str) -> int:
+        """Takes away what the runs of a user (digest) gave, and makes sure that it is gone.
+
+        Returns:
+            To how many atoms they had.
+
+        Raises:
+            InputError: no user is given.
+            StorageError: something is still there.
+        """
+        if not user:
+            raise InputError("Whose atoms are to be forgotten? The user is empty.")
+        with self._writing:
+            if self._vectors.empty:
+                return 0
+            changed = self._change(user, lambda old: without(old, user=user))
+            self._rows.remove(sorted(self._damaged))  # nobody can say whose they are
+            self._damaged.clear()
+            self._rows.keep_only(self._shelf.text_ids())
+            left = {*changed, *self._rows.ids()} - (self._ready().keys() - {*changed})
+            if still := [row for row in self._rows.read(sorted(left)) if not isinstance(row, Row) or user in row.rest]:
+                raise StorageError(f"{len(still)} atoms could not be deleted. Do it again.")
+        return len(changed)
+
+    def book(self, ids: str | Iterable[str], record: AtomRecord) -> None:
+        """Adds to the record of atoms; below 0: something is taken back."""
+        self._shelf.book([ids] if isinstance(ids, str) else ids, record)
+        # Somebody who writes is not waited for: the next booking tries again.
+        if self._shelf.unsaved >= self._flush_every and self._writing.acquire(blocking=False):
+            try:
+                self._flush()
+            finally:
+                self._writing.release()
+
+    def flush(self) -> None:
+        """Writes what was booked."""
+        with self._writing:
+            self._flush()
+
+    def drop(self) -> int:
+        """Deletes everything of this namespace; how many atoms there were."""
+        with self._writing:
+            there = len(self._rows.ids())
+            self._rows.drop()
+            self._shelf.take_booked()
+            self._empty()
+        return there
+
+    def scrub(self) -> None:
+        """What was deleted goes from the disk too, not only from what is found: see `VectorStore.scrub`."""
+        with self._writing:
+            self._rows.scrub()
+
+    def close(self) -> None:
+        """Writes what was booked and frees the RAM. Twice is harmless; the next use reads everything again."""
+        self._closing = True  # a reading that is under way ends
+        with self._writing:
+            self._closing = False
+            self._flush()
+            self._empty()
+
+    # Below: the caller of what changes something holds `_writing`.
+
+    def _empty(self) -> None:
+        self._shelf.clear()
+        self._known, self._damaged = None, set()
+
+    def _ready(self) -> dict[str, Row]:
+        known = self._known
+        if known is None:
+            try:
+                return self._read()
+            except _InterruptedError:  # by a forgetting, perhaps; somebody waits for an answer
+                return self._read(to_the_end=True)
+        due = self._refresh is not None and not 0 <= self._now() - self._looked < self._refresh
+        if due and self._writing.acquire(blocking=False):
+            try:
+                self._look(known)
+            finally:
+                self._writing.release()
+        return known
+
+    def _read(self, *, to_the_end: bool = False) -> dict[str, Row]:
+        with self._writing:
+            return self._known if self._known is not None else self._load(to_the_end)
+
+    def _load(self, to_the_end: bool) -> dict[str, Row]:
+        known: dict[str, Row] = {}
+        self._shelf.clear()
+        rows = () if self._vectors.empty else self._rows.read()
+        self._take_in(known, rows if to_the_end else self._until_closed(rows))
+        if self._damaged:
+            logger.warning("%d atoms are damaged; left out", len(self._damaged))
+        if not self._read_only:
+            self._make_room(known)
+        self._shelf.settle()
+        self._known, self._looked = known, self._now()
+        return known
+
+    def _until_closed(self, rows: Iterable[Row | str]) -> Iterator[Row | str]:
+        for row in rows:
+            if self._closing:
+                raise _InterruptedError("The atoms are being closed.")
+            yield row
+
+    def _look(self, known: dict[str, Row]) -> None:
+        """Takes over what other processes wrote. Chroma being away is no reason not to answer."""
+        before, self._looked = self._looked, self._now()
+        try:
+            there = set(self._rows.ids())
+            found = list(self._rows.read(since=before - SLACK))
+            missed = there - known.keys() - {row.id for row in found if isinstance(row, Row)} - self._damaged
+            found += self._rows.read(sorted(missed)) if missed else []
+            self._take_in(known, found)
+        except StorageError as error:
+            log_failure(logger, logging.WARNING, "atoms of others cannot be read", error=error)
+            return
+        self._leave(known, known.keys() - there)
+
+    def _there(self, ids: Sequence[str]) -> dict[str, Row]:
+        """These atoms as they are in the database now, perhaps with others; all are not read for it."""
+        known = self._known
+        if known is None:
+            if self._vectors.empty:
+                return {}
+            return {row.id: row for row in self._rows.read(ids) if isinstance(row, Row)}
+        if self._refresh is not None and not self._vectors.empty:
+            found = list(self._rows.read(ids))
+            self._take_in(known, found)
+            self._leave(known, (set(ids) & known.keys()) - {row.id for row in found if isinstance(row, Row)})
+        return known
+
+    def _take_in(self, known: dict[str, Row], rows: Iterable[Row | str]) -> None:
+        """Rows of the database as they are there; a page at a time, where vectors are read with them."""
+        page: dict[str, tuple[Row, Supports]] = {}
+        for row in rows:
+            if isinstance(row, str):
+                self._damaged.add(row)
+                continue
+            if known.get(row.id) == row:
+                continue
+            try:
+                page[row.id] = row, from_text(row.id, row.rest)
+            except InputError:
+                self._damaged.add(row.id)
+                continue
+            if len(page) >= PAGE:
+                self._show(known, page)
+                page = {}
+        self._show(known, page)
+
+    def _show(self, known: dict[str, Row], page: dict[str, tuple[Row, Supports]]) -> None:
+        totals = {key: total(supports) for key, (_, supports) in page.items()}
+        texts = {key: self._shelf.texts(atom) for key, atom in totals.items() if atom is not None}
+        vectors = self._rows.vectors(texts, write=not self._read_only) if self._dense and texts else {}
+        for key, (row, _) in page.items():
+            known[key] = row
+            self._damaged.discard(key)
+            left = self._shelf.put(key, totals[key], row.record, vectors.get(key))
+            if not self._read_only:
+                self._rows.remove_texts(left)
+
+    def _leave(self, known: dict[str, Row], keys: Iterable[str]) -> None:
+        for key in list(keys):
+            known.pop(key, None)
+            left = self._shelf.remove(key)
+            if not self._read_only:
+                self._rows.remove_texts(left)
+
+    def _supports(self, row: Row | None) -> Supports:
+        return () if row is None else from_text(row.id, row.rest)
+
+    def _change(self, word: str, how: Callable[[Supports], Supports]) -> list[str]:
+        """Changes the supports of all atoms in which a run or a user (digest) is named."""
+        with self._writing:
+            if self._vectors.empty:
+                return []
+            known = self._ready()
+            if self._refresh is not None:
+                self._look(known)
+            found = {row.id: self._supports(row) for row in known.values() if word in row.rest}
+            stands = {key: now for key, old in found.items() if (now := how(old)) != old}
+            self._write({key: now for key, now in stands.items() if now}, known)
+            gone = [key for key, now in stands.items() if not now]
+            self._rows.remove(gone)
+            self._leave(known, gone)
+        return list(stands)
+
+    def _write(self, stands: dict[str, Supports], known: dict[str, Row]) -> None:
+        rows: dict[str, tuple[Row, Supports]] = {}
+        new: list[Row] = []
+        same: list[Row] = []
+        for key, supports in stands.items():
+            old = known.get(key)
+            whole = total(supports) or merge_all(each.part for each in supports)[0]
+            text = self._shelf.texts(whole)[0]
+            row = Row(key, text, to_text(supports), NO_RECORD if old is None else old.record, self._now())
+            rows[key] = row, supports
+            (same if old is not None and old.text == text else new).append(row)
+        self._rows.write(new)
+        self._rows.amend(same)
+        if self._known is not None:
+            self._show(self._known, rows)
+        elif self._dense:  # else they would have to be made when all are read
+            wholes = ((key, total(supports)) for key, supports in stands.items())
+            self._rows.vectors({key: self._shelf.texts(atom) for key, atom in wholes if atom is not None})
+
+    def _make_room(self, known: dict[str, Row]) -> None:
+        if len(known) <= self._max_atoms:
+            return
+        least = sorted(known.values(), key=self._worth)[: len(known) - self._max_atoms + self._max_atoms // 100]
+        gone = [row.id for row in least]
+        self._rows.remove(gone)
+        self._leave(known, gone)
+
+    def _worth(self, row: Row) -> tuple[Any, ...]:
+        atom, record = self._shelf.get(row.id), row.record.plus(self._shelf.booked(row.id))
+        said = 0.0 if atom is None else prior(atom, record)
+        return atom is not None, not record.misleads, round(said, 9), row.changed, row.id
+
+    def _flush(self) -> None:
+        booked = self._shelf.take_booked()
+        if not booked:
+            return
+        try:
+            known = self._known
+            if known is None or self._refresh is not None:
+                found = {row.id: row for row in self._rows.read(sorted(booked)) if isinstance(row, Row)}
+            else:
+                found = {key: known[key] for key in booked if key in known}
+            now = self._now()
+            rows = [row._replace(record=row.record.plus(booked[key]), changed=now) for key, row in found.items()]
+            self._rows.amend(rows)
+        except BaseException:
+            self._shelf.put_back(booked)
+            raise
+        if known is not None:
+            self._show(known, {row.id: (row, self._supports(row)) for row in rows})

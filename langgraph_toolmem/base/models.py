@@ -1,0 +1,53 @@
+"""Chat models by name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+_PROVIDER_AND_MODEL: Final = re.compile(r"[\w-]+:\S.*")
+
+
+def resolve_model(text: str, *, name: str, others: tuple[str, ...] = ()) -> BaseChatModel:
+    """The chat model that ``"provider:model"`` names.
+
+    Args:
+        text: for example ``"openai:gpt-4o-mini"``.
+        name: of the argument or option, for errors.
+        others: what else could have been given, for errors.
+
+    Raises:
+        ConfigurationError: it names none, or the model cannot be made.
+        MissingExtraError: a package is missing.
+    """
+    if not _PROVIDER_AND_MODEL.fullmatch(text):
+        raise ConfigurationError(f"{name} {text!r} is none of: {', '.join([*others, 'provider:model'])}")
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise MissingExtraError(f"{name} {text}", "agents") from error
+    try:
+        return init_chat_model(text)
+    except ImportError as error:
+        if text.startswith("openai:"):
+            raise MissingExtraError(f"{name} {text}", "openai") from error
+        raise ConfigurationError(f"{name} {text}: {error}") from error
+    except Exception as error:
+        # An unknown provider, no key in the environment: each client has errors of its own.
+        raise ConfigurationError(f"{name} {text}: {error}") from error
+
+
+_UNREADABLE: Final = frozenset({"OpenAIRefusalError", "LengthFinishReasonError", "ContentFilterFinishReasonError"})
+"""Classes of clients that are not imported here: the model refused, or its answer was cut off."""
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether a model did answer, but not what it was asked for: such an answer is none, and no failure."""
+    from langchain_core.exceptions import OutputParserException
+
+    return isinstance(error, (OutputParserException, ValueError)) or type(error).__name__ in _UNREADABLE

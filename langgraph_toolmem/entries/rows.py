@@ -1,0 +1,213 @@
+"""Entries as rows of a Chroma collection: the user's words are the document, everything else is metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.search.embedders import clean
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.stores.vectors import VectorStore
+
+KIND: Final = "entries"
+PAGE: Final = 500
+"""Rows read or written at once."""
+RECORD: Final = ("recalled", "helped", "hurt")
+_ASIDE: Final = ("id", "query", "run", "user", "time", "score", *RECORD, "retired")
+
+Vector = npt.NDArray[np.float32]
+
+
+class Row(NamedTuple):
+    """An entry as it is kept in RAM: what is often asked for, and the rest as JSON.
+
+    A hundred thousand of them have to fit; calls as Python objects would take three times the room.
+    """
+
+    id: str
+    run: str
+    user: str
+    time: float
+    score: float | None
+    recalled: int
+    helped: int
+    hurt: int
+    retired: bool
+    query: str
+    rest: str
+    changed: float  # when the row was last written, by the clock of who wrote it
+
+    @property
+    def record(self) -> tuple[int, int, int]:
+        """Recalled, helped, hurt."""
+        return self.recalled, self.helped, self.hurt
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """Everything but the record and the time of the last writing."""
+        return self.run, self.user, self.time, self.score, self.retired, self.query, self.rest
+
+    def booked(self, counts: Sequence[int]) -> Row:
+        """With (recalled, helped, hurt) added; no count goes below 0."""
+        recalled, helped, hurt = (max(0, a + b) for a, b in zip(self.record, counts, strict=True))
+        return self._replace(recalled=recalled, helped=helped, hurt=hurt)
+
+    def entry(self) -> Entry:
+        """The entry. Raises InputError if the row is damaged."""
+        plain = json.loads(self.rest)
+        plain.update({name: getattr(self, name) for name in _ASIDE})
+        return Entry.from_dict(plain)
+
+
+def row_of(entry: Entry, changed: float) -> Row:
+    """The row of an entry."""
+    plain = entry.to_dict()
+    aside = {name: plain.pop(name) for name in _ASIDE}
+    rest = clean(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
+    return Row(**aside, rest=rest, changed=changed)
+
+
+class EntryRows:
+    """The collection of entries of one `VectorStore`. Every method raises `StorageError` if Chroma fails."""
+
+    def __init__(self, vectors: VectorStore) -> None:
+        self._vectors = vectors
+
+    def read(
+        self, ids: Sequence[str] | None = None, *, since: float | None = None, vectors: bool = False
+    ) -> Iterator[tuple[Row | None, Vector | None]]:
+        """Rows with these ids, or written since then, or all, page by page; None for each damaged row."""
+        include = ["documents", "metadatas", *(["embeddings"] if vectors else [])]
+        offset = 0
+        while ids is None or offset < len(ids):
+            which: dict[str, Any] = {"limit": PAGE, "offset": offset}
+            if since is not None:
+                which["where"] = {"changed": {"$gte": since}}
+            if ids is not None:
+                which = {"ids": list(ids[offset : offset + PAGE])}
+            page = self._get(which, include)
+            if page is None or (ids is None and not page["ids"]):
+                return
+            found: Sequence[Any] = page["embeddings"] if vectors else [None] * len(page["ids"])
+            for key, text, metadata, vector in zip(
+                page["ids"], page["documents"], page["metadatas"], found, strict=True
+            ):
+                yield _row(key, text or "", metadata or {}), _vector(vector)
+            offset += PAGE
+
+    def ids(self, where: Mapping[str, str] | None = None) -> list[str]:
+        """Ids of the rows with this metadata, or of all."""
+        page = self._get({} if where is None else {"where": dict(where)}, [])
+        return [] if page is None else list(page["ids"])
+
+    def write(self, rows: Sequence[Row], vectors: Sequence[Sequence[float]]) -> None:
+        """Keeps rows with their vectors, whole."""
+        for start in range(0, len(rows), PAGE):
+            part = rows[start : start + PAGE]
+            arguments: dict[str, Any] = {
+                "ids": [row.id for row in part],
+                "embeddings": list(vectors[start : start + PAGE]),
+                "documents": [row.query for row in part],
+                "metadatas": [_metadata(row) for row in part],
+            }
+            made = len(vectors[start])
+            self._vectors._on(
+                KIND,
+                "write",
+                lambda found, arguments=arguments: found.upsert(**arguments),  # type: ignore[misc]
+                None,
+                opened=lambda made=made: self._vectors._made(KIND, made),  # type: ignore[misc]
+            )
+
+    def amend(self, rows: Sequence[Row]) -> None:
+        """Writes everything of rows but text and vector; a row that is gone stays gone."""
+        self._update({row.id: _metadata(row) for row in rows})
+
+    def book(self, rows: Sequence[Row]) -> None:
+        """Writes the records of rows and nothing else of them."""
+        names = (*RECORD, "retired", "changed")
+        self._update({row.id: {name: getattr(row, name) for name in names} for row in rows})
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Takes rows away; one that is not there is no error."""
+        self._vectors.delete(KIND, ids)
+
+    def drop(self) -> None:
+        """Deletes the collection."""
+        self._vectors.drop(KIND)
+
+    def scrub(self) -> None:
+        """What was deleted goes from the disk too."""
+        self._vectors.scrub(KIND)
+
+    # What `VectorStore` offers for writing embeds every text again; a verdict or a booking changes no text. So
+    # these use its parts.
+
+    def _update(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
+        ids = list(changes)
+        for start in range(0, len(ids), PAGE):
+            part = ids[start : start + PAGE]
+            metadatas = [dict(changes[key]) for key in part]
+            self._vectors._on(
+                KIND,
+                "write",
+                lambda found, part=part, metadatas=metadatas: found.update(ids=part, metadatas=metadatas),  # type: ignore[misc]
+                None,
+            )
+
+    def _get(self, which: Mapping[str, Any], include: list[str]) -> Mapping[str, Any] | None:
+        def ask(collection: Any) -> Mapping[str, Any] | None:
+            answer: Mapping[str, Any] = collection.get(**which, include=include)
+            return answer
+
+        return self._vectors._on(KIND, "read", ask, None)
+
+
+def _metadata(row: Row) -> dict[str, Any]:
+    """What is kept beside text and vector. ``None`` stands for a key that is not there."""
+    return {
+        "run": row.run,
+        "user": row.user or None,
+        "time": row.time,
+        "score": row.score,
+        "recalled": row.recalled,
+        "helped": row.helped,
+        "hurt": row.hurt,
+        "retired": row.retired,
+        "changed": row.changed,
+        "entry": row.rest,
+    }
+
+
+def _row(key: str, text: str, metadata: Mapping[str, Any]) -> Row | None:
+    try:
+        score = metadata.get("score")
+        row = Row(
+            id=key,
+            run=str(metadata["run"]),
+            user=str(metadata.get("user") or ""),
+            time=float(metadata["time"]),
+            score=None if score is None else float(score),
+            recalled=int(metadata["recalled"]),
+            helped=int(metadata["helped"]),
+            hurt=int(metadata["hurt"]),
+            retired=bool(metadata["retired"]),
+            query=text,
+            rest=str(metadata["entry"]),
+            changed=float(metadata["changed"]),
+        )
+        row.entry()
+    except (KeyError, TypeError, ValueError, InputError):
+        return None
+    return row
+
+
+def _vector(vector: Any) -> Vector | None:
+    return None if vector is None else np.asarray(vector, dtype=np.float32)

@@ -1,0 +1,340 @@
+"""What the decider was asked and what it decided, kept for fine-tuning. Opt-in: prompts hold what users said.
+
+``memory.decisions`` is the memory's `DecisionLog`; the subgraph fills it::
+
+    create_navi_subgraph(model, tools, memory, on_decision=memory.decisions)
+
+and ``toolmem export --sft train.jsonl --memory FOLDER`` writes it out (`offline.finetuning`).
+
+One SQLite file, ``decisions.db``, in the memory's folder, made like the queue of reflections: what was recorded is on
+disk when the call returns, and several processes may record at once. A turn is known by its run, its step and its
+prompt, so a node that runs again replaces what it recorded before. Runs and users stand there as digests.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from langgraph_toolmem.base.checks import is_count
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.stores.job_file import QueueFile
+
+logger = logging.getLogger("langgraph_toolmem.navigator.decide.recording")
+
+NAME: Final = "decisions.db"
+MAX_TURNS: Final = 20_000
+"""Turns that are kept; the oldest leave. A turn takes about 4 KB with a prompt of 9,000 characters."""
+REST_SECONDS: Final = 10.0
+"""After a failure of the disk, nothing is recorded for so long: a run must not wait for it at each step."""
+
+_SCHEMA: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS turns (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        task TEXT NOT NULL,
+        step INTEGER NOT NULL,
+        prompt TEXT NOT NULL,
+        same TEXT NOT NULL,
+        user TEXT NOT NULL,
+        time REAL NOT NULL,
+        final INTEGER NOT NULL,
+        calls INTEGER NOT NULL,
+        failed INTEGER,
+        left_out INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (run, step, prompt)
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS turns_user ON turns (user)",
+)
+_COLUMNS: Final = "seq, run, task, step, same, user, time, final, calls, failed, left_out"
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderTurn:
+    """One recorded turn, without its texts (`DecisionLog.texts` has them).
+
+    Attributes:
+        number: grows with each turn that is recorded.
+        run: digest of the run.
+        task: digest of the request: equal for runs that were asked the same.
+        step: which decision on the request it was, from 1.
+        time: seconds since 1970.
+        score: verdict on the run, 0 to 1; None if nobody judged it.
+        calls: tool calls that it led to.
+        failed: how many of these failed or were refused; None if that was never seen.
+        left_out: parts of it that could not be done: no such API, wrong parameters, done before.
+        final: whether it answered the user.
+        same: equal for turns with equal prompt and equal decision.
+    """
+
+    number: int
+    run: str
+    task: str
+    step: int
+    time: float
+    score: float | None
+    calls: int
+    failed: int | None
+    left_out: int
+    final: bool
+    same: str
+
+    @property
+    def went_well(self) -> bool:
+        """Whether all it asked for was done and answered."""
+        return self.left_out == 0 and self.failed == 0
+
+
+class DecisionFile(QueueFile):
+    """The file under the log. It is waited for only shortly: the agent is running."""
+
+    what = "log of decisions"
+    version = 1
+    schema = _SCHEMA
+    busy = 3.0
+
+
+class DecisionLog:
+    """Keeps decisions with their prompts; safe to use from several threads and processes.
+
+    Called with what ``on_decision`` is handed, it never raises: what cannot be kept is logged once.
+
+    Args:
+        folder: the memory's; the file is made with the first decision. None: in RAM.
+        now: seconds since 1970.
+        verdict_of: run and user (digests; "" if nobody was named) to the verdict on the run.
+        owner_of: run to the digest of the user whose run it is, where a decision names none.
+        needs_user: decisions of nobody are not kept, as nobody could have them forgotten.
+        read_only: nothing is recorded.
+        most: turns that are kept.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        now: Callable[[], float] = time.time,
+        verdict_of: Callable[[str, str], float | None] = lambda _run, _user: None,
+        owner_of: Callable[[str], str | None] = lambda _: None,
+        needs_user: bool = False,
+        read_only: bool = False,
+        most: int = MAX_TURNS,
+    ) -> None:
+        if not is_count(most, 1):
+            raise ConfigurationError(f"most is a whole number from 1, not {most!r}.")
+        self._file = DecisionFile(None if folder is None else folder / NAME)
+        self._now, self._verdict_of, self._owner_of = now, verdict_of, owner_of
+        self._needs_user, self._read_only, self._most = needs_user, read_only, most
+        self._rest_until = float("-inf")
+        self._said: set[str] = set()
+
+    # --- recording ---
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Keeps one decision: see `record`."""
+        self._quietly(lambda: self.record(event))
+
+    def observed(self, event: Mapping[str, Any]) -> None:
+        """Notes what became of the calls of the latest decision of a run.
+
+        Args:
+            event: ``{"run", "step", "calls": [{"tool", "status"}]}``; "ok" is the status of a call that went well.
+        """
+        self._quietly(lambda: self._note(event))
+
+    def record(self, event: Mapping[str, Any]) -> bool:
+        """Keeps one decision; it is on disk when this returns.
+
+        Args:
+            event: ``messages`` in chat format and the ``decision``; ``run_id``, ``run`` (its digest), ``step``,
+                ``request``, ``user_id``, ``calls`` and ``left_out`` (numbers) as far as they are known.
+
+        Returns:
+            Whether it was kept: not in a read-only memory, and not without a user where memory is kept apart by user.
+
+        Raises:
+            InputError: the event is not of this form.
+            StorageError: the file cannot be written.
+        """
+        if self._read_only:
+            self._say("nothing is recorded: the memory is read-only")
+            return False
+        messages, decision = _texts(event)
+        prompt = json.dumps(messages)
+        body = json.dumps([messages, decision])
+        run = str(event.get("run") or digest("run", str(event.get("run_id") or prompt)))
+        user = user_digest(event.get("user_id") or None) or self._owner_of(run) or ""
+        if self._needs_user and not user:
+            self._say("a decision is not recorded: the namespace has a place for a user, and the run names none")
+            return False
+        request = event.get("request")
+        calls = int(event.get("calls") or 0)
+        row = (
+            run,
+            digest("task", prompt if request is None else str(request)),
+            int(event.get("step") or 0),
+            digest("prompt", prompt),
+            digest("turn", body),
+            user,
+            self._now(),
+            int(_is_final(decision)),
+            calls,
+            None if calls else 0,
+            int(event.get("left_out") or 0),
+            zlib.compress(body.encode("ascii"), 6),
+        )
+        with self._file.writing() as database:
+            database.execute(
+                "INSERT INTO turns (run, task, step, prompt, same, user, time, final, calls, failed, left_out, body) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, step, prompt) DO UPDATE SET "
+                "same = excluded.same, user = excluded.user, time = excluded.time, final = excluded.final, "
+                "calls = excluded.calls, failed = excluded.failed, left_out = excluded.left_out, body = excluded.body",
+                row,
+            )
+            database.execute("DELETE FROM turns WHERE seq <= (SELECT max(seq) FROM turns) - ?", (self._most,))
+        return True
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        if self._read_only or self._file.empty:
+            return
+        failed = sum(call["status"] != "ok" for call in event["calls"])
+        with self._file.writing() as database:
+            database.execute(
+                "UPDATE turns SET failed = ? WHERE calls > 0 AND seq = "
+                "(SELECT seq FROM turns WHERE run = ? AND step = ? ORDER BY time DESC, seq DESC LIMIT 1)",
+                (failed, str(event["run"]), int(event["step"])),
+            )
+
+    # --- looking ---
+
+    def __len__(self) -> int:
+        """How many turns are kept. Raises StorageError if the file cannot be read."""
+        return int(self._select("SELECT count(*) FROM turns")[0][0]) if self._is_there() else 0
+
+    def turns(self) -> list[DeciderTurn]:
+        """All turns with the verdicts on their runs, in the order they were recorded.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        if not self._is_there():
+            return []
+        return [self._turn(*row) for row in self._select(f"SELECT {_COLUMNS} FROM turns ORDER BY seq")]
+
+    def texts(self, turns: Iterable[DeciderTurn]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+        """Prompt in chat format and decision of each of these turns; one that was deleted meanwhile is passed over.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        for turn in turns:
+            found = self._select("SELECT body FROM turns WHERE seq = ? AND same = ?", (turn.number, turn.same))
+            if found:
+                messages, decision = json.loads(zlib.decompress(found[0][0]))
+                yield messages, decision
+
+    # --- forgetting and closing ---
+
+    def forget(self, user: str, runs: Collection[str] = ()) -> int:
+        """Deletes all turns of a user (digest) and of runs of theirs, from the file and its log; returns how many.
+
+        Raises:
+            InputError: no user is given.
+            StorageError: another process reads the file all the time; do it again.
+        """
+        if not user:
+            raise InputError("Whose decisions are to be forgotten?")
+        if self._file.empty:
+            return 0
+        with self._file.writing() as database:
+            deleted = database.execute("DELETE FROM turns WHERE user = ?", (user,)).rowcount
+            for run in runs:
+                deleted += database.execute("DELETE FROM turns WHERE run = ? AND user = ''", (run,)).rowcount
+        self._file.scrub()
+        return deleted
+
+    def close(self) -> None:
+        """Closes the file. Twice is harmless."""
+        self._file.close()
+
+    # --- parts ---
+
+    def _turn(
+        self,
+        number: int,
+        run: str,
+        task: str,
+        step: int,
+        same: str,
+        user: str,
+        when: float,
+        final: int,
+        calls: int,
+        failed: int | None,
+        left_out: int,
+    ) -> DeciderTurn:
+        score = self._verdict_of(run, user)
+        return DeciderTurn(number, run, task, step, when, score, calls, failed, left_out, bool(final), same)
+
+    def _is_there(self) -> bool:
+        return not self._file.empty
+
+    def _select(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        path = self._file.path
+        if path is None or not self._read_only:
+            with self._file.opened() as database:
+                return database.execute(sql, values).fetchall()
+        # While nobody has it open there is no log beside it, and looking must not begin one.
+        quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{quiet}", uri=True)) as database:
+                return database.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StorageError(f"{path} cannot be read: {error}. Check its permissions, or delete it.") from error
+
+    def _quietly(self, keep: Callable[[], object]) -> None:
+        if self._now() < self._rest_until:
+            return
+        try:
+            keep()
+        except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
+            if isinstance(error, StorageError):
+                self._rest_until = self._now() + REST_SECONDS
+            kind = type(error).__name__
+            if kind not in self._said:
+                self._said.add(kind)
+                log_failure(logger, logging.ERROR, "a decision could not be recorded (logged once)", error=error)
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            logger.warning("%s", text)
+
+
+def _texts(event: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        messages, decision = list(event["messages"]), dict(event["decision"])
+        json.dumps([messages, decision])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"A decision comes as JSON values under 'messages' and 'decision': {error!r}.") from error
+    return messages, decision
+
+
+def _is_final(decision: Mapping[str, Any]) -> bool:
+    parts = decision.get("sub_intents")
+    return isinstance(parts, list) and all(isinstance(part, dict) and part.get("action") == "answer" for part in parts)

@@ -1,0 +1,63 @@
+"""Where a cold start meets the memory: its entries go in, and are taken away again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import resolve, user_digest
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
+
+if TYPE_CHECKING:
+    from langgraph_toolmem import ToolMemory
+
+BOOTSTRAP: Final = "bootstrap"
+"""`Entry.made_by` of what a cold start made."""
+
+
+def keep_entry(memory: ToolMemory, entry: Entry, user_id: str | None) -> None:
+    """Hands an entry to the memory's background worker: it is on disk when this returns."""
+    namespace = resolve(memory.namespace, user_id)
+    memory._worker.write(entry, namespace=namespace)
+    memory._noted([entry], namespace)
+
+
+def drop(memory: ToolMemory, *, user_id: str | None = None) -> int:
+    """Takes all entries of a cold start away, and what is known of its progress; returns how many entries.
+
+    Args:
+        memory: the memory.
+        user_id: whose entries they are.
+
+    Raises:
+        NamespaceError: the namespace needs a user id.
+        StorageError: something could not be deleted; do it again.
+    """
+    with open_state(memory, user_id) as state:
+        return drop_with(memory, state, user_id=user_id)
+
+
+def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None) -> int:
+    """As `drop`, with the state at hand."""
+    if not memory.flush():
+        raise StorageError("Entries are still being written. Do it again.")
+    # An agent with this very memory plugged in writes entries of its own, with no sign of where they come from.
+    runs = {digest("run", query.run_id) for query in state.all()}
+    store = memory._library.store(resolve(memory.namespace, user_id))
+    gone = [entry for entry in store.all(retired=True) if entry.made_by == BOOTSTRAP or entry.run in runs]
+    for entry in gone:
+        store.forget_run(entry.run)
+    if gone:
+        store.scrub()
+    state.clear()
+    return len(gone)
+
+
+def open_state(memory: ToolMemory, user_id: str | None) -> BootstrapState:
+    """How far the cold start of a memory is, for one user."""
+    if memory._store.read_only:
+        raise StorageError("The memory is read-only; a cold start writes to it.")
+    namespace = resolve(memory.namespace, user_id)
+    return BootstrapState(memory._root, namespace, user=user_digest(user_id) or "")

@@ -1,0 +1,184 @@
+"""What a memory would have saved, from logs alone: predict before each model turn, then reveal it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.runs.tools import ToolLike
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.values import canon_args
+
+_CHAIN_LENGTHS = (2, 3, 4)
+_CHAINS = 10
+
+
+class RunLike(Protocol):
+    """A recorded run; `langgraph_toolmem.runs.logs.LoggedRun` is one."""
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages."""
+
+    @property
+    def run_id(self) -> str:
+        """Its identity."""
+
+    @property
+    def user_id(self) -> str | None:
+        """Whose run it is."""
+
+
+@dataclass
+class ToolTally:
+    """One tool in a replay: calls the model made, and calls that would have been made without it."""
+
+    calls: int = 0
+    right: int = 0
+    wrong: int = 0
+
+
+@dataclass
+class ReplayReport:
+    """What a replay found. A *wrong* call is one the model would not have made at that point.
+
+    Attributes:
+        runs, turns, calls, words: how much was replayed: runs, model turns, tool calls, turns in words.
+        right: model turns that would have been skipped with exactly the call the model made.
+        wrong: model turns that would have been skipped with another call.
+        by_tool: the same per tool.
+        chains: the most frequent chains of tools and how often each occurred.
+        inertia: whether the next tool depends on the ones before it at all.
+    """
+
+    runs: int = 0
+    turns: int = 0
+    calls: int = 0
+    words: int = 0
+    right: int = 0
+    wrong: int = 0
+    by_tool: dict[str, ToolTally] = field(default_factory=dict)
+    chains: list[tuple[tuple[str, ...], int]] = field(default_factory=list)
+    inertia: InertiaTest | None = None
+
+    @property
+    def yield_per_100(self) -> float:
+        """Right calls per 100 model turns."""
+        return 100 * self.right / self.turns if self.turns else 0.0
+
+    @property
+    def wrong_per_100(self) -> float:
+        """Wrong calls per 100 model turns."""
+        return 100 * self.wrong / self.turns if self.turns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fit for JSON."""
+        plain = asdict(self)
+        plain["chains"] = [{"tools": list(chain), "count": count} for chain, count in self.chains]
+        plain["inertia"] = self.inertia.to_dict() if self.inertia else None
+        plain["yield_per_100"] = self.yield_per_100
+        plain["wrong_per_100"] = self.wrong_per_100
+        return plain
+
+
+def replay(
+    runs: Iterable[RunLike],
+    *,
+    tools: Iterable[ToolLike] | None = None,
+    policy: InertiaPolicy | None = None,
+    seed: int = 0,
+    memory: ToolMemory | None = None,
+    on_run: Callable[[RunLike], None] | None = None,
+    on_turn: Callable[[Turn, Decision], None] | None = None,
+) -> ReplayReport:
+    """Feeds recorded runs in order to a memory that starts empty.
+
+    Nothing is executed and no model is asked. Before each model turn the memory decides; then the turn is
+    shown to it. Every turn is checked, so audits play no part.
+
+    Args:
+        runs: recorded runs, oldest first.
+        tools: schemas of the tools; None: what the calls show of them.
+        policy: the policy to judge; calibrated if None.
+        seed: of the memory.
+        memory: a memory that has learned already (`tools` and `seed` are then unused).
+        on_run: called after each run.
+        on_turn: called with each turn and the decision before it.
+    """
+    own = memory is None
+    memory = memory or ToolMemory.ephemeral(tools=tools, seed=seed)
+    chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
+    report, meter, chains = ReplayReport(), InertiaMeter(), Counter[tuple[str, ...]]()
+
+    def book(turn: Turn, decision: Decision) -> None:
+        _book(report, turn, decision)
+        if on_turn is not None:
+            on_turn(turn, decision)
+
+    try:
+        for run in runs:
+            parsed = parse_run(run.messages, run_id=run.run_id)
+            memory.learn_run(parsed, user_id=run.user_id, policy=chosen, on_turn=book)
+            names = [step.tool for event in parsed.events if isinstance(event, Turn) for step in event.steps]
+            meter.add(names)
+            for length in _CHAIN_LENGTHS:
+                chains.update(tuple(names[i : i + length]) for i in range(len(names) - length + 1))
+            report.runs += 1
+            if on_run is not None:
+                on_run(run)
+    finally:
+        if own:
+            memory.close()
+    report.inertia = meter.result()
+    report.chains = _frequent(chains)
+    return report
+
+
+def _book(report: ReplayReport, turn: Turn, decision: Decision) -> None:
+    report.turns += 1
+    report.calls += len(turn.steps)
+    report.words += not turn.steps
+    for step in turn.steps:
+        report.by_tool.setdefault(step.tool, ToolTally()).calls += 1
+    if decision.acts and decision.proposal is not None:
+        tally = report.by_tool.setdefault(decision.proposal.tool, ToolTally())
+        if is_right(turn, decision):
+            report.right += 1
+            tally.right += 1
+        else:
+            report.wrong += 1
+            tally.wrong += 1
+
+
+def is_right(turn: Turn, decision: Decision) -> bool:
+    """Whether the proposed call is exactly the one the model made."""
+    proposal = decision.proposal
+    return (
+        proposal is not None
+        and len(turn.steps) == 1
+        and turn.steps[0].tool == proposal.tool
+        and canon_args(turn.steps[0].args) == canon_args(proposal.args)
+    )
+
+
+def _frequent(chains: Counter[tuple[str, ...]]) -> list[tuple[tuple[str, ...], int]]:
+    """The most frequent chains, a longer one before its parts, and no part that occurs only within it."""
+    kept: list[tuple[tuple[str, ...], int]] = []
+    for chain, count in sorted(chains.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
+        inside = any(count == other and _holds(longer, chain) for longer, other in kept)
+        if count > 1 and not inside:
+            kept.append((chain, count))
+        if len(kept) == _CHAINS:
+            break
+    return kept
+
+
+def _holds(longer: tuple[str, ...], chain: tuple[str, ...]) -> bool:
+    size = len(chain)
+    return len(longer) > size and any(longer[i : i + size] == chain for i in range(len(longer) - size + 1))

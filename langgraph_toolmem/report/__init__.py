@@ -1,0 +1,1 @@
+"""What the memory has done, in numbers and words."""

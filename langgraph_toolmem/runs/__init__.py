@@ -1,0 +1,1 @@
+"""Messages read into runs; tools and values as data."""

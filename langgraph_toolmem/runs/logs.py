@@ -1,0 +1,242 @@
+"""Recorded runs from a JSONL file in OpenAI's message format.
+
+One run a line: an object with `messages`, and, where known, `run_id` (or `id`), `task`, `success` and
+`user_id`; other keys are ignored. A bare list of messages is a run as well. Blank lines are skipped, the
+text is UTF-8 with or without a byte order mark, and a gzip file is recognised by its first bytes.
+
+Lines that share an id are one run, seen at different moments: what the earlier line taught is not learned
+twice. Lines without an id get one from their content and line number, so that reading the same file again
+teaches nothing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import logging
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from langgraph_toolmem.base.errors import InputError, LogError, MessageError
+from langgraph_toolmem.runs.trajectory import parse_run
+
+logger = logging.getLogger("langgraph_toolmem.runs.logs")
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """One line of a log.
+
+    Attributes:
+        line: 1-based line number.
+        run_id: `run_id` or `id` of the line, else a digest of its content and line number.
+        messages: the messages as they were written; `parse_run` has accepted them.
+        success: the run's outcome, None if the line does not say.
+        user_id: whose run it was, None if the line does not say.
+        task: the task in words, None if the line does not say.
+    """
+
+    line: int
+    run_id: str
+    messages: list[Any]
+    success: bool | None = None
+    user_id: str | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """A whole log, checked to its last line.
+
+    Attributes:
+        runs: the readable runs in the file's order.
+        skipped: one error per line that was left out (lenient reading only).
+        shared_ids: number of runs whose id an earlier run of the file has too.
+    """
+
+    runs: tuple[LoggedRun, ...]
+    skipped: tuple[LogError, ...]
+    shared_ids: int
+
+
+def load_runs(
+    path: str | Path,
+    *,
+    lenient: bool = False,
+    limit: int | None = None,
+    on_line: Callable[[int], object] | None = None,
+) -> RunLog:
+    """Read and check a log before anything is learned from it, so that nothing is ever half-imported.
+
+    Args:
+        path: the file.
+        lenient: leave malformed lines out instead of raising.
+        limit: stop after so many runs; lines behind them are neither read nor checked.
+        on_line: called with the number of bytes read so far, for a progress bar (compressed bytes for gzip).
+
+    Raises:
+        LogError: a line is malformed and `lenient` is off.
+        InputError: the file cannot be read.
+    """
+    skipped: list[LogError] = []
+    runs = tuple(islice(read_runs(path, lenient=lenient, skipped=skipped, on_line=on_line), limit))
+    return RunLog(runs, tuple(skipped), len(runs) - len({run.run_id for run in runs}))
+
+
+def read_runs(
+    path: str | Path,
+    *,
+    lenient: bool = False,
+    skipped: list[LogError] | None = None,
+    on_line: Callable[[int], object] | None = None,
+) -> Iterator[LoggedRun]:
+    """Yield the runs of a log one by one; a malformed line is found only when it is reached.
+
+    Args:
+        path: the file.
+        lenient: leave malformed lines out instead of raising.
+        skipped: with `lenient`, gets one error per line left out.
+        on_line: called with the number of bytes read so far, for a progress bar (compressed bytes for gzip).
+
+    Raises:
+        LogError: a line is malformed and `lenient` is off.
+        InputError: the file cannot be read.
+    """
+    path = Path(path)
+    number = 0
+    try:
+        with path.open("rb") as raw:
+            for number, text in enumerate(_lines(raw), start=1):
+                if on_line is not None:
+                    on_line(raw.tell())
+                try:
+                    run = _run(text, number)
+                except LogError as error:
+                    problem = LogError(f"{path.name}, line {number}: {error}", line=number)
+                    if not lenient:
+                        raise problem from error
+                    logger.debug("left out: %s", problem)
+                    if skipped is not None:
+                        skipped.append(problem)
+                    continue
+                if run is not None:
+                    yield run
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        number += 1
+        problem = LogError(f"{path.name}, line {number}: the gzip file is damaged ({error})", line=number)
+        if not lenient:
+            raise problem from error
+        if skipped is not None:
+            skipped.append(problem)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _lines(raw: BinaryIO) -> Iterator[bytes]:
+    head = raw.read(3)
+    raw.seek(0)
+    if head.startswith(_GZIP_MAGIC):
+        with gzip.open(raw, "rb") as unzipped:
+            yield from unzipped
+    else:
+        yield from raw
+
+
+def _run(text: bytes, number: int) -> LoggedRun | None:
+    if number == 1:
+        if text.startswith(_OTHER_ENCODINGS):
+            raise LogError("the file is UTF-16; save it as UTF-8", line=number)
+        text = text.removeprefix(_BOM)
+    text = text.strip()
+    if not text:
+        return None
+    value = _json(text, number)
+    fields: dict[str, Any] = {"messages": value} if isinstance(value, list) else value
+    if not isinstance(fields, dict):
+        raise LogError(f"expected an object with 'messages' or a list of messages, found {_kind(value)}", line=number)
+    messages = _messages(fields, number)
+    given = next((fields[key] for key in ("run_id", "id") if fields.get(key) not in (None, "")), None)
+    try:
+        run_id = _identifier(given, "id", number) or _content_id(text, number)
+        parse_run(messages, run_id=run_id)
+    except MessageError as error:
+        raise LogError(str(error), line=number) from error
+    except RecursionError as error:
+        raise LogError("nested too deeply", line=number) from error
+    return LoggedRun(
+        line=number,
+        run_id=run_id,
+        messages=messages,
+        success=_verdict(fields.get("success"), number),
+        user_id=_identifier(fields.get("user_id"), "user_id", number),
+        task=fields["task"] if isinstance(fields.get("task"), str) else None,
+    )
+
+
+def _json(text: bytes, number: int) -> Any:
+    try:
+        return json.loads(text.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise LogError(f"not UTF-8 (byte {error.start + 1} of the line)", line=number) from error
+    except json.JSONDecodeError as error:
+        hint = "; write one run a line" if text in (b"[", b"{") else ""
+        raise LogError(f"not JSON ({error.msg} at character {error.colno}){hint}", line=number) from error
+    except RecursionError as error:
+        raise LogError("nested too deeply", line=number) from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise LogError(f"not JSON ({error})", line=number) from error
+
+
+def _messages(fields: dict[str, Any], number: int) -> list[Any]:
+    if "messages" not in fields:
+        found = ", ".join(repr(key) for key in list(fields)[:6]) or "nothing"
+        raise LogError(f"no 'messages' in the object (it has {found})", line=number)
+    messages = fields["messages"]
+    if not isinstance(messages, list):
+        raise LogError(f"'messages' must be a list, found {_kind(messages)}", line=number)
+    if not messages:
+        raise LogError("the list of messages is empty", line=number)
+    if all(isinstance(item, dict) and "messages" in item for item in messages):
+        raise LogError("the line is a list of runs; write one run a line", line=number)
+    wrong = next((i for i, item in enumerate(messages) if not isinstance(item, dict)), None)
+    if wrong is not None:
+        raise LogError(f"message {wrong} must be an object, found {_kind(messages[wrong])}", line=number)
+    return messages
+
+
+def _verdict(value: Any, number: int) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if value in (0, 1):
+        return bool(value)
+    raise LogError(f"'success' must be true, false or null, found {_kind(value)}", line=number)
+
+
+def _identifier(value: Any, key: str, number: int) -> str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise LogError(f"'{key}' must be a string, found {_kind(value)}", line=number)
+    return str(value)
+
+
+def _content_id(text: bytes, number: int) -> str:
+    return hashlib.blake2b(b"%d\n%s" % (number, text), digest_size=8).hexdigest()
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    names = {dict: "an object", list: "a list", str: "a text", int: "a number", float: "a number"}
+    return names[type(value)]

@@ -1,0 +1,124 @@
+"""Runs as values: user messages, model turns, and the tool calls in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from langgraph_toolmem.runs.outputs import Status
+
+Chooser = Literal["model", "shortcut"]
+Review = Literal["", "edited", "rejected"]
+
+SUMMARY_TOOL: Final = "summarize_state"
+"""A tool that acts on the memory, not on the world: its calls are no steps, its text goes with the next turn."""
+SEARCH_TOOL: Final = "search_more_tools"
+"""A tool with which the model asks for more tools: its calls are no steps either."""
+OWN_TOOLS: Final = frozenset({SUMMARY_TOOL, SEARCH_TOOL})
+"""The memory's own tools: nothing is learned of their calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One tool call.
+
+    Attributes:
+        tool: Name of the tool that was executed.
+        args: Arguments as executed, JSON values: the model's, or a person's who edited the call. Shared with the
+            message: not to be changed.
+        output: Parsed JSON if the answer is a JSON object, array, number or boolean, else its text; None if
+            unanswered. Shared by all readers of the same text: not to be changed.
+        status: ``ok``: executed. ``failed``: executed and raised, or answered with ``status="error"``.
+            ``rejected``: never executed as written (a human rejected or replaced it, a limit blocked it,
+            unknown tool, arguments refused by the schema). ``unanswered``: no answer (yet).
+        chosen_by: Who chose the call.
+        call_id: Id of the call in its message, "" if it has none.
+        key: Identity of the executed call, 16 hexadecimal digits.
+        review: What a person did to it: ``edited`` (tool and arguments are the person's), ``rejected``, or "".
+    """
+
+    tool: str
+    args: dict[str, Any]
+    output: Any
+    status: Status
+    chosen_by: Chooser
+    call_id: str
+    key: str
+    review: Review = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a recorder saw of one tool call.
+
+    Attributes:
+        tool: Name of the tool that was executed.
+        args: Arguments it was given, those that the host injects left out.
+        status: ``ok`` or ``failed``, of the latest attempt.
+        over: No further attempt comes.
+    """
+
+    tool: str
+    args: dict[str, Any]
+    status: Literal["ok", "failed"]
+    over: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One assistant message.
+
+    Attributes:
+        steps: Its calls in order; empty if the model answered in words.
+        text: Its thought or answer; reasoning blocks excluded.
+        chosen_by: Who made the message.
+        key: Identity of the turn's position (what precedes it), known before the model answers.
+        settled: Every call has its answer, or the history went on past it.
+        input_tokens: Tokens of the model call's prompt, as its usage says; 0 if it says nothing.
+        output_tokens: Tokens of its answer.
+        summary: What the agent wrote down with the summary tool right before this turn, if it did.
+    """
+
+    steps: tuple[Step, ...]
+    text: str
+    chosen_by: Chooser
+    key: str
+    settled: bool
+    input_tokens: int = 0
+    output_tokens: int = 0
+    summary: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user said: its text and the message's identity."""
+
+    text: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A history of messages, read.
+
+    Attributes:
+        events: User messages and model turns in order; system messages left out.
+        run_id: As given to :func:`parse_run`.
+        truncated: The head is missing (trimmed) or replaced by a summary.
+        next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
+        thought: The latest text the model stated in the current user turn, "" if none.
+    """
+
+    events: tuple[UserMessage | Turn, ...]
+    run_id: str | None
+    truncated: bool
+    next_key: str | None
+    thought: str
+
+    @property
+    def awaiting_model(self) -> bool:
+        """Whether the model moves next: no call is pending and it has not just answered in words."""
+        if self.next_key is None:
+            return False
+        last = self.events[-1] if self.events else None
+        return not (isinstance(last, Turn) and not last.steps)

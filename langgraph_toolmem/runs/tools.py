@@ -1,0 +1,352 @@
+"""Tools as the memory sees them: a name, what a model may fill in, and what is known about the effects.
+
+:func:`read_tools` reads what people hand to ``bind_tools`` or ``ToolNode``: LangChain tools, plain functions,
+OpenAI, Anthropic and MCP tool dicts, MCP tools; and specs, such as `navigator.openapi` makes. Arguments that the host
+injects (state, store, runtime, ids) are no parameters here.
+
+Effects, each True, False or None (nothing is said), from the surest word to the least: tags (``destructive``), the
+same words as keys of ``metadata`` or of the dict, MCP annotations. Annotations are read as the MCP specification
+means them, as far as the server says anything about effects:
+
+* Writing without ``destructiveHint`` is destructive: that is the specification's default, and what a server that
+  leaves it out tells its clients. A server says that a tool writes with ``readOnlyHint: false``, or with an
+  ``idempotentHint`` and no ``readOnlyHint`` (the hint has a meaning for writing tools only).
+* ``destructiveHint`` has no meaning where ``readOnlyHint`` is true; servers that send all defaults send it true there.
+* No annotations, or only others (``title``), say nothing. Many servers send none, and by the defaults all their
+  tools would be destructive.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeAlias
+
+import jsonschema_rs
+from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, ValidationError
+
+from langgraph_toolmem.base.errors import ConfigurationError
+
+logger = logging.getLogger("langgraph_toolmem.runs.tools")
+
+_HINTS = {
+    "read_only": ("readOnlyHint", "read_only_hint"),
+    "destructive": ("destructiveHint", "destructive_hint"),
+    "idempotent": ("idempotentHint", "idempotent_hint"),
+}
+_PROBLEM_CHARS = 300
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+# What LangChain tells a model about a `Tool` that wraps a function of one text.
+_ONE_TEXT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"__arg1": {"type": "string"}},
+    "required": ["__arg1"],
+}
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """One tool.
+
+    Attributes:
+        name: Its name; dots are fine.
+        description: What the model is told about it, "" if nothing.
+        parameters: JSON schema (object) of what a model may fill; injected arguments are absent.
+        returns: JSON schema of the result, if declared (``returns`` in a tool dict, ``outputSchema`` of MCP).
+        read_only: It changes nothing; None if nothing is said. See the module for this and the next two.
+        destructive: It may destroy something; None if nothing is said.
+        idempotent: Calling it again with the same arguments changes nothing more; None if nothing is said.
+        tags: Tags of the tool.
+        toolkit: The service, server or API it is a part of, "" if nothing is said.
+        category: What the toolkit is about, "" if nothing is said.
+        arguments_model: pydantic model that the tool itself validates with, if it has one.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    returns: dict[str, Any] | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    tags: tuple[str, ...] = ()
+    toolkit: str = ""
+    category: str = ""
+    arguments_model: type[BaseModel] | None = field(default=None, repr=False, compare=False)
+
+    @functools.cached_property
+    def properties(self) -> dict[str, dict[str, Any]]:
+        """Parameter name to its schema; an outermost local ``$ref`` is replaced by what it names."""
+        return {
+            name: dict(self._resolved(schema)) if isinstance(schema, Mapping) else {}
+            for name, schema in self._resolved(self.parameters).get("properties", {}).items()
+        }
+
+    @functools.cached_property
+    def required(self) -> frozenset[str]:
+        """Names of the parameters that must be given."""
+        return frozenset(self._resolved(self.parameters).get("required", ()))
+
+    def problem(self, args: Mapping[str, Any]) -> str | None:
+        """What is wrong with arguments, in one line that names the parameter; None if they are valid.
+
+        A parameter that the schema does not name is a problem even where additional ones are allowed, unless
+        the schema names none at all. Values are not coerced: ``"5"`` is no integer. Never raises.
+        """
+        if not hasattr(args, "keys"):
+            return f"arguments of {self.name} are {type(args).__name__}, not a mapping"
+        if missing := sorted(self.required - args.keys()):
+            return f"missing parameter {missing[0]!r}"
+        if self.properties and (unknown := [name for name in args if name not in self.properties]):
+            return f"unknown parameter {unknown[0]!r}"
+        return self._schema_problem(dict(args)) or self._model_problem(dict(args))
+
+    def _schema_problem(self, args: dict[str, Any]) -> str | None:
+        if isinstance(self._validator, str):
+            return self._validator
+        try:
+            error = next(iter(self._validator.iter_errors(args)), None)
+        except (ValueError, TypeError, RecursionError) as unreadable:
+            return _line(f"arguments of {self.name} are no JSON values: {unreadable}")
+        if error is None:
+            return None
+        return _line(f"{_where(error.instance_path)}: {error.message}")
+
+    def _model_problem(self, args: dict[str, Any]) -> str | None:
+        if self.arguments_model is None:
+            return None
+        try:
+            self.arguments_model.model_validate(args)
+        except ValidationError as invalid:
+            error = invalid.errors(include_url=False, include_context=False, include_input=False)[0]
+            return _line(f"{_where(error['loc'])}: {error['msg']}")
+        except Exception as error:  # noqa: BLE001 - a validator is the host's code and may raise anything
+            return _line(f"arguments of {self.name} cannot be validated: {error!r}")
+        return None
+
+    @functools.cached_property
+    def _validator(self) -> Any:
+        """Compiled validator, or a text that says why there is none (then no arguments are valid)."""
+        try:
+            return jsonschema_rs.validator_for(self.parameters, retriever=_no_network)
+        except Exception as error:  # noqa: BLE001 - schemas are the host's, and any that does not compile is unusable
+            reason = _line(f"the schema of {self.name} cannot be used: {error}")
+            logger.warning("%s; no call of this tool will be proposed", reason)
+            return reason
+
+    def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Follow local ``$ref`` s from the outermost level of a schema; keys beside a ``$ref`` win."""
+        for _ in range(8):
+            reference = schema.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#"):
+                return schema
+            target: Any = self.parameters
+            for part in filter(None, reference[1:].split("/")):
+                part = part.replace("~1", "/").replace("~0", "~")
+                target = target.get(part) if isinstance(target, Mapping) else None
+            if not isinstance(target, Mapping):
+                return schema
+            schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+        return schema
+
+
+ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel | ToolSpec
+"""What `read_tools` reads; the only instances of other pydantic models are those of MCP's ``Tool``."""
+
+
+def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
+    """Read tools into specs by name, in order.
+
+    Raises:
+        ConfigurationError: A tool cannot be read or a name appears twice; the message names tool and index.
+    """
+    if isinstance(tools, (str, bytes, Mapping, BaseTool)) or not isinstance(tools, Iterable):
+        raise ConfigurationError(
+            f"tools is {type(tools).__name__}, not a list. Pass a list of LangChain tools, functions or tool dicts."
+        )
+    specs: dict[str, ToolSpec] = {}
+    for index, tool in enumerate(tools):
+        spec = _read(tool, index)
+        if spec.name in specs:
+            first = list(specs).index(spec.name)
+            raise ConfigurationError(
+                f"tools[{index}] and tools[{first}] are both named {spec.name!r}. Rename or drop one of them."
+            )
+        specs[spec.name] = spec
+    return specs
+
+
+def _read(tool: Any, index: int) -> ToolSpec:
+    if isinstance(tool, ToolSpec):
+        return tool
+    try:
+        if isinstance(tool, BaseTool):
+            return _from_base_tool(tool)
+        if isinstance(tool, Mapping):
+            return _from_mapping(tool)
+        if isinstance(tool, type):
+            return _from_class(tool)
+        if isinstance(tool, BaseModel) and hasattr(tool, "inputSchema"):
+            return _from_mapping(tool.model_dump(by_alias=True))
+        if callable(tool):
+            return _from_base_tool(_as_tool(tool))
+    except Exception as error:
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        raise ConfigurationError(f"tools[{index}] ({_describe(tool)}) cannot be read: {reason}") from error
+    raise ConfigurationError(
+        f"tools[{index}] ({_describe(tool)}) is neither a LangChain tool, a function nor a tool dict"
+    )
+
+
+def _from_base_tool(tool: BaseTool) -> ToolSpec:
+    model: type[BaseModel] | None = None
+    if isinstance(tool, Tool) and tool.args_schema is None:
+        parameters = copy.deepcopy(_ONE_TEXT)
+    else:
+        schema: Any = tool.tool_call_schema
+        if isinstance(schema, Mapping):
+            parameters = _object_schema(schema)
+        elif issubclass(schema, BaseModel):
+            parameters, model = _object_schema(schema.model_json_schema()), _own_model(tool, schema)
+        else:  # a pydantic.v1 model
+            parameters = _object_schema(schema.schema())
+    metadata = tool.metadata or {}
+    return _spec(tool.name, tool.description, parameters, metadata, metadata, tool.tags, model)
+
+
+def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
+    """The tool's whole model where nothing is injected; the offered one lacks the validators."""
+    own = tool.args_schema
+    if not (isinstance(own, type) and issubclass(own, BaseModel)):
+        return offered
+    return own if own.model_fields.keys() == offered.model_fields.keys() else offered
+
+
+def _from_class(tool: type) -> ToolSpec:
+    """A pydantic model or TypedDict that describes a call, as ``bind_tools`` takes it."""
+    if issubclass(tool, BaseModel):
+        parameters = _object_schema(tool.model_json_schema())
+        return _spec(tool.__name__, tool.__doc__ or "", parameters, {}, {}, (), tool)
+    return _from_mapping(convert_to_openai_tool(tool))
+
+
+def _as_tool(function: Callable[..., Any]) -> BaseTool:
+    name = getattr(function, "__name__", None) or type(function).__name__
+    description = inspect.getdoc(function) or name
+    if inspect.iscoroutinefunction(function):
+        return StructuredTool.from_function(coroutine=function, name=name, description=description)
+    return StructuredTool.from_function(function, name=name, description=description)
+
+
+def _from_mapping(tool: Mapping[str, Any]) -> ToolSpec:
+    """OpenAI (nested or flat), Anthropic (``input_schema``) or MCP (``inputSchema``) form."""
+    inner = tool.get("function")
+    body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else tool
+    schema = _first(body, "parameters", "input_schema", "inputSchema")
+    parameters = _object_schema(_NO_PARAMETERS if schema is None else schema)
+    both = {**tool, **body}
+    return _spec(body.get("name"), body.get("description"), parameters, both, both, _first(both, "tags"), None)
+
+
+def _spec(
+    name: Any,
+    description: Any,
+    parameters: dict[str, Any],
+    hints: Mapping[str, Any],
+    declared: Mapping[str, Any],
+    tags: Any,
+    model: type[BaseModel] | None,
+) -> ToolSpec:
+    if not isinstance(name, str) or not name:
+        raise TypeError("it has no name; provider-side tools such as web search are not tools the agent executes")
+    returns = _first(declared, "returns", "outputSchema", "output_schema")
+    tag_names = tuple(str(tag) for tag in tags or ())
+    toolkit, category = (said if isinstance(said := declared.get(key), str) else "" for key in ("toolkit", "category"))
+    return ToolSpec(
+        name=name,
+        description=description if isinstance(description, str) else "",
+        parameters=parameters,
+        returns=copy.deepcopy(dict(returns)) if isinstance(returns, Mapping) else None,
+        tags=tag_names,
+        toolkit=toolkit,
+        category=category,
+        arguments_model=model,
+        **_effects(hints, tag_names),
+    )
+
+
+def _effects(said: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool | None]:
+    nested = said.get("annotations")
+    if isinstance(nested, BaseModel):
+        nested = nested.model_dump()
+    # langchain-mcp-adapters puts the annotations flat into the metadata, MCP itself below "annotations".
+    places = (nested, said) if isinstance(nested, Mapping) else (said,)
+    own = {effect: True if effect in tags else _flag(places, effect) for effect in _HINTS}
+    hints = {effect: _flag(places, *names) for effect, names in _HINTS.items()}
+    known = {effect: hints[effect] if word is None else word for effect, word in own.items()}
+    if own["destructive"] is None:
+        known["destructive"] = _destroys(known["read_only"], hints)
+    return known
+
+
+def _destroys(read_only: bool | None, hints: Mapping[str, bool | None]) -> bool | None:
+    hint = hints["destructive"]
+    if read_only:
+        return None if hint is None else False
+    writes = hints["read_only"] is False or hints["idempotent"] is not None
+    return True if hint is None and writes else hint
+
+
+def _flag(places: Iterable[Mapping[str, Any]], *names: str) -> bool | None:
+    """The first of these keys that holds True or False; the adapter's None stands for what is not said."""
+    return next((place[name] for place in places for name in names if isinstance(place.get(name), bool)), None)
+
+
+def _object_schema(schema: Any) -> dict[str, Any]:
+    """A copy of a JSON schema of an object; raises TypeError if it is none."""
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"its parameters are {type(schema).__name__}, not a JSON schema")
+    copied: dict[str, Any] = copy.deepcopy(dict(schema))
+    for key in ("properties", "required"):
+        if copied.get(key, ()) is None:  # what some MCP servers send for "none"
+            del copied[key]
+    if not isinstance(copied.get("properties", {}), dict):
+        raise TypeError("'properties' of its parameters is not a dict of JSON schemas")
+    required = copied.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise TypeError("'required' of its parameters is not a list of names")
+    if copied.get("type", "object") not in ("object", ["object"]):
+        raise TypeError(f"its parameters are of JSON type {copied['type']!r}, not 'object'")
+    return copied
+
+
+def _first(mapping: Mapping[str, Any], *keys: str) -> Any:
+    return next((mapping[key] for key in keys if mapping.get(key) is not None), None)
+
+
+def _where(path: Iterable[Any]) -> str:
+    steps = [str(step) for step in path]
+    return f"parameter {'.'.join(steps)!r}" if steps else "arguments"
+
+
+def _line(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _PROBLEM_CHARS else flat[: _PROBLEM_CHARS - 1] + "…"
+
+
+def _describe(tool: Any) -> str:
+    name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+    if isinstance(tool, Mapping):
+        inner = tool.get("function")
+        name = tool.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
+    return f"{type(tool).__name__} {name!r}" if isinstance(name, str) else type(tool).__name__
+
+
+def _no_network(uri: str) -> NoReturn:
+    raise ValueError(f"remote reference {uri} is not fetched")

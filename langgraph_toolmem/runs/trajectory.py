@@ -1,0 +1,354 @@
+"""What a list of chat messages says about tool calls.
+
+The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
+list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
+in order, with one :class:`Step` per tool call. OpenAI logs whose arguments are broken JSON are read too.
+
+Messages say what the model asked for. What was really done may differ (a person edited the call, a limit blocked
+it): :class:`Execution` carries what a recorder saw, and goes before what the messages say.
+
+Every step and every turn has a key that stays the same whenever the same history is read again: whole,
+resumed, forked, trimmed at the head or summarised. Learning is idempotent because of these keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.prompt_values import PromptValue
+
+from langgraph_toolmem.base.errors import MessageError
+from langgraph_toolmem.base.keys import canonical, digest, looks_unique
+from langgraph_toolmem.runs.messages import HOW, describe, entries_of, message_of
+from langgraph_toolmem.runs.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
+from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL, Chooser, Execution, Review, Run, Step, Turn, UserMessage
+
+__all__ = [
+    "SUMMARY_TOOL",
+    "Chooser",
+    "Execution",
+    "Review",
+    "Run",
+    "Status",
+    "Step",
+    "Turn",
+    "UserMessage",
+    "parse_run",
+]
+
+_SUMMARY_HUMAN = "Here is a summary of the conversation to date:"  # SummarizationMiddleware
+_SUMMARY_SYSTEM = "Summary of the conversation so far:"  # langmem
+# Words in the model's place, put there when the model was not asked or did not answer.
+_NOT_THE_MODEL = re.compile(
+    r"Model call limits exceeded: "  # ModelCallLimitMiddleware
+    r"|(?:Tool|'.*' tool) call limit reached: .* limit exceeded"  # ToolCallLimitMiddleware
+    r"|Model call failed after \d+ attempt"  # ModelRetryMiddleware
+)
+
+
+_UNREADABLE = (
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    NotImplementedError,
+    RecursionError,
+)
+
+
+def parse_run(
+    messages: Iterable[Any] | PromptValue,
+    *,
+    run_id: str | None = None,
+    executions: Mapping[str, Execution] | None = None,
+    watched: Container[str] = (),
+) -> Run:
+    """Read a history of messages.
+
+    Args:
+        messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries are dropped; answers to no
+            call are ignored; a call whose arguments are broken JSON counts (as rejected, with no arguments)
+            only if it was answered.
+        run_id: Identity of the run, if known. It makes keys of counter-like call ids (``call_0``) unique
+            per run; without it the id of the assistant message is used, or else the first user text.
+        executions: What recorders saw, by the keys of steps.
+        watched: Keys of turns that a recorder watched from the beginning: there, a call that was answered with
+            an error and of which no execution is known was never executed.
+
+    Raises:
+        MessageError: An entry cannot be read; the message names its index and what to pass.
+    """
+    reader = _Reader(run_id, executions or {}, watched)
+    for index, message in enumerate(entries_of(messages)):
+        try:
+            reader.read(message if isinstance(message, BaseMessage) else message_of(message))
+        except _UNREADABLE as error:
+            reason = (str(error).strip() or repr(error)).splitlines()[0]
+            raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
+    return reader.run()
+
+
+@dataclass(slots=True)
+class _Call:
+    tool: str
+    args: dict[str, Any]
+    call_id: str
+    key: str
+    status: Status = "unanswered"
+    output: Any = None
+    answered: bool = False
+    review: Review = ""
+
+
+@dataclass(slots=True)
+class _Draft:
+    text: str
+    chosen_by: Chooser
+    key: str
+    origin: str  # scope of the keys of its calls
+    tokens: tuple[int, int] = (0, 0)
+    said: str = ""  # identity of the message itself, if it makes no calls
+    calls: list[_Call] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
+
+    def position(self) -> str:
+        return digest("calls", *(call.key for call in self.calls)) if self.calls else self.said
+
+    @property
+    def stays(self) -> bool:
+        """Whether it called nothing but the memory's own tools: the run is where it was before."""
+        return bool(self.calls) and all(call.tool in OWN_TOOLS for call in self.calls)
+
+
+class _Reader:
+    """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys."""
+
+    def __init__(self, run_id: str | None, executions: Mapping[str, Execution], watched: Container[str]) -> None:
+        self._run_id = run_id
+        self._executions = executions
+        self._watched = watched
+        self._scope = digest("run", run_id) if run_id is not None else ""
+        self._events: list[UserMessage | _Draft] = []
+        self._pending: dict[str, list[_Call]] = {}
+        self._seen: dict[tuple[str, ...], int] = {}
+        self._truncated = False
+        self._headless = True  # no user message, model turn or summary so far
+        self._thought = ""
+
+    def read(self, message: BaseMessage) -> None:
+        if isinstance(message, ToolMessage):
+            self._answer(message)
+        elif isinstance(message, AIMessage):
+            self._turn(message)
+        elif isinstance(message, HumanMessage):
+            self._user(message)
+        elif isinstance(message, SystemMessage):
+            if self._headless and text_of(message.content).startswith(_SUMMARY_SYSTEM):
+                self._truncated = True
+        elif isinstance(message, ChatMessage):
+            role = message.role.lower()
+            if role in ("user", "human"):
+                self._user(message)
+            elif role in ("assistant", "ai"):
+                self._turn(message)
+
+    def run(self) -> Run:
+        last = len(self._events) - 1
+        for event in self._events:
+            if not isinstance(event, UserMessage):
+                for call in event.calls:
+                    self._correct(call, watched=event.key in self._watched)
+        events = [
+            event if isinstance(event, UserMessage) else _finish(event, gone_on=index < last)
+            for index, event in enumerate(self._events)
+        ]
+        tail = events[-1] if events else None
+        pending = isinstance(tail, Turn) and not tail.settled
+        return Run(
+            events=tuple(_summaries_aside(events)),
+            run_id=self._run_id,
+            truncated=self._truncated,
+            next_key=None if pending else self._next_key(),
+            thought=self._thought,
+        )
+
+    def _user(self, message: BaseMessage) -> None:
+        marks = message.additional_kwargs
+        text = text_of(message.content, separator="\n")
+        summary = marks.get("lc_source") == "summarization"
+        if summary or (self._headless and text.startswith(_SUMMARY_HUMAN)):
+            self._truncated = True
+            self._headless = False
+            return
+        if isinstance(marks.get("toolmem"), dict):  # a hint of ours, put in as a user message
+            return
+        self._headless = False
+        if not self._scope:
+            self._scope = digest("text", text)
+        self._events.append(UserMessage(text, self._said("user", message, text)))
+        self._thought = ""
+
+    def _turn(self, message: BaseMessage) -> None:
+        if self._headless:
+            self._truncated = True
+            self._headless = False
+        text = text_of(message.content)
+        if _NOT_THE_MODEL.match(text) and not (isinstance(message, AIMessage) and message.tool_calls):
+            return
+        chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
+        if text and chosen_by == "model":
+            self._thought = text
+        draft = _Draft(text, chosen_by, self._next_key(), self._origin(message), _tokens(message))
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            self._call(draft, call["name"], call["args"], call.get("id") or "")
+        if not draft.calls:
+            draft.said = self._said("words", message, text)
+        self._events.append(draft)
+        if not isinstance(message, AIMessage):
+            return
+        for call_id in {call.call_id for call in draft.calls}:
+            self._pending[call_id] = [call for call in draft.calls if call.call_id == call_id]
+        for invalid in message.invalid_tool_calls:
+            name, refused_id = invalid.get("name"), invalid.get("id")
+            if name and refused_id:
+                draft.refused[refused_id] = name
+
+    def _answer(self, message: ToolMessage) -> None:
+        call_id = message.tool_call_id
+        waiting = self._pending.get(call_id)
+        last = self._events[-1] if self._events else None
+        if waiting:
+            call = waiting.pop(0)
+            call.answered = True
+            self._read_answer(call, message)
+        elif isinstance(last, _Draft) and call_id in last.refused:
+            call = self._call(last, last.refused.pop(call_id), {}, call_id)
+            call.answered = True
+            call.status = "rejected"
+            call.output = output_of(message.content)
+        elif self._headless:
+            self._truncated = True
+
+    def _read_answer(self, call: _Call, message: ToolMessage) -> None:
+        content = message.content
+        if edit := edited_call(content):
+            tool, args, content = edit
+            if (tool, canonical(args)) != (call.tool, canonical(call.args)):  # else it was let pass as it was
+                call.tool, call.args, call.review = tool, args, "edited"
+        call.status = status_of(content, error=message.status == "error")
+        call.output = None if call.status == "unanswered" else output_of(content)
+        if call.status == "rejected" and was_refused_by_a_person(content):
+            call.review = "rejected"
+
+    def _correct(self, call: _Call, *, watched: bool) -> None:
+        """What was seen goes before what the messages say."""
+        seen = self._executions.get(call.key)
+        if seen is None:
+            if watched and call.status == "failed":
+                call.status = "rejected"
+            return
+        if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):
+            call.tool, call.args, call.review = seen.tool, seen.args, "edited"
+        if seen.over or call.answered:
+            call.answered = True
+            call.status = seen.status
+
+    def _call(self, draft: _Draft, tool: str, args: dict[str, Any], call_id: str) -> _Call:
+        if looks_unique(call_id):
+            identity: tuple[str, ...] = (call_id,)
+        else:
+            identity = (draft.origin, call_id, tool, canonical(args))
+        call = _Call(tool, args, call_id, digest(*identity, self._count(identity)))
+        draft.calls.append(call)
+        return call
+
+    def _origin(self, message: BaseMessage) -> str:
+        """Scope of counter-like call ids: the run, else the message, else the first user text so far."""
+        if self._run_id is not None or not message.id:
+            return self._scope
+        return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
+
+    def _said(self, kind: str, message: BaseMessage, text: str) -> str:
+        """Identity of a message: its id, or else its text and how often that came before."""
+        if message.id and looks_unique(message.id):
+            again = self._count((message.id,))
+            return digest(message.id, again) if again else message.id
+        identity = (kind, self._scope, message.id or text)
+        return digest(*identity, self._count(identity))
+
+    def _next_key(self) -> str:
+        if not self._events:
+            return digest("turn", self._scope, "start")
+        last = self._events[-1]
+        if isinstance(last, UserMessage):
+            return digest("turn", last.key)
+        return last.key if last.stays else digest("turn", last.position())
+
+    def _count(self, identity: tuple[str, ...]) -> int:
+        before = self._seen.get(identity, 0)
+        self._seen[identity] = before + 1
+        return before
+
+
+def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
+    return Turn(
+        steps=tuple(
+            Step(
+                call.tool,
+                call.args,
+                call.output,
+                call.status,
+                draft.chosen_by,
+                call.call_id,
+                call.key,
+                call.review,
+            )
+            for call in draft.calls
+        ),
+        text=draft.text,
+        chosen_by=draft.chosen_by,
+        key=draft.key,
+        settled=gone_on or all(call.answered for call in draft.calls if draft.stays or call.tool not in OWN_TOOLS),
+        input_tokens=draft.tokens[0],
+        output_tokens=draft.tokens[1],
+    )
+
+
+def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage | Turn]:
+    """Calls of the memory's tools are no steps: a turn of nothing else goes, its text and tokens to the next turn."""
+    written: str | None = None
+    spent = [0, 0]
+    for event in events:
+        if isinstance(event, UserMessage):
+            written, spent = None, [0, 0]
+            yield event
+            continue
+        steps = tuple(step for step in event.steps if step.tool not in OWN_TOOLS)
+        own = len(steps) < len(event.steps)
+        if not own and written is None and not any(spent):
+            yield event
+            continue
+        summaries = [step.args.get("summary") for step in event.steps if step.tool == SUMMARY_TOOL]
+        spent = [spent[0] + event.input_tokens, spent[1] + event.output_tokens]
+        if steps or not own:
+            yield replace(event, steps=steps, summary=written, input_tokens=spent[0], output_tokens=spent[1])
+            written, spent = None, [0, 0]
+        texts = [text for text in summaries if isinstance(text, str) and text.strip()]
+        written = texts[-1] if texts else written
+
+
+def _tokens(message: BaseMessage) -> tuple[int, int]:
+    usage = message.usage_metadata if isinstance(message, AIMessage) else None
+    return (int(usage["input_tokens"]), int(usage["output_tokens"])) if usage else (0, 0)

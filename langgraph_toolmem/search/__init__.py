@@ -1,0 +1,1 @@
+"""Ranking texts by words and by vectors."""

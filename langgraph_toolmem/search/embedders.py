@@ -1,0 +1,302 @@
+"""Which embedder a memory uses: from what a developer may pass to one small object with a stable name.
+
+`resolve_embedder` takes ``None`` (the built-in lexical embedder), a LangChain ``Embeddings``, or a text:
+``"sentence-transformers:<name or folder>"`` or ``"provider:model"``. Nothing is imported, downloaded or asked
+before the first vector is needed. Every vector that comes out is a list of finite floats of length 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, cast
+
+from langchain_core.embeddings import Embeddings
+
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
+from langgraph_toolmem.search.lexical import VERSION, LexicalEmbedder
+
+_FORMS = (
+    "Give None (the built-in lexical embedder), a LangChain Embeddings object, or a text of the form "
+    '"sentence-transformers:<name or folder>" or "provider:model", such as "openai:text-embedding-3-small".'
+)
+_PROVIDER_AND_MODEL = re.compile(r"([a-z][a-z0-9_-]+):(.+)", re.DOTALL)
+_MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "repo_id", "deployment")
+_SENTENCE_TRANSFORMERS = "sentence-transformers:"
+_ENDS = 64 * 1024  # bytes at both ends of a file that identify it: hashing gigabytes of weights takes seconds
+
+
+class Embedder:
+    """An embedder with an identity, loaded at its first use, whose answers are checked.
+
+    Args:
+        name: identity written beside the vectors. A function is called at the first question for it.
+        load: makes the LangChain ``Embeddings``. Called once, at the first text, under a lock.
+        builtin: the answers come from `LexicalEmbedder`, so a lexical index says the same, better.
+    """
+
+    def __init__(self, name: str | Callable[[], str], load: Callable[[], Embeddings], *, builtin: bool = False) -> None:
+        self.builtin = builtin
+        self._name = name
+        self._load = load
+        self._embeddings: Embeddings | None = None
+        self._dimension: int | None = None
+        self._lock = threading.Lock()
+
+    @cached_property
+    def name(self) -> str:
+        """Identity of the embedder: the same name means vectors that can be compared."""
+        return self._name if isinstance(self._name, str) else self._name()
+
+    def __repr__(self) -> str:
+        return f"Embedder({self.name!r})"
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector of length 1 per text.
+
+        Raises:
+            ConfigurationError: the embedder cannot be made.
+            StorageError: it failed, or its answer cannot be used.
+        """
+        if not texts:
+            return []
+        given = [clean(text) for text in texts]
+        return self._checked(self._ask(lambda: self._ready().embed_documents(given)), len(given))
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a question, of length 1. Raises as `embed_documents`."""
+        given = clean(text)
+        return self._checked(self._ask(lambda: [self._ready().embed_query(given)]), 1)[0]
+
+    async def aembed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        """Async twin of `embed_documents`; loading happens in a thread."""
+        if not texts:
+            return []
+        given = [clean(text) for text in texts]
+        embeddings = await self._aready()
+        try:
+            answer = await embeddings.aembed_documents(given)
+        except Exception as error:
+            raise self._failed(error) from error
+        return self._checked(answer, len(given))
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Async twin of `embed_query`; loading happens in a thread."""
+        embeddings = await self._aready()
+        try:
+            answer = await embeddings.aembed_query(clean(text))
+        except Exception as error:
+            raise self._failed(error) from error
+        return self._checked([answer], 1)[0]
+
+    def dimension(self) -> int:
+        """Length of the vectors. Embeds one word if none was embedded before."""
+        if self._dimension is None:
+            self.embed_query("dimension")
+        return cast("int", self._dimension)
+
+    def _ready(self) -> Embeddings:
+        if self._embeddings is None:
+            with self._lock:
+                if self._embeddings is None:
+                    try:
+                        self._embeddings = self._load()
+                    except ToolMemoryError:
+                        raise
+                    except Exception as error:
+                        raise ConfigurationError(
+                            f"The embedder {self.name!r} cannot be loaded: {_first_line(error)}"
+                        ) from error
+        return self._embeddings
+
+    async def _aready(self) -> Embeddings:
+        if self._embeddings is not None:
+            return self._embeddings
+        return await asyncio.to_thread(self._ready)
+
+    def _ask(self, question: Callable[[], list[list[float]]]) -> list[list[float]]:
+        try:
+            return question()
+        except ToolMemoryError:
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> StorageError:
+        return StorageError(f"The embedder {self.name!r} failed: {_first_line(error)}")
+
+    def _checked(self, answer: Any, expected: int) -> list[list[float]]:
+        try:
+            vectors = [[float(value) for value in vector] for vector in answer]
+        except (TypeError, ValueError) as error:
+            raise StorageError(f"The embedder {self.name!r} answered with something that is not vectors.") from error
+        if len(vectors) != expected:
+            raise StorageError(f"The embedder {self.name!r} gave {len(vectors)} vectors, not {expected}.")
+        return [self._unit(vector) for vector in vectors]
+
+    def _unit(self, vector: list[float]) -> list[float]:
+        if not vector:
+            raise StorageError(f"The embedder {self.name!r} gave an empty vector.")
+        if self._dimension is None:
+            self._dimension = len(vector)
+        elif len(vector) != self._dimension:
+            raise StorageError(
+                f"The embedder {self.name!r} gave {len(vector)} numbers; it gave {self._dimension} before."
+            )
+        length = math.hypot(*vector)
+        if not math.isfinite(length) or length == 0.0:
+            wrong = "only zeros" if length == 0.0 else "NaN or infinity"
+            raise StorageError(f"The embedder {self.name!r} gave a vector with {wrong}.")
+        return [value / length for value in vector]
+
+
+def resolve_embedder(spec: Embeddings | Embedder | str | None) -> Embedder:
+    """The embedder a developer means. Nothing is loaded.
+
+    Args:
+        spec: ``None``: the built-in lexical embedder. LangChain ``Embeddings``: named after its class and
+            model. ``"sentence-transformers:<name or folder>"``: a folder is used as it is, a name is looked
+            for on this computer before anything is downloaded. ``"provider:model"``: LangChain's
+            ``init_embeddings``.
+
+    Raises:
+        MissingExtraError: an optional package is needed and not there.
+        ConfigurationError: none of the above.
+    """
+    if spec is None:
+        return _builtin(LexicalEmbedder())
+    if isinstance(spec, Embedder):
+        return spec
+    if isinstance(spec, LexicalEmbedder):
+        return _builtin(spec)
+    if isinstance(spec, Embeddings):
+        given = spec
+        return Embedder(_name_of(given), lambda: given)
+    if not isinstance(spec, str):
+        raise ConfigurationError(f"`embeddings` cannot be a {type(spec).__name__}. {_FORMS}")
+    if spec.startswith(_SENTENCE_TRANSFORMERS):
+        return _sentence_transformers(spec.removeprefix(_SENTENCE_TRANSFORMERS).strip())
+    parts = _PROVIDER_AND_MODEL.fullmatch(spec.strip())
+    if parts is None:
+        raise ConfigurationError(f"`embeddings` cannot be {spec!r}. {_FORMS}")
+    return _provider(parts[1], parts[2].strip())
+
+
+def _builtin(embedder: LexicalEmbedder) -> Embedder:
+    return Embedder(f"toolmem-lexical-v{VERSION}:{embedder.dimension}", lambda: embedder, builtin=True)
+
+
+def _provider(provider: str, model: str) -> Embedder:
+    if importlib.util.find_spec("langchain") is None:
+        raise MissingExtraError(f'embeddings="{provider}:{model}"', "agents")
+
+    def load() -> Embeddings:
+        from langchain.embeddings import init_embeddings
+
+        try:
+            return init_embeddings(model, provider=provider)
+        except ImportError as error:
+            if provider == "openai":
+                raise MissingExtraError(f'embeddings="{provider}:{model}"', "openai") from error
+            raise
+
+    return Embedder(f"{provider.replace('_', '')}:{model}", load)
+
+
+def _sentence_transformers(model: str) -> Embedder:
+    what = f'embeddings="{_SENTENCE_TRANSFORMERS}{model}"'
+    if not model:
+        raise ConfigurationError(f"{what} names no model. {_FORMS}")
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise MissingExtraError(what, "embeddings")
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return Embedder(
+            lambda: f"{_SENTENCE_TRANSFORMERS}{folder.resolve().name}@{_fingerprint(folder)}",
+            lambda: _SentenceTransformer(str(folder)),
+        )
+    if model.startswith((".", "~", os.sep)):
+        raise ConfigurationError(f"{what}: there is no such folder.")
+    return Embedder(f"{_SENTENCE_TRANSFORMERS}{model}", lambda: _SentenceTransformer(model))
+
+
+class _SentenceTransformer(Embeddings):
+    """A SentenceTransformer as LangChain ``Embeddings``, one text batch at a time."""
+
+    def __init__(self, model: str) -> None:
+        module: Any = importlib.import_module("sentence_transformers")
+        try:
+            # What is on this machine first: a lookup on the network takes long to fail where there is none.
+            self._model: Any = module.SentenceTransformer(model, local_files_only=True)
+        except Exception:  # noqa: BLE001 - which error says "not here" differs between versions
+            self._model = module.SentenceTransformer(model)
+        # Fast tokenizers raise "Already borrowed" when two threads use one.
+        self._lock = threading.Lock()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self._encode("encode_document", texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return self._encode("encode_query", [text])[0]
+
+    def _encode(self, method: str, texts: list[str]) -> list[list[float]]:
+        # From version 5 these two put a model's own prompts before questions and documents.
+        encode = getattr(self._model, method, self._model.encode)
+        with self._lock:
+            return cast("list[list[float]]", encode(texts, show_progress_bar=False).tolist())
+
+
+def _name_of(embeddings: Embeddings) -> str:
+    """``"openai:text-embedding-3-small"`` for ``OpenAIEmbeddings(model="text-embedding-3-small")``.
+
+    The same name as the text form has, where class and provider are called alike, so changing from one
+    form to the other keeps the stored vectors.
+    """
+    inner = getattr(embeddings, "underlying_embeddings", None)  # LangChain's cache around another embedder
+    if isinstance(inner, Embeddings):
+        return _name_of(inner)
+    kind = type(embeddings).__name__
+    name = kind.removesuffix("Embeddings").lower() or kind.lower()
+    found = (getattr(embeddings, attribute, None) for attribute in _MODEL_ATTRIBUTES)
+    model = next((value for value in found if isinstance(value, str) and value), None)
+    name = f"{name}:{model}" if model else name
+    dimensions = getattr(embeddings, "dimensions", None)
+    return f"{name}/{dimensions}" if isinstance(dimensions, int) else name
+
+
+def _fingerprint(folder: Path) -> str:
+    """Digest of a model folder that stays when the folder moves: names, sizes and both ends of every file."""
+    digest = blake2b(digest_size=6)
+    for path in sorted(_files(folder)):
+        size = path.stat().st_size
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_ENDS))
+            file.seek(max(0, size - _ENDS))
+            digest.update(file.read(_ENDS))
+    return digest.hexdigest()
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield path
+
+
+def clean(text: str) -> str:
+    """The text without lone surrogates, which models write and no encoder takes: they become ``?``."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

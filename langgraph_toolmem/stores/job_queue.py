@@ -1,0 +1,375 @@
+"""Jobs that outlive the process: what is put is on disk before `JobQueue.put` returns.
+
+One file of the standard library's SQLite (``reflections.db``, write-ahead log, fully synchronous) in the memory's
+folder; several processes may use it at once. A job is taken with a lease. It is free again when the lease is over, or
+at once when the process that took it is known to be dead (on this computer; not on Windows).
+
+Whoever finishes a job shows the job as it was taken: a lease that was lost in between is told by the answer False,
+and then nothing is changed.
+
+Everything here blocks for a disk write: call it in a thread where an event loop runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import sqlite3
+import sys
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.stores.job_file import QueueFile
+
+logger = logging.getLogger("langgraph_toolmem.stores.job_queue")
+
+NAME: Final = "reflections.db"
+MAX_PLACES: Final = 200_000
+_HEAD: Final = """
+    given_up = 0 AND (line = '' OR NOT EXISTS (
+        SELECT 1 FROM jobs AS older WHERE older.line = jobs.line AND older.seq < jobs.seq AND older.given_up = 0
+    ))
+"""
+_FREE: Final = f"{_HEAD} AND due <= :now AND (owner = '' OR lease <= :now)"
+_COLUMNS: Final = "id, kind, payload, user, answer, takes, attempts, error"
+
+_mine: set[str] = set()  # owners that live in this process
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as it was taken.
+
+    Attributes:
+        id: its identity.
+        kind: what is to be done.
+        payload: JSON values.
+        user: digest of the user it is about, or "".
+        answer: what `JobQueue.save` kept, None before.
+        takes: how often it was taken, this time included.
+        attempts: how often it failed.
+        error: why it failed the last time; no text of a user.
+    """
+
+    id: str
+    kind: str
+    payload: dict[str, Any]
+    user: str = ""
+    answer: str | None = None
+    takes: int = 0
+    attempts: int = 0
+    error: str = ""
+
+
+class JobQueue:
+    """Jobs on disk, or in RAM. Safe to use from several threads and processes.
+
+    Every method raises `StorageError` if the file cannot be used. A file that is no database is set aside as
+    ``reflections.db.corrupt-1`` and an empty one begun.
+
+    Args:
+        folder: the memory's folder, made with the first job. None: in RAM.
+        now: seconds since 1970.
+        lease: seconds after which a job that was taken and not finished is free again.
+        max_takes: a job that was taken so often and never finished is given up: it may be what ends the process.
+    """
+
+    def __init__(
+        self, folder: Path | None, *, now: Callable[[], float], lease: float = 900.0, max_takes: int = 50
+    ) -> None:
+        self._file = QueueFile(None if folder is None else folder / NAME)
+        self._now, self._lease, self._max_takes = now, lease, max_takes
+        self._process, self._owner = -1, ""
+
+    def __enter__(self) -> JobQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever put; tells without making or opening a file."""
+        return self._file.empty
+
+    def put(
+        self,
+        key: str,
+        payload: Mapping[str, Any],
+        *,
+        kind: str = "",
+        line: str = "",
+        user: str = "",
+        after: float = 0,
+        place: tuple[str, Sequence[str]] | None = None,
+    ) -> bool:
+        """Adds a job, unless one of that id waits already. It is on disk when this returns.
+
+        Args:
+            key: id of the job. One that was given up is tried again.
+            payload: JSON values.
+            kind: what is to be done; see `take`.
+            line: jobs of one line are done one after the other, in the order they were put.
+            user: digest of the user it is about; see `forget`.
+            after: seconds before it is due.
+            place: digest of a run and the namespace of its entry, to be kept for `place_of`.
+
+        Returns:
+            Whether it is new.
+
+        Raises:
+            InputError: no id, or the payload holds no JSON values.
+        """
+        if not key:
+            raise InputError("A job needs an id.")
+        try:
+            text = json.dumps(dict(payload), ensure_ascii=True)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"A job's payload holds JSON values only: {error}.") from error
+        with self._file.writing() as database:
+            if place is not None:
+                _note_place(database, *place, user)
+            known = database.execute("SELECT given_up FROM jobs WHERE id = ?", (key,)).fetchone()
+            if known is not None and not known[0]:
+                return False
+            database.execute("DELETE FROM jobs WHERE id = ?", (key,))
+            database.execute(
+                "INSERT INTO jobs (id, kind, line, user, payload, due) VALUES (?, ?, ?, ?, ?, ?)",
+                (key, kind, line, user, text, self._now() + after),
+            )
+        return True
+
+    def note_places(self, runs: Sequence[tuple[str, str]], namespace: Sequence[str]) -> None:
+        """Keeps where the entries of runs are, for a verdict of somebody who does not know; the latest `MAX_PLACES`.
+
+        Args:
+            runs: digests of each run and of its user, or "".
+            namespace: of the store their entries are in.
+        """
+        with self._file.writing() as database:
+            for run, user in runs:
+                _note_place(database, run, namespace, user)
+
+    def place_of(self, run: str) -> tuple[str, ...] | None:
+        """The namespace of a run's entry, if that was kept."""
+        sql = "SELECT max(namespace) FROM places WHERE run = :run"
+        found = self._read(sql, {"run": run}, None)
+        return None if found is None else tuple(json.loads(found))
+
+    def owner_of(self, run: str) -> str:
+        """Digest of the user whose entry that run's is; "" if that was not kept, or it is nobody's."""
+        return str(self._read("SELECT coalesce(max(user), '') FROM places WHERE run = :run", {"run": run}, ""))
+
+    def lent(self, kinds: Collection[str] | None = None) -> int:
+        """How many jobs are being done."""
+        wanted, names = _kinds(kinds)
+        return int(self._read(f"SELECT count(*) FROM jobs WHERE owner <> '' AND given_up = 0{wanted}", names, 0))
+
+    def take(self, kinds: Collection[str] | None = None) -> Job | None:
+        """The oldest job that is due and free, with a lease; None if there is none.
+
+        Args:
+            kinds: only these.
+        """
+        if self.empty:
+            return None
+        with self._file.writing() as database:
+            self._free_the_dead(database)
+            now = self._now()
+            wanted, names = _kinds(kinds)
+            found = database.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE {_FREE}{wanted} ORDER BY seq LIMIT 1",
+                {"now": now, **names},
+            ).fetchone()
+            if found is None:
+                return None
+            job = _job(found)
+            if job.takes >= self._max_takes:
+                why = "taken too often without an end"
+                database.execute("UPDATE jobs SET given_up = 1, owner = '', error = ? WHERE id = ?", (why, job.id))
+            else:
+                database.execute(
+                    "UPDATE jobs SET owner = ?, lease = ?, takes = takes + 1 WHERE id = ?",
+                    (self._me(), now + self._lease, job.id),
+                )
+        if job.takes >= self._max_takes:
+            logger.error("a job of kind %r was given up: taken %d times without an end", job.kind, job.takes)
+            return self.take(kinds)
+        return Job(job.id, job.kind, job.payload, job.user, job.answer, job.takes + 1, job.attempts, job.error)
+
+    def holds(self, job: Job) -> bool:
+        """Whether the job is there and still lent to who took it like this."""
+        held = {"id": job.id, "owner": self._me(), "takes": job.takes}
+        sql = "SELECT count(*) FROM jobs WHERE id = :id AND owner = :owner AND takes = :takes"
+        return bool(self._read(sql, held, 0))
+
+    @property
+    def forgettings(self) -> int:
+        """How often `forget` was called, in whatever process."""
+        return int(self._read("SELECT coalesce(max(number), 0) FROM forgettings", {}, 0))
+
+    def save(self, job: Job, answer: str) -> bool:
+        """Keeps what was found out for the job, for whoever takes it next."""
+        return self._change("UPDATE jobs SET answer = ? WHERE ", job, answer)
+
+    def done(self, job: Job) -> bool:
+        """The job is done and goes."""
+        return self._change("DELETE FROM jobs WHERE ", job)
+
+    def retry(self, job: Job, after: float, *, limit: int | None = None, error: str = "") -> bool:
+        """The job failed and is free again later.
+
+        Args:
+            job: as it was taken.
+            after: seconds from now.
+            limit: after so many failures it is given up: kept, but not taken again. None: never.
+            error: why; no text of a user.
+
+        Returns:
+            Whether it will be tried again.
+        """
+        given_up = limit is not None and job.attempts + 1 >= limit
+        changed = self._change(
+            "UPDATE jobs SET owner = '', attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE ",
+            job,
+            self._now() + after,
+            error,
+            int(given_up),
+        )
+        return changed and not given_up
+
+    def pending(self, kinds: Collection[str] | None = None) -> int:
+        """How many jobs are waiting or being done; those given up are not counted."""
+        wanted, names = _kinds(kinds)
+        return int(self._read(f"SELECT count(*) FROM jobs WHERE given_up = 0{wanted}", names, 0))
+
+    def next_due(self, kinds: Collection[str] | None = None) -> float | None:
+        """Seconds until a job may be there to be taken, 0 if now; None if none waits."""
+        wanted, names = _kinds(kinds)
+        # Only heads of lines: the others wait for them.
+        sql = f"SELECT min(CASE WHEN owner = '' THEN due ELSE lease END) FROM jobs WHERE {_HEAD}{wanted}"
+        due = self._read(sql, names, None)
+        return None if due is None else max(0.0, float(due) - self._now())
+
+    def given_up(self) -> list[Job]:
+        """Jobs that failed too often, oldest first; `revive` has them tried again."""
+        if self.empty:
+            return []
+        with self._file.opened() as database:
+            found = database.execute(f"SELECT {_COLUMNS} FROM jobs WHERE given_up = 1 ORDER BY seq")
+            return [_job(row) for row in found.fetchall()]
+
+    def revive(self) -> int:
+        """Has everything that was given up tried again, as if new; returns how many."""
+        if self.empty:
+            return 0
+        with self._file.writing() as database:
+            sql = "UPDATE jobs SET given_up = 0, attempts = 0, takes = 0, due = ? WHERE given_up = 1"
+            return database.execute(sql, (self._now(),)).rowcount
+
+    def report(self) -> dict[str, int]:
+        """``{"pending": n, "failing": pending ones that failed before, "given_up": n}``."""
+        failing = int(self._read("SELECT count(*) FROM jobs WHERE given_up = 0 AND attempts > 0", {}, 0))
+        lost = int(self._read("SELECT count(*) FROM jobs WHERE given_up = 1", {}, 0))
+        return {"pending": self.pending(), "failing": failing, "given_up": lost}
+
+    def forget(self, user: str) -> int:
+        """Deletes all jobs about a user (digest), from the file and its log too; returns how many.
+
+        Raises:
+            InputError: no user is given.
+            StorageError: another process reads the file all the time; do it again.
+        """
+        if not user:
+            raise InputError("Whose jobs are to be forgotten?")
+        if self.empty:
+            return 0
+        with self._file.writing() as database:
+            deleted = database.execute("DELETE FROM jobs WHERE user = ?", (user,)).rowcount
+            database.execute("DELETE FROM places WHERE user = ?", (user,))
+            database.execute("INSERT INTO forgettings DEFAULT VALUES")
+            database.execute("DELETE FROM forgettings WHERE number < (SELECT max(number) FROM forgettings)")
+        self._file.scrub()
+        return deleted
+
+    def close(self) -> None:
+        """Gives back what was taken and closes the file. Twice is harmless."""
+        if not self._file.empty and self._process == os.getpid():
+            with contextlib.suppress(StorageError), self._file.writing() as database:
+                database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (self._owner,))
+        self._file.close()
+        _mine.discard(self._owner)
+
+    def _me(self) -> str:
+        """This queue object in this process."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._owner = f"{socket.gethostname()}|{self._process}|{uuid.uuid4().hex}"
+            _mine.add(self._owner)
+        return self._owner
+
+    def _change(self, sql: str, job: Job, *values: Any) -> bool:
+        if self.empty:
+            return False
+        with self._file.writing() as database:
+            held = (*values, job.id, self._me(), job.takes)
+            return database.execute(f"{sql}id = ? AND owner = ? AND takes = ?", held).rowcount == 1
+
+    def _read(self, sql: str, names: Mapping[str, Any], nothing: Any) -> Any:
+        if self.empty:
+            return nothing
+        with self._file.opened() as database:
+            return database.execute(sql, names).fetchone()[0]
+
+    def _free_the_dead(self, database: sqlite3.Connection) -> None:
+        owners = database.execute("SELECT DISTINCT owner FROM jobs WHERE owner <> ''").fetchall()
+        for (owner,) in owners:
+            if owner != self._me() and _is_dead(owner):
+                database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
+
+
+def _note_place(database: sqlite3.Connection, run: str, namespace: Sequence[str], user: str) -> None:
+    text = json.dumps(list(namespace), ensure_ascii=True)
+    database.execute("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (run, text, user))
+    database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
+
+
+def _kinds(kinds: Collection[str] | None) -> tuple[str, dict[str, str]]:
+    if kinds is None:
+        return "", {}
+    names = {f"kind{number}": kind for number, kind in enumerate(kinds)}
+    return f" AND kind IN ({', '.join(f':{name}' for name in names)})", names
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    key, kind, payload, user, answer, takes, attempts, error = row
+    return Job(key, kind, json.loads(payload), user, answer, takes, attempts, error)
+
+
+def _is_dead(owner: str) -> bool:
+    """Whether the process behind an owner is certainly gone."""
+    try:
+        host, process, _ = owner.split("|")
+        number = int(process)
+    except ValueError:
+        return True
+    if host != socket.gethostname():
+        return False
+    if number == os.getpid():
+        return owner not in _mine  # a former process that had this number
+    if sys.platform == "win32":
+        return False  # there, asking would end it
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

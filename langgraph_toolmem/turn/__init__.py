@@ -1,0 +1,1 @@
+"""One model call, as nodes and middleware see it."""

@@ -1,0 +1,403 @@
+"""Models whose API refuses a history with a tool call that the model did not make.
+
+A shortcut puts such a call into the history. Most APIs take it; some demand something that only the model can give
+with each tool call: Claude's thinking block, Gemini's thought signature, the ``reasoning_content`` of DeepSeek, Kimi
+and MiMo. `PROVIDER_RULES` lists them as data, `refusal_of` looks a model up.
+
+Not listed, because nothing was found that they refuse: Claude with adaptive thinking (only the manual mode demands
+that a turn starts with a thinking block), Gemini 2.5 and older (signatures are optional), OpenAI's Responses API
+(a function call is tied to its reasoning item by the item's id, and a call of ours has none), Qwen, GLM, MiniMax.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from langchain_core.runnables.config import var_child_runnable_config
+
+from langgraph_toolmem.base.errors import ConfigurationError
+
+logger = logging.getLogger("langgraph_toolmem.turn.providers")
+
+_UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
+"""Values that leave a setting off."""
+
+_NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
+"""Where models and calls keep the model's name."""
+
+_CARRIERS: Final = (
+    "extra_body",
+    "model_kwargs",
+    "additional_model_request_fields",
+    "additionalModelRequestFields",
+)
+"""Mappings in which models and calls carry settings that they have no field for."""
+
+_MAX_DEPTH: Final = 20
+"""Wrappers around a model that are looked through."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a model or of one call.
+
+    Attributes:
+        path: dotted, such as ``"thinking.type"``. Looked for in the per-call settings, in the model's fields and in
+            the mappings that carry settings on (``extra_body``, ``model_kwargs``, ``additional_model_request_fields``).
+        values: those that count. Empty: any but None, False, 0, "", "none", "off", "disabled".
+    """
+
+    path: str
+    values: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError if the values are no tuple."""
+        if not isinstance(self.values, (tuple, list)):
+            raise ConfigurationError(f"Setting({self.path!r}): values must be a tuple, such as ({self.values!r},)")
+        object.__setattr__(self, "values", tuple(self.values))
+
+    def counts(self, value: Any) -> bool:
+        """Whether a value found at the path is one of those meant."""
+        if isinstance(value, str):
+            value = value.lower()
+        if self.values:
+            return value in self.values
+        return bool(value) and value not in _UNSET
+
+
+@dataclass(frozen=True)
+class ProviderRule:
+    """Models that refuse a history with a tool call that they did not make.
+
+    A rule holds when every condition that it has is met.
+
+    Attributes:
+        name: short, for logs and for leaving the rule out.
+        why: what the API demands and what it answers.
+        source: link to where that is documented or reported.
+        clients: class names, looked for along the class's bases; or a model's ``_llm_type``, its ``ls_provider``, or
+            the provider as ``init_chat_model`` calls it. Empty: any.
+        models: regular expression that is searched in the model's name, regardless of case. Empty: any.
+        on: settings of which at least one must be found to count. Empty: none needed.
+        off: settings that lift the rule, if all that is found at their paths counts.
+    """
+
+    name: str
+    why: str
+    source: str
+    clients: tuple[str, ...] = ()
+    models: str = ""
+    on: tuple[Setting, ...] = ()
+    off: tuple[Setting, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ConfigurationError that names the field and what is expected."""
+        for field, kind in (("clients", str), ("on", Setting), ("off", Setting)):
+            given = getattr(self, field)
+            if not isinstance(given, (tuple, list)) or not all(isinstance(item, kind) for item in given):
+                raise ConfigurationError(f"ProviderRule({self.name!r}): {field} must be a tuple of {kind.__name__}")
+            object.__setattr__(self, field, tuple(given))
+        if not (self.clients or self.models or self.on):
+            raise ConfigurationError(
+                f"ProviderRule({self.name!r}): give clients, models or on, or it is about any model"
+            )
+        try:
+            re.compile(self.models)
+        except (re.error, TypeError) as error:
+            raise ConfigurationError(f"ProviderRule({self.name!r}): models: {error}") from error
+
+
+_MANUAL_THINKING = (Setting("thinking.type", ("enabled",)),)
+_THINKING_OFF = (
+    Setting("thinking.type", ("disabled",)),
+    Setting("reasoning.effort", ("none",)),
+    Setting("reasoning.enabled", (False,)),
+)
+_EXPECTED_THINKING = (
+    "With manual extended thinking an assistant turn must start with a signed thinking block: "
+    '400 "Expected `thinking` or `redacted_thinking`, but found `tool_use`".'
+)
+_REASONING_CONTENT = (
+    "In thinking mode every assistant message with tool calls must bring back its reasoning_content: "
+    '400 "The `reasoning_content` in the thinking mode must be passed back to the API."'
+)
+
+PROVIDER_RULES: Final[tuple[ProviderRule, ...]] = (
+    ProviderRule(
+        "anthropic-thinking",
+        why=_EXPECTED_THINKING,
+        source="https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
+        clients=("ChatAnthropic", "ChatAnthropicVertex", "anthropic", "anthropic_bedrock", "google_anthropic_vertex"),
+        on=_MANUAL_THINKING,
+    ),
+    ProviderRule(
+        "bedrock-thinking",
+        why=f"{_EXPECTED_THINKING} Bedrock hands it on as a ValidationException.",
+        source="https://github.com/langchain-ai/langchain-aws/issues/844",
+        clients=("ChatBedrockConverse", "ChatBedrock", "bedrock_converse", "bedrock", "amazon_bedrock"),
+        on=_MANUAL_THINKING,
+    ),
+    ProviderRule(
+        "gateway-claude-thinking",
+        why=f"{_EXPECTED_THINKING} Gateways such as LiteLLM and OpenRouter hand `thinking` and the refusal on.",
+        source="https://github.com/anomalyco/opencode/issues/3077",
+        models=r"claude",
+        on=_MANUAL_THINKING,
+    ),
+    ProviderRule(
+        "openrouter-claude-budget",
+        why=f"OpenRouter turns reasoning.max_tokens into manual extended thinking. {_EXPECTED_THINKING}",
+        source="https://openrouter.ai/docs/guides/guides/model-migrations/claude-4-6",
+        models=r"claude",
+        on=(Setting("reasoning.max_tokens"),),
+    ),
+    ProviderRule(
+        "gateway-claude-effort",
+        why=f"Before Claude 4.6 gateways turn an effort into manual extended thinking. {_EXPECTED_THINKING}",
+        source="https://github.com/openai/openai-agents-python/issues/1704",
+        clients=("BaseChatOpenAI", "ChatOpenRouter", "ChatLiteLLM", "openai", "openrouter", "litellm"),
+        models=r"claude-3[.-]7"
+        r"|claude-4(?:[.-][0-5])?-(?:opus|sonnet|haiku)"
+        r"|claude-(?:opus|sonnet|haiku)-4(?:[.-][0-5])?(?=$|[:@]|-(?:\d{8}|v\d|latest|thinking))",
+        on=(Setting("reasoning.effort"), Setting("reasoning.enabled"), Setting("reasoning_effort")),
+    ),
+    ProviderRule(
+        "gemini-3",
+        why=(
+            "From Gemini 3 on each step's function call must bring back its signature, at every thinking level: "
+            '400 "Function call is missing a thought_signature in functionCall parts." Late versions of '
+            "langchain-google-genai put the documented placeholder there; the API then skips the check."
+        ),
+        source="https://ai.google.dev/gemini-api/docs/thought-signatures",
+        # Image models do not check; "-latest" names point at the newest model.
+        models=r"gemini-(?:[3-9](?!\d)|[1-9]\d|(?:pro|flash|flash-lite)-latest)(?!.*image)",
+    ),
+    ProviderRule(
+        "deepseek-reasoner",
+        why=_REASONING_CONTENT,
+        source="https://api-docs.deepseek.com/guides/thinking_mode",
+        models=r"deepseek-reasoner",
+    ),
+    ProviderRule(
+        "deepseek-thinking-by-default",
+        why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
+        source="https://api-docs.deepseek.com/guides/thinking_mode",
+        models=r"deepseek-(?:v[4-9](?!\d)|flash|pro)",
+        off=_THINKING_OFF,
+    ),
+    ProviderRule(
+        "deepseek-thinking",
+        why=_REASONING_CONTENT,
+        source="https://github.com/anomalyco/opencode/issues/9397",
+        models=r"deepseek-(?:chat|v3)",
+        on=(*_MANUAL_THINKING, Setting("reasoning.enabled"), Setting("reasoning.effort")),
+    ),
+    ProviderRule(
+        "kimi-thinking",
+        why=(
+            "Every assistant message with tool calls must bring back its reasoning_content: "
+            '400 "thinking is enabled but reasoning_content is missing in assistant tool call message".'
+        ),
+        source="https://platform.kimi.ai/docs/guide/use-kimi-k2-thinking-model",
+        models=r"kimi-k2-thinking",
+    ),
+    ProviderRule(
+        "kimi-thinking-by-default",
+        why=(
+            "Thinking is on unless it is turned off, and every assistant message with tool calls must bring back its "
+            'reasoning_content: 400 "thinking is enabled but reasoning_content is missing".'
+        ),
+        source="https://github.com/bytedance/deer-flow/issues/3043",
+        models=r"kimi-k2[.p][5-9]",
+        off=_THINKING_OFF,
+    ),
+    ProviderRule(
+        "mimo-thinking-by-default",
+        why=f"{_REASONING_CONTENT} Thinking is on unless it is turned off.",
+        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"mimo-v2(?!-flash)",
+        off=_THINKING_OFF,
+    ),
+    ProviderRule(
+        "mimo-flash-thinking",
+        why=_REASONING_CONTENT,
+        source="https://mimo.mi.com/docs/en-US/quick-start/usage-guide/other/deep-thinking",
+        models=r"mimo-v2-flash",
+        on=_MANUAL_THINKING,
+    ),
+)
+"""What is known; the first rule that holds is the one reported."""
+
+
+def checked_rules(rules: Any) -> tuple[ProviderRule, ...]:
+    """Rules as a tuple. Raises ConfigurationError if they are none: what cannot be read would guard nothing."""
+    if isinstance(rules, (str, ProviderRule)) or not isinstance(rules, Iterable):
+        kind = type(rules).__name__
+        raise ConfigurationError(f"rules is a list of ProviderRule, such as [*PROVIDER_RULES, yours], not {kind}.")
+    found = tuple(rules)
+    for index, rule in enumerate(found):
+        if not isinstance(rule, ProviderRule):
+            raise ConfigurationError(f"rules[{index}] is a {type(rule).__name__}, not a ProviderRule.")
+    return found
+
+
+def refusal_text(rule: ProviderRule) -> str:
+    """Why a model gets no shortcut, in one line."""
+    return f"{rule.name}: its API refuses turns that the model did not make ({rule.why})"
+
+
+def refusal_of(
+    model: Any,
+    settings: Mapping[str, Any] | None = None,
+    rules: Iterable[ProviderRule] = PROVIDER_RULES,
+) -> ProviderRule | None:
+    """The rule that says why a shortcut before this model would break its next call; None if none is known.
+
+    Looks through bindings, sequences, retries, fallbacks (any of them counts) and configurable models. Where a
+    setting is given at more than one place, one that turns thinking on is enough. Nothing is imported, no model is
+    built or called, and nothing is raised. An answer takes some tens of microseconds and is not kept, since models
+    can be changed.
+
+    Args:
+        model: a chat model, a runnable around one, or ``"provider:model"``.
+        settings: per-call keyword arguments, such as ``ModelRequest.model_settings``.
+        rules: the list with your own, or less some of it.
+
+    Example:
+        >>> from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, refusal_of
+        >>> refusal_of("google_genai:gemini-3-pro-preview").name
+        'gemini-3'
+        >>> ours = ProviderRule("ours", why="400 without a trace token", source="https://wiki/x", models="^acme-")
+        >>> refusal_of("acme-2", rules=[*PROVIDER_RULES, ours]).name
+        'ours'
+        >>> refusal_of("gemini-3-pro", rules=[rule for rule in PROVIDER_RULES if rule.name != "gemini-3"]) is None
+        True
+    """
+    try:
+        rules = tuple(rules)
+        calls = (settings,) if isinstance(settings, Mapping) else ()
+        ambient = (var_child_runnable_config.get() or {}).get("configurable") or {}
+        for leaf in _leaves(model, calls, ambient, 0):
+            for rule in rules:
+                if leaf.meets(rule):
+                    return rule
+    except Exception as error:
+        logger.debug("a model could not be looked up: %s", type(error).__name__, exc_info=error)
+    return None
+
+
+class _Leaf:
+    """One chat model: who it is, its name, and everywhere that its settings can be."""
+
+    def __init__(self, model: Any, fields: Mapping[str, Any], calls: Iterable[Mapping[str, Any]]) -> None:
+        self._model = model
+        self._places: list[Mapping[str, Any]] = []
+        for layer in (fields, *calls):
+            self._places.append(layer)
+            self._places += [carrier for key in _CARRIERS if isinstance(carrier := layer.get(key), Mapping)]
+        found = [place.get(key) for place in self._places for key in _NAMES]
+        if isinstance(model, str):
+            found.append(model)
+        elif not any(isinstance(name, str) for name in found):
+            found += [getattr(model, key, None) for key in _NAMES[:2]]
+        self._names = [name for name in found if isinstance(name, str)]
+
+    def meets(self, rule: ProviderRule) -> bool:
+        """Whether every condition of the rule is met; the cheapest are looked at first."""
+        return (
+            (not rule.models or any(re.search(rule.models, name, re.IGNORECASE) for name in self._names))
+            and (not rule.on or any(setting.counts(value) for setting in rule.on for value in self._at(setting.path)))
+            and not (rule.off and self._lifts(rule.off))
+            and (not rule.clients or any(label in rule.clients for label in self._labels()))
+        )
+
+    def _lifts(self, off: tuple[Setting, ...]) -> bool:
+        found = [setting.counts(value) for setting in off for value in self._at(setting.path)]
+        return bool(found) and all(found)
+
+    def _at(self, path: str) -> Iterator[Any]:
+        first, *rest = path.split(".")
+        for place in self._places:
+            value = place.get(first)
+            for key in rest:
+                value = value.get(key) if isinstance(value, Mapping) else _fields(value).get(key)
+            if value is not None:
+                yield value
+
+    def _labels(self) -> Iterator[str]:
+        for place in self._places:
+            if isinstance(provider := place.get("model_provider"), str):
+                yield provider.replace("-", "_").lower()
+        for name in self._names:
+            yield name.partition(":")[0]
+        if isinstance(self._model, str):
+            return
+        cls: Any = type(self._model)
+        yield from _class_names(cls)
+        yield str(getattr(self._model, "_llm_type", ""))
+        if callable(params := getattr(self._model, "_get_ls_params", None)):
+            yield str(params().get("ls_provider", ""))
+
+
+def _leaves(
+    model: Any, calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any], depth: int
+) -> Iterator[_Leaf]:
+    """The chat models inside. Only instance fields are read: attribute access can build a configurable model."""
+    fields = _fields(model)
+    if depth > _MAX_DEPTH:
+        return
+    if hasattr(type(model), "_generate"):  # a chat model may have fields that are called like a wrapper's
+        yield _Leaf(model, fields, calls)
+        return
+    if isinstance(config := fields.get("config"), Mapping):
+        configurable = {**(config.get("configurable") or {}), **configurable}
+
+    inside: list[Any] = []
+    if "_default_config" in fields:
+        yield _configurable_leaf(fields, calls, configurable)
+    elif "runnable" in fields and "fallbacks" in fields:
+        inside = [fields["runnable"], *fields["fallbacks"]]
+    elif "bound" in fields:
+        inside = [fields["bound"]]
+        if isinstance(kwargs := fields.get("kwargs"), Mapping):
+            calls = (*calls, kwargs)
+    elif "first" in fields and "last" in fields:
+        inside = [fields["first"], *(fields.get("middle") or ()), fields["last"]]
+    elif "which" in fields and "alternatives" in fields:
+        key = configurable.get(fields["which"].id, fields.get("default_key"))
+        inside = [fields["alternatives"].get(key, fields.get("default"))]
+    elif "default" in fields and isinstance(fields.get("fields"), Mapping):
+        now = {name: configurable[field.id] for name, field in fields["fields"].items() if field.id in configurable}
+        yield _Leaf(fields["default"], {**_fields(fields["default"]), **now}, calls)
+    else:
+        yield _Leaf(model, fields, calls)
+    for each in inside:
+        yield from _leaves(each, calls, configurable, depth + 1)
+
+
+def _configurable_leaf(
+    fields: Mapping[str, Any], calls: tuple[Mapping[str, Any], ...], configurable: Mapping[str, Any]
+) -> _Leaf:
+    """The model that ``init_chat_model`` would make for this run's configurable."""
+    prefix, allowed = fields.get("_config_prefix") or "", fields.get("_configurable_fields")
+    now = {key[len(prefix) :]: value for key, value in configurable.items() if key.startswith(prefix)}
+    if allowed != "any":
+        now = {key: value for key, value in now.items() if key in (allowed or ())}
+    queued = [kwargs for _, _, kwargs in fields.get("_queued_declarative_operations") or ()]
+    merged = {**fields["_default_config"], **now}
+    return _Leaf(str(merged.get("model") or ""), merged, (*calls, *queued))
+
+
+def _fields(model: Any) -> Mapping[str, Any]:
+    found = getattr(model, "__dict__", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+@lru_cache(maxsize=256)
+def _class_names(cls: type) -> frozenset[str]:
+    return frozenset(base.__name__ for base in cls.__mro__)

@@ -1,0 +1,1 @@
+"""Words of requests, names and schemas."""
