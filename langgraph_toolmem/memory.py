@@ -1,35 +1,54 @@
-"""ToolMemory: the one object a user holds."""
+"""ToolMemory: the one object a user holds. A memory is a core and a list of methods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langgraph_toolmem._async import AsyncTwins
-from langgraph_toolmem._deciding import KeepingDecisions
-from langgraph_toolmem._evolving import EvolvingGraph
-from langgraph_toolmem._importing import Importing
-from langgraph_toolmem._planning import Planning
-from langgraph_toolmem._recalling import KeepingEntries
-from langgraph_toolmem.base.errors import NamespaceError, StorageError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
+from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core, check_methods
+from langgraph_toolmem.core.jobs import FLUSH_SECONDS
+from langgraph_toolmem.core.listener import EndedRun, Import
+from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.export import GraphView
-from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.inertia.engine import begin_shortcut
-from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.report.savings import TokenPrice
-from langgraph_toolmem.runs.tools import ToolLike, ToolSpec
-from langgraph_toolmem.runs.trajectory import Run
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.tools import ToolLike
+from langgraph_toolmem.stores.graph_store import Fsync
 
-M = TypeVar("M", bound="ToolMemory")
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+    from langgraph.store.base import BaseStore
+
+    from langgraph_toolmem.atoms import Atoms
+    from langgraph_toolmem.entries import Entries
+    from langgraph_toolmem.inertia import Inertia
+    from langgraph_toolmem.navigator import Navigator
+    from langgraph_toolmem.sit import SIT
+    from langgraph_toolmem.stores.executors import Executor
+
+T = TypeVar("T", bound="ToolMemory")
 
 
-class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Importing, AsyncTwins):
-    """Learns from an agent's tool calls and predicts the next one.
+def built_in() -> list[Method]:
+    """The five methods of the package, with their defaults."""
+    from langgraph_toolmem.atoms import Atoms
+    from langgraph_toolmem.entries import Entries
+    from langgraph_toolmem.inertia import Inertia
+    from langgraph_toolmem.navigator import Navigator
+    from langgraph_toolmem.sit import SIT
+
+    return [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
+
+
+class ToolMemory:
+    """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
 
@@ -38,30 +57,18 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
             the host: what cannot be read is set aside and reported (`report().problems`, ``toolmem doctor``).
         tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
             the observed calls show of them.
+        methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs
+            nothing. None: all five, with their defaults.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``;
             None: the built-in lexical embedder, which needs no download.
         chroma: a chromadb client (``HttpClient`` …) instead of the embedded one.
         store: a LangGraph ``BaseStore`` through which several workers share the evidence graph.
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
         graph_namespace: of the evidence graph, shared by its users.
-        policy: for which the record is kept; nodes may use another one.
-        seed: draws which proposals are audited.
         fsync: "snapshot" (default): what was acknowledged survives the end of the process at any moment;
             "always": the end of the machine too; "never": no waiting for the disk at all.
         read_only: look, but do not write; works beside a writing process.
         now: seconds since 1970, for the record over time.
-        sit: how states of runs are remembered and next tools suggested (`suggest`). None: the defaults, and states
-            are put into words only from the first use of `suggest` or of a `SITSummary` on.
-        entries: keep finished runs (`finish`, a `ReflectionWriter`) as entries, for `recall`.
-        critic: writes critiques of runs that went wrong, in the background: a chat model, ``"provider:model"``, or
-            a `Critic`. None: there are none.
-        recall: how many past runs are worth recalling.
-        scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
-            an object with ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`).
-        atoms: keep the steps of runs that go well (`finish`, `feedback`) as atoms, for `search_atoms`. None: from its
-            first use on.
-        atom_model: words atoms, in the background, and says which arguments are values of the day: a chat model or
-            ``"provider:model"``; one call for each new kind of step. None: both are read off the run and the schemas.
         executor: when background work is done; in a thread of its own if None, `LangmemExecutor` for langmem's.
 
     Raises:
@@ -69,119 +76,214 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
         LockedError: another process writes to the folder.
     """
 
+    def __init__(
+        self,
+        path: str | Path | None,
+        tools: Iterable[ToolLike] | None = None,
+        methods: Iterable[Method] | None = None,
+        *,
+        embeddings: Embeddings | str | None = None,
+        chroma: Any | None = None,
+        store: BaseStore | None = None,
+        namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        graph_namespace: tuple[str, ...] = DEFAULT_NAMESPACE,
+        fsync: Fsync = "snapshot",
+        read_only: bool = False,
+        now: Callable[[], float] = time.time,
+        executor: Executor | None = None,
+    ) -> None:
+        self._core = Core(
+            path,
+            check_methods(methods, built_in),
+            tools=tools,
+            embeddings=embeddings,
+            chroma=chroma,
+            store=store,
+            namespace=namespace,
+            graph_namespace=graph_namespace,
+            fsync=fsync,
+            read_only=read_only,
+            now=now,
+            executor=executor,
+        )
+
     @classmethod
-    def ephemeral(cls: type[M], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> M:
+    def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
         """A memory with nothing on disk. Two of them share nothing. Options as for the constructor."""
         return cls(None, tools=tools, **options)
 
-    # --- predicting ---
+    # --- the methods ---
 
-    def predict(
-        self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None
-    ) -> Proposal | None:
-        """The next call, if the policy would propose one. Learns nothing.
+    @property
+    def core(self) -> Core:
+        """What the methods stand on; for methods and tools of your own (`langgraph_toolmem.extend`)."""
+        return self._core
 
-        Returns:
-            A proposal (`act` says whether the policy would make the call without asking the model), or None;
-            `explain` says why.
+    @property
+    def inertia(self) -> Inertia:
+        """Predicts the next call (AutoTool)."""
+        return cast("Inertia", self.method("inertia"))
+
+    @property
+    def sit(self) -> SIT:
+        """Suggests the next tools from similar states (SIT-Graph)."""
+        return cast("SIT", self.method("sit"))
+
+    @property
+    def navigator(self) -> Navigator:
+        """Finds tools and complete chains of them (NaviAgent)."""
+        return cast("Navigator", self.method("navigator"))
+
+    @property
+    def entries(self) -> Entries:
+        """Recalls past runs with their critiques (MemToolAgent)."""
+        return cast("Entries", self.method("entries"))
+
+    @property
+    def atoms(self) -> Atoms:
+        """Finds single steps of what worked (SGA-MCTS)."""
+        return cast("Atoms", self.method("atoms"))
+
+    def method(self, name: str) -> Method:
+        """A method by its name.
 
         Raises:
-            MessageError: `messages` cannot be read.
+            ConfigurationError: it is not listed.
+        """
+        found = next((each for each in self._core.methods if each.name == name), None)
+        if found is None:
+            there = ", ".join(each.name for each in self._core.methods) or "none"
+            raise ConfigurationError(f"The memory has no method {name!r}; it has {there}. Name it in methods=[…].")
+        return found
+
+    # --- learning ---
+
+    def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
+        """Learns what is new in a run.
+
+        Call it as often as you like: each executed call teaches once, in resumed, forked, trimmed and
+        summarised histories too.
+
+        Args:
+            messages: what ``convert_to_messages`` takes.
+            thread_id: the thread. Needed where call ids repeat from run to run.
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        return self.explain(messages, policy=policy, user_id=user_id).proposal
+        return self._core.events.observe(messages, thread_id=thread_id, user_id=user_id)
 
-    def explain(self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None) -> Decision:
-        """The decision behind `predict`: the proposal or the reason for none, and the candidates weighed."""
-        run = self._read(messages, None)
-        self._check_user(user_id)
-        with self._lock:
-            if not run.awaiting_model:
-                return Decision(None, _not_our_turn(run))
-            return self._decide(RunState.of(run), run, policy or self.policy, user_id)
-
-    def before_model(
+    def finish(
         self,
         messages: Any,
         *,
-        run_id: str | None = None,
+        thread_id: str | None = None,
+        success: bool | None = None,
+        comment: str | None = None,
         user_id: str | None = None,
-        policy: InertiaPolicy | None = None,
-        tools: Mapping[str, ToolSpec] | None = None,
-        recorded: bool = False,
-        forbidden: str = "",
-    ) -> Decision:
-        """Learns what is new, decides about the model turn that comes now, and notes that it begins.
+        wait: bool = False,
+    ) -> int:
+        """The run is over: learns the rest, calls that never got an answer included, and notes the verdict.
 
-        This is what the shortcut node calls. A turn whose end is never reported counts as "the model did
-        something else", so that a graph without a `Recorder` keeps an honest record too.
+        What the methods keep of it is safe on disk when this returns and is written in the background.
 
         Args:
-            messages: the history, as `observe` takes it.
-            run_id: identity of the run (a thread id).
+            messages: the whole run.
+            thread_id: the thread; `feedback` finds the run by this.
+            success: the verdict, if known.
+            comment: a word on it.
             user_id: whose run it is.
-            policy: when to act; the memory's own if None.
-            tools: the tools at hand at this step, as `read_tools` reads them; the memory's own if None.
-            recorded: a recorder will tell of the executions of this turn (`executed`): a call that it does not
-                tell of was not executed.
-            forbidden: why no call may be made here whatever the record says; "" if one may.
+            wait: return when all is written, or after a minute.
+
+        Returns:
+            How many turns were new.
 
         Raises:
-            MessageError: `messages` cannot be read.
+            MessageError: `messages` cannot be read; nothing was learned.
             NamespaceError: the namespace needs a user id.
         """
-        run = self._read(messages, run_id)
-        chosen = policy or self.policy
-        self._check_user(user_id)
-        with self._lock:
-            if tools is not None:
-                self._adopt(tools)
-            state, _ = self._learn(run, user_id, policy=chosen, specs=tools)
-            if not run.awaiting_model or run.next_key is None:
-                return Decision(None, _not_our_turn(run))
-            decision = self._decide(state, run, chosen, user_id, tools)
-            if forbidden:
-                decision = decision.held(forbidden)
-            if recorded:
-                self._executions.begins(run.next_key)
-            known = run.next_key in self._graph.open_turns or run.next_key in self._graph.closed_turns
-            if decision.acts:
-                self._apply(digest("shortcut", run.next_key), begin_shortcut(decision))
-            elif not known:
-                user = user_digest(user_id)
-                self._apply(None, self._engine.open_turn(state, run.next_key, decision, user))
-        self._book()
-        self._tick()
-        return decision
+        who = {"thread_id": thread_id, "user_id": user_id}
+        new = self._core.events.finish(messages, success=success, comment=comment, **who)
+        self._begin(wait=wait)
+        return new
 
-    def _decide(
+    def feedback(
         self,
-        state: RunState,
-        run: Run,
-        policy: InertiaPolicy,
-        user_id: str | None,
-        specs: Mapping[str, ToolSpec] | None = None,
-    ) -> Decision:
-        user = user_digest(user_id)
-        return self._engine.decide(state, thought=run.thought, policy=policy, user=user, specs=specs)[0]
+        thread_id: str,
+        *,
+        score: float,
+        comment: str | None = None,
+        user_id: str | None = None,
+        wait: bool = False,
+    ) -> None:
+        """A verdict that comes later, from whatever process.
+
+        From a ``read_only`` memory beside the process that writes to the folder, it is left in a queue on disk; that
+        process takes it in within a minute, while it works, or when the folder is opened the next time.
+
+        Args:
+            thread_id: as given to `observe` or `finish`.
+            score: from 0 (bad) to 1 (good).
+            comment: a word on it.
+            user_id: whose run it is. Where the namespace has a place for it and it is not given, the run must have
+                been finished in this folder.
+            wait: return when it is written everywhere, a critique included, or after a minute.
+
+        Raises:
+            ConfigurationError: the score is out of range, or the memory is read-only and has no folder.
+            StorageError: the memory is read-only, and the verdict could not be left in the queue.
+        """
+        self._core.events.feedback(thread_id, score=score, comment=comment, user_id=user_id)
+        self._begin(wait=wait)
+
+    def take_in(self, runs: Sequence[tuple[Run, float | None, str | None]], **options: Any) -> dict[str, int]:
+        """Recorded runs, many at once: they are learned, and every method keeps its part; again changes nothing.
+
+        Args:
+            runs: each as read, with the score of its verdict and the id of its user, if there are.
+            options: what is asked of a method, by its name: ``atoms={"writer": …}``.
+
+        Returns:
+            How many pieces each method keeps of them.
+
+        Raises:
+            NamespaceError: the namespace needs a user id; nothing was learned.
+            StorageError: something could not be stored; take them in again.
+        """
+        core = self._core
+        ended = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
+        for each in ended:
+            core.events.learn(each.run, each.user, last_turn_too=True)
+            if each.score is not None:
+                core.events.note_verdict(each.run.digest, each.score, None, each.user.id)
+        return {each.name: each.imported(Import(ended, options)) for each in core.methods}
 
     # --- looking ---
 
     def report(self, *, price: TokenPrice | None = None) -> Report:
-        """What was skipped, how often proposals were right, per tool, per rule and over time.
+        """What was skipped, how often proposals were right, what became of hints, per tool and over time.
 
         Args:
             price: what the model's tokens cost; then the money saved is told too.
         """
-        waiting = self._reflections()
-        with self._lock:
-            problems = tuple(self._store.problems)
-            return make_report(self._graph, self.policy.max_wrong_per_100, problems, price, waiting)
+        core = self._core
+        sections = {each.name: section for each in core.methods if (section := each.report()) is not None}
+        waiting = dict[str, int]()
+        core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
+        with core.lock:
+            return make_report(core.graph, sections, waiting, tuple(core.store.problems), price)
 
     def view(self) -> GraphView:
         """A plain copy of the evidence graph: tools, edges, dataflow."""
-        with self._lock:
-            return view_of(self._graph)
+        with self._core.lock:
+            return view_of(self._core.graph)
+
+    # --- keeping ---
 
     def forget(self, *, user_id: str) -> int:
         """Removes everything of a user from the graph, from Chroma and from disk (their files are rewritten).
@@ -200,52 +302,66 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
         """
         if not user_id:
             raise NamespaceError("forget needs the user id whose data is to go.")
+        core = self._core
+        user = core.users.of(user_id)
+        with core.lock:
+            runs = core.graph.runs_of(str(user.digest))
+        rows = [partial(each.forget, user, runs) for each in core.methods]
+        # The jobs first: what is being done ends with them. The graph before rows: nothing is made of it any more.
+        everything = [partial(core.jobs.forget, str(user.digest)), partial(core.forget, user), *rows]
         removed = 0
         failures: list[StorageError] = []
-        everywhere = (
-            self._forget_jobs,  # first: what is being done ends with it
-            self._forget_cold_start,
-            self._forget_decisions,
-            self._forget_learned,
-            self._forget_entries,
-            self._forget_atoms,
-            self._forget_summaries,
-        )
-        for kept in (self._forget_learned,) if self._store.read_only else everywhere:
+        for forget in [partial(core.forget, user)] if core.read_only else everything:
             try:
-                removed += kept(user_id)
+                removed += forget()
             except StorageError as error:  # the others go all the same
                 failures.append(error)
         if failures:
             raise failures[0]
-        if has_user(self.namespace):
-            self._vectors.scoped(resolve(self.namespace, user_id)).drop()
+        if core.users.apart:
+            core.vectors.scoped(user.namespace).drop()
         return removed
 
-    def _forget_learned(self, user_id: str) -> int:
-        with self._lock:
-            self._forgettings += 1
-            self._written.clear()
-            return self._store.forget_user(str(user_digest(user_id)))
+    def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
+        """Waits until what was finished is written, critiques included.
 
-    # --- closing ---
+        Args:
+            timeout: seconds; None: without end.
+
+        Returns:
+            Whether all is done. What was given up after many failures counts as done; ``toolmem doctor`` shows it.
+        """
+        return self._core.jobs.flush(timeout=timeout)
 
     def close(self) -> None:
-        """Writes what waits, then a snapshot, and lets go of the folder. Safe to call twice.
+        """Writes a snapshot and lets go of the folder. Twice is harmless; a closed memory goes on in RAM.
 
-        Critiques that are not written yet wait on disk for the next opening.
+        What is not written yet waits on disk for the next opening.
         """
-        with self._lock:
-            closed, self._closed = self._closed, True
-        if not closed:
-            self._close_reflection()  # without the lock: its thread may be about to take it
-            self._close_decisions()
-            with self._lock:
-                self._close_summaries()
-                self._store.close()
-                self._vectors.close()
+        core = self._core
+        with core.lock:
+            closed, core.closed = core.closed, True
+        if closed:
+            return
+        core.ledger.flush()
+        core.jobs.close()  # without the lock: its thread may be about to take it
+        for method in core.methods:
+            core.quietly(f"{method.name} could not be closed", method.close)
+        core.jobs.close_queue()
+        with core.lock:
+            core.store.close()
+            core.vectors.close()
 
-    def __enter__(self: M) -> M:
+    def _begin(self, *, wait: bool) -> None:
+        core = self._core
+        if wait:
+            core.quietly("what waits to be written cannot be waited for", core.jobs.flush)
+
+    aobserve, afinish, afeedback = twin(observe), twin(finish), twin(feedback)
+    atake_in, areport, aview = twin(take_in), twin(report), twin(view)
+    aforget, aflush, aclose = twin(forget), twin(flush), twin(close)
+
+    def __enter__(self: T) -> T:
         """The memory itself."""
         return self
 
@@ -255,11 +371,5 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
 
     def __repr__(self) -> str:
         """Where it is and how much it has seen."""
-        where = self._store.folder or "ephemeral"
-        return f"<ToolMemory {where}: {int(self._graph.counters.get('turns', 0))} turns>"
-
-
-def _not_our_turn(run: Run) -> str:
-    if run.next_key is None:
-        return "tool calls are pending: it is not the model's turn"
-    return "the model has answered: the run is over until the user speaks"
+        core = self._core
+        return f"<ToolMemory {core.store.folder or 'ephemeral'}: {core.counter('turns')} turns>"

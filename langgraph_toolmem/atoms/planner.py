@@ -10,27 +10,25 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.errors import GraphBubbleUp
+from langchain_core.runnables import Runnable
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.outputs import text_of
 from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.turn.ask import Ask, Asking
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
 MAX_FACTS: Final = 24
 MAX_SAID: Final = 300
 """Characters of the state and of the goal that it writes."""
-ASIDE: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_planner")
-"""langgraph.constants.TAG_NOSTREAM: what the planner writes is not for the user's eyes."""
 
 _FENCE: Final = re.compile(r"^[ \t]*-{3,}[ \t]*$", re.MULTILINE)
 _UNREADABLE: Final = (ValidationError, OutputParserException)
@@ -129,39 +127,25 @@ class PlannerModel:
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"{type(model).__name__} gives no structured output: {error}") from error
 
-    def ask(self, material: Mapping[str, str]) -> Outcome:
+    def asking(self, material: Mapping[str, str]) -> Asking[Outcome]:
         """Asks once, and once more if the answer could not be read. Raises nothing."""
-        asking = _asking(messages_of(material, self._form))
-        prompt = next(asking)
-        while True:
-            output: Any
+        messages = messages_of(material, self._form)
+        tokens, found, prompt = (0, 0), "", list(messages)
+        for calls in (1, 2):
             try:
-                output = self._bound.invoke(prompt, ASIDE)
-            except GraphBubbleUp:
-                raise
+                output = yield Ask(self._bound, prompt)
             except Exception as error:  # noqa: BLE001 - whatever a provider raises: there is a question without it
+                if not _is_unreadable(error):
+                    return Outcome(None, f"the model did not answer ({type(error).__name__})", calls, tokens, error)
                 output = error
-            try:
-                prompt = asking.send(output)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-
-    async def aask(self, material: Mapping[str, str]) -> Outcome:
-        """Async twin of `ask`."""
-        asking = _asking(messages_of(material, self._form))
-        prompt = next(asking)
-        while True:
-            output: Any
-            try:
-                output = await self._bound.ainvoke(prompt, ASIDE)
-            except GraphBubbleUp:
-                raise
-            except Exception as error:  # noqa: BLE001 - as above
-                output = error
-            try:
-                prompt = asking.send(output)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+            tokens = _added(tokens, output)
+            step = read(output)
+            if isinstance(step, PlannedStep):
+                return Outcome(step, "", calls, tokens)
+            found = step
+            again = f"Your last output could not be used: {found}. Give it again, complete, in the required structure."
+            prompt = [*messages, HumanMessage(again)]
+        return Outcome(None, f"the model's answer could not be used ({found})", 2, tokens)
 
 
 def messages_of(material: Mapping[str, str], form: str = "") -> list[BaseMessage]:
@@ -199,23 +183,6 @@ def _checked(value: Any) -> PlannedStep | str:
     except ValidationError as error:
         return _reason(error)
     return step if step.next_goal.strip() else "next_goal is empty"
-
-
-def _asking(messages: Sequence[BaseMessage]) -> Generator[list[BaseMessage], Any, Outcome]:
-    """Yields prompts, is sent outputs or errors; returns when one can be read, or after the repair."""
-    tokens, found, prompt = (0, 0), "", list(messages)
-    for calls in (1, 2):
-        output = yield prompt
-        if isinstance(output, Exception) and not _is_unreadable(output):
-            return Outcome(None, f"the model did not answer ({type(output).__name__})", calls, tokens, output)
-        tokens = _added(tokens, output)
-        step = read(output)
-        if isinstance(step, PlannedStep):
-            return Outcome(step, "", calls, tokens)
-        found = step
-        again = f"Your last output could not be used: {found}. Give it again, complete, in the required structure."
-        prompt = [*messages, HumanMessage(again)]
-    return Outcome(None, f"the model's answer could not be used ({found})", 2, tokens)
 
 
 def _is_unreadable(error: Exception) -> bool:

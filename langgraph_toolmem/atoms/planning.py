@@ -1,12 +1,10 @@
 """One step of online planning: from messages to hints, with or without a planner's model.
 
-What is shared by the node and the middleware: the tracker K goes on, the question is made, atoms are looked up, and
-those with room in the prompt are booked as shown.
+The tracker K goes on, the question is made, atoms are looked up, and those with room in the prompt are in the ledger.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -32,16 +30,17 @@ from langgraph_toolmem.atoms.words import delexicalised, slots_in
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.navigator.offering import take_in
 from langgraph_toolmem.navigator.search_text import USUAL
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.turn.hints import Planning, turn_of
+from langgraph_toolmem.turn.hints import Planning
+from langgraph_toolmem.turn.points import turn_of
 from langgraph_toolmem.words.small_talk import is_small_talk
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.atoms import Atoms
+    from langgraph_toolmem.turn.ask import Asking
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -114,65 +113,54 @@ class HintPlanner:
     """Plans steps of runs. Safe to use from several threads.
 
     Args:
-        memory: it has the atoms.
+        method: it has the atoms.
         settings: how they are looked up and shown; their model is asked if there is one.
         failed: told of errors that are passed over.
     """
 
-    def __init__(self, memory: ToolMemory, settings: SGASettings, *, failed: Callable[[Exception], None]) -> None:
-        self._memory, self._settings, self._failed = memory, settings, failed
+    def __init__(self, method: Atoms, settings: SGASettings, *, failed: Callable[[Exception], None]) -> None:
+        self._method, self._settings, self._failed = method, settings, failed
         self._model = PlannerModel(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._extractors: dict[tuple[int, ...], tuple[list[ToolSpec], Extractor]] = {}
         self._lock = threading.Lock()
         self._warned = False
-        memory._learn_atoms_from_now_on()
+        method.begin()
 
-    def plan(
+    def planning(
         self,
         messages: Sequence[Any],
         specs: Mapping[str, ToolSpec] | None,
         kept: Planning | None,
         *,
-        run_id: str | None = None,
+        thread_id: str | None = None,
         user_id: str | None = None,
-    ) -> Planned:
+    ) -> Asking[Planned]:
         """The hints for the model call that comes now.
 
         Args:
             messages: the history as far as it is still there.
             specs: the tools at hand at this step; None: nobody knows.
             kept: the record that an earlier step made.
-            run_id: identity of the run (a thread id).
+            thread_id: the thread.
             user_id: whose run it is.
 
         Raises:
             MessageError: `messages` cannot be read.
             NamespaceError: the namespace needs a user id.
         """
-        look = self._look(messages, specs, kept or {}, run_id)
-        outcome = self._model.ask(_material(look)) if self._model is not None and look.asks else None
-        return self._found(look, outcome, messages, run_id, user_id)
-
-    async def aplan(
-        self,
-        messages: Sequence[Any],
-        specs: Mapping[str, ToolSpec] | None,
-        kept: Planning | None,
-        *,
-        run_id: str | None = None,
-        user_id: str | None = None,
-    ) -> Planned:
-        """Async twin of `plan`."""
-        look = await asyncio.to_thread(self._look, messages, specs, kept or {}, run_id)
-        outcome = await self._model.aask(_material(look)) if self._model is not None and look.asks else None
-        return await asyncio.to_thread(self._found, look, outcome, messages, run_id, user_id)
+        look = self._look(messages, specs, kept or {}, thread_id)
+        outcome = None
+        if self._model is not None and look.asks:
+            outcome = yield from self._model.asking(_material(look))
+        return self._found(look, outcome, user_id)
 
     def _look(
-        self, messages: Sequence[Any], specs: Mapping[str, ToolSpec] | None, kept: Planning, run_id: str | None
+        self, messages: Sequence[Any], specs: Mapping[str, ToolSpec] | None, kept: Planning, thread_id: str | None
     ) -> _Look:
+        core = self._method.core
         if specs:
-            take_in(self._memory, specs)
-        run = self._memory._read(messages, run_id)
+            core.catalogue.adopt(specs)
+        run = core.read(messages, thread_id)
         extractor = self._extractor(run, specs)
         known = tracked(run, extractor.slots, kept.get("slots"), kept.get("read", ""))
         state = RunState.of(run)
@@ -195,19 +183,12 @@ class HintPlanner:
         record = Planning(slots=to_kept(known), read=mark_of(run), goals=list(goals), turn=turn, open=open_now)
         record |= {"said": said, "missed": missed}
         # Where there is nothing to find, a model call would be for nothing.
-        asks = self._model is not None and due and not why and specs != {} and not self._memory._vectors.empty
+        asks = self._model is not None and due and not why and specs != {} and not core.vectors.empty
         asks = asks and missed < MISSES
         refused = frozenset(step.tool for step in state.since_user if step.review == "rejected")
         return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why, last is None, refused)
 
-    def _found(
-        self,
-        look: _Look,
-        outcome: Outcome | None,
-        messages: Sequence[Any],
-        run_id: str | None,
-        user_id: str | None,
-    ) -> Planned:
+    def _found(self, look: _Look, outcome: Outcome | None, user_id: str | None) -> Planned:
         record = look.record
         if outcome is not None:
             record["missed"] = 0 if outcome.step is not None else record["missed"] + 1
@@ -232,7 +213,7 @@ class HintPlanner:
         chosen = fine[: self._settings.k]
         shown = chosen[: fitting(chosen, self._settings.budget)]
         if shown:
-            self._memory.offer_atoms(messages, shown, run_id=run_id, user_id=user_id)
+            self._method.note_shown(look.run, shown, user_id)
         text = render(shown, rules=self._settings.rules, max_chars=self._settings.budget * CHARS_PER_TOKEN)
         reasons = {hit.atom.id: why_not(hit, fine, chosen, shown, look.refused, unlike) for hit in hits}
         return Planned(
@@ -269,7 +250,7 @@ class HintPlanner:
 
     def _search(self, look: _Look, question: Question, user_id: str | None) -> tuple[list[AtomHit], str]:
         try:
-            hits = self._memory.search_atoms(
+            hits = self._method.search(
                 question.goals,
                 state=question.state,
                 slots=question.known,
@@ -288,20 +269,19 @@ class HintPlanner:
         if hit.similarity < LEAST_LIKE:
             return False
         # An embedder of one's own may find what has no word in common.
-        by_words = look.begins and self._memory._vectors.embedder.builtin
+        by_words = look.begins and self._method.core.vectors.embedder.builtin
         return not by_words or fits(question.goals, hit.atom)
 
     def _records(self, hits: Sequence[AtomHit], user_id: str | None) -> dict[str, AtomRecord]:
         try:
-            return self._memory.atom_records([hit.atom.id for hit in hits], user_id=user_id) if hits else {}
+            return self._method.records([hit.atom.id for hit in hits], user_id=user_id) if hits else {}
         except StorageError as error:
             self._failed(error)
             return {}
 
     def _extractor(self, run: Run, specs: Mapping[str, ToolSpec] | None) -> Extractor:
         """For the tools at hand and those that the run called; others would only blur what is said of them."""
-        with self._memory._lock:
-            there = self._memory._engine.specs
+        there = self._method.core.catalogue.specs
         at_hand = dict(there if specs is None else specs)
         for name in called(run):
             if name not in at_hand and name in there:

@@ -56,7 +56,7 @@ class SGASettings:
         return replace(self, **changes)
 
     def options(self) -> dict[str, Any]:
-        """As arguments of `SGAMiddleware`."""
+        """As arguments of `SGAPlanner`."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -39,3 +39,15 @@ def is_share(value: Any) -> bool:
 def is_count(value: Any, least: int) -> bool:
     """A whole number of at least `least`."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def names_given(what: str, given: Any) -> tuple[str, ...]:
+    """Names of tools as a developer gave them, each once.
+
+    Raises:
+        ConfigurationError: they are no collection of texts.
+    """
+    names = () if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
+        raise ConfigurationError(f"{what} is a list of names of tools, not {given!r}.")
+    return tuple(dict.fromkeys(names))

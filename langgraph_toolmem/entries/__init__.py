@@ -1,1 +1,456 @@
-"""Recall of past runs: which are worth showing for a new request, and how many."""
+"""Entries: past runs with their verdict and a critique, recalled for requests like them (MemToolAgent, arXiv 2606.07909).
+
+The idea: keep each finished run as an *entry*: the request, the tool calls, the verdict. Where it went wrong, a
+*critique* says what the mistake was; it is written in the background, by a chat model, and only then. At the next
+request recall **as many entries as are worth it**, no fixed number, often none: good runs as examples, failed ones
+with their critique. What a user rated badly again and again on similar requests is a *preference* against a tool,
+which may be taken out of what the model is offered.
+
+==================  ==========================================================
+``Entries``         this method: what is kept, when, and what became of it
+``entry``           an entry, made of a run
+``store``, ``rows`` entries of one namespace in Chroma
+``library``         those of all namespaces, with an index of their requests
+``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
+``critique``        what was wrong, by a chat model
+``preferences``     what a user likes and avoids; ``guide`` takes tools out
+``render``          entries for the prompt, within a budget
+``steps``           recall, preference guiding, reflection at a model call
+``commands``        `toolmem feedback`, `toolmem recall`
+``langmem``         the same entries as a LangGraph `BaseStore`
+==================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.contributions import Section, outcome_in_words
+from langgraph_toolmem.core.episodes import EpisodeLog
+from langgraph_toolmem.core.jobs import NotYetError
+from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun
+from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.entries.critique import Critic
+    from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.library import EntryLibrary
+    from langgraph_toolmem.entries.preferences import Preference
+    from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.stores.job_queue import Job
+    from langgraph_toolmem.turn.ask import Asking
+
+logger = logging.getLogger("langgraph_toolmem.entries")
+
+WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+"""Kinds of jobs."""
+JUDGE_TRIES: Final = 8
+"""A verdict on a run that has no entry waits for it so often: about two minutes."""
+PATIENCE: Final = 0.5
+"""Seconds that a step of a host waits for entries to be read from disk."""
+SETTLE: Final = 10.0
+"""Seconds that `recall` waits for what was finished just now and is being written."""
+RATED: Final = 50
+"""Entries at most from which preferences are told."""
+SIMILAR: Final = 3
+"""Entries with similar requests that a critic sees beside one."""
+
+
+class Entries(Method):
+    """Keeps finished runs as entries, recalls them, has failed ones criticised.
+
+    Args:
+        policy: how many past runs are worth recalling.
+        critic: writes critiques of runs that went wrong, in the background: a chat model, ``"provider:model"``, or
+            a `Critic`. None: there are none.
+    """
+
+    name: ClassVar[str] = "entries"
+
+    def __init__(
+        self, policy: RecallPolicy | None = None, *, critic: BaseChatModel | Critic | str | None = None
+    ) -> None:
+        self.policy = _checked(policy) or RecallPolicy()
+        self._critic = None if critic is None else resolve_critic(critic, lambda: self.core.catalogue.specs)
+        self._library: EntryLibrary | None = None
+
+    def open(self, core: Core) -> None:
+        """Takes its kinds of jobs."""
+        super().open(core)
+        core.jobs.handle(WRITE, self._write)
+        core.jobs.handle(JUDGE, self._judge)
+        if self._critic is not None:
+            core.jobs.handle_slow(CRITIQUE, self._criticise, self._take_critique)
+        core.episodes.provide(self)
+
+    # --- asking ---
+
+    def recall(
+        self, query: str, *, user_id: str | None = None, policy: RecallPolicy | None = None, k: int | None = None
+    ) -> list[Entry]:
+        """The past runs that are worth looking at for a request, most relevant first; often none.
+
+        Runs nobody judged are among them; `Entry.good` and `Entry.failed` tell the others apart. What was finished
+        in this process is found.
+
+        Args:
+            query: the user's words.
+            user_id: whose runs.
+            policy: how many are worth it; the method's own if None.
+            k: at most so many.
+
+        Raises:
+            ConfigurationError: an argument cannot work.
+            NamespaceError: the namespace needs a user id.
+            StorageError: the entries cannot be read.
+        """
+        return [each.entry for each in self.ranked(query, user_id=user_id, policy=policy, k=k)]
+
+    def ranked(
+        self,
+        query: str,
+        *,
+        user_id: str | None = None,
+        policy: RecallPolicy | None = None,
+        k: int | None = None,
+        unjudged: bool = True,
+        alike: int = 1,
+        wait: float | None = None,
+    ) -> list[RecalledEntry]:
+        """As `recall`, with the probability of being relevant and the reason.
+
+        Args:
+            query, user_id, policy, k: as for `recall`.
+            unjudged: runs nobody judged too.
+            alike: of runs that say the same, so many count as one and are returned.
+            wait: seconds to wait for entries that have to be read from disk first; none are found if that was not
+                enough. None: as long as it takes, and what was finished just now is waited for too.
+        """
+        if not isinstance(query, str):
+            raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
+        if k is not None and not (type(k) is int and k >= 1):
+            raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+        chosen, user = _checked(policy) or self.policy, self.core.users.of(user_id)
+        if wait is None:
+            self.core.jobs.settle(timeout=SETTLE)
+        if self.core.vectors.empty:
+            return []
+        how = {"policy": chosen, "k": k, "unjudged": unjudged, "alike": alike, "wait": wait}
+        return self.library.recall(user.namespace, query, **how) or []
+
+    def preferences(
+        self,
+        query: Any,
+        *,
+        user_id: str | None = None,
+        policy: RecallPolicy | None = None,
+        domain_of: Callable[[str], str | None] | None = None,
+        model: BaseChatModel | None = None,
+        wait: float | None = None,
+    ) -> list[Preference]:
+        """What a user likes and avoids for requests like this one: at least two ratings in the same direction.
+
+        Args:
+            query: the user's words, or the messages of a run.
+            user_id: whose ratings; None in a namespace shared by all: everybody's.
+            policy: which requests are alike; the method's own, with up to 50 runs, if None.
+            domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are told.
+            model: reads the ratings and says in words what is preferred; they are counted if None.
+            wait: seconds to wait for entries that have to be read from disk first; as long as it takes if None.
+
+        Raises:
+            MessageError: the messages cannot be read.
+            NamespaceError: the namespace needs a user id.
+            StorageError: the entries cannot be read.
+            Exception: whatever the model raises.
+        """
+        from langgraph_toolmem.turn.ask import drive
+
+        how = {"user_id": user_id, "policy": policy, "domain_of": domain_of, "model": model, "wait": wait}
+        return drive(lambda: self.asking_preferences(query, **how))
+
+    def asking_preferences(
+        self,
+        query: Any,
+        *,
+        user_id: str | None = None,
+        policy: RecallPolicy | None = None,
+        domain_of: Callable[[str], str | None] | None = None,
+        model: BaseChatModel | None = None,
+        wait: float | None = None,
+    ) -> Asking[list[Preference]]:
+        """The body of `preferences`: asks the model, if there is one."""
+        from langgraph_toolmem.entries.entry import request_of
+        from langgraph_toolmem.entries.preferences import asking_preferences, preferences
+
+        text = query if isinstance(query, str) else request_of(self.core.read(query))
+        chosen = policy or self.policy.with_(max_n=RATED)
+        # The same request rated twice is two ratings.
+        found = self.ranked(text, user_id=user_id, policy=chosen, unjudged=False, alike=RATED, wait=wait)
+        rated, user = [each.entry for each in found], self.core.users.of(user_id).digest
+        if model is None:
+            return preferences(rated, user=user, domain_of=domain_of)
+        tools = self.core.catalogue.specs
+        return (yield from asking_preferences(model, rated, text, user=user, tools=tools, domain_of=domain_of))
+
+    def recollect(
+        self,
+        messages: Any,
+        *,
+        policy: RecallPolicy | None,
+        thread_id: str | None,
+        user_id: str | None,
+        unjudged: bool,
+        budget: int,
+    ) -> Recollection:
+        """The past runs to show to the model now, and what could not be read. They are in the ledger then.
+
+        A large memory that was not read from disk yet is not waited for: its entries come at a later turn.
+
+        Args:
+            messages: the history so far; what the user said in it is the request.
+            policy, user_id, unjudged: as for `ranked`.
+            thread_id: the thread; its run is not recalled for itself.
+            budget: tokens of the prompt: those that do not fit in it are not seen.
+        """
+        from langgraph_toolmem.entries.entry import entry_id, request_of
+        from langgraph_toolmem.entries.recollection import Recollection
+        from langgraph_toolmem.entries.render import fitting
+
+        run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
+        self.core.jobs.look()
+        query = request_of(run)
+        if not query or self.core.vectors.empty:
+            return Recollection()
+        how: dict[str, Any] = {"policy": policy or self.policy, "unjudged": unjudged, "exclude": [entry_id(run.digest)]}
+        try:
+            found = self.library.recall(user.namespace, query, wait=PATIENCE, **how)
+        except StorageError as error:
+            self.core.failed_quietly("entries could not be read", error)
+            return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
+        if found is None:
+            return Recollection(missing="past runs are still being read from disk")
+        recollection = Recollection(tuple(found))
+        if found:
+            seen = found[: fitting(recollection, budget)]
+            self.core.ledger.shown(self.name, run, {each.entry.id: None for each in seen}, user)
+        return recollection
+
+    arecall, aranked, apreferences = twin(recall), twin(ranked), twin(preferences)
+
+    # --- what happens ---
+
+    def ended(self, ended: EndedRun) -> None:
+        """Puts a finished run into the queue; it is on disk when this returns."""
+        self.keep_run(ended.run, ended.user, score=ended.score, comment=ended.comment)
+
+    def keep_run(
+        self, run: Run, user: User, *, score: float | None = None, comment: str | None = None, made_by: str = ""
+    ) -> bool:
+        """Puts a run into the queue, with its verdict if there is one; whether there is something to keep."""
+        from langgraph_toolmem.entries.entry import entry_of
+
+        core = self.core
+        if core.read_only:
+            return False
+        # Where nobody is named now, `forget` must find it by who was named before.
+        owner = core.owner_of(run.digest, user.digest) or None
+        how = {"user": owner, "score": score, "comment": comment, **({"made_by": made_by} if made_by else {})}
+        entry = entry_of(run, run_digest=run.digest, now=core.now(), **how)
+        if entry is None:
+            return False
+        line = digest(*user.namespace, entry.run)
+        payload = {"entry": entry.to_dict()}
+        core.jobs.put(
+            WRITE, payload, run=entry.run, user=entry.user, namespace=user.namespace, line=line, placed=True
+        )
+        core.count_once(_key(run.digest), "entries")
+        return True
+
+    def judged(self, judged: JudgedRun) -> None:
+        """A verdict that comes when the run may have its entry already."""
+        core, run = self.core, judged.run
+        if core.read_only or not core.has_seen(_key(run)):
+            return
+        namespace = core.place_of(run, judged.user_id)
+        if namespace is None:
+            logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
+            return
+        user = core.owner_of(run, core.users.digest_of(judged.user_id))
+        payload = {"score": judged.score, "comment": judged.comment or ""}
+        core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
+
+    def imported(self, given: Import) -> int:
+        """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
+        from langgraph_toolmem.entries.entry import entry_of
+
+        core, now, kept = self.core, self.core.now(), 0
+        for namespace, runs in given.by_namespace():
+            made = [
+                entry_of(
+                    each.run,
+                    run_digest=each.run.digest,
+                    now=now,
+                    user=each.user.digest,
+                    score=each.score,
+                    comment=each.comment,
+                    made_by="import",
+                )
+                for each in runs
+            ]
+            stored = self.library.store(namespace).put_many([entry for entry in made if entry is not None])
+            entries = [entry for entry in stored if entry is not None]
+            core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
+            for entry in entries:
+                core.count_once(_key(entry.run), "entries")
+            if self._critic is not None:
+                self._catch_up(namespace)
+            kept += len(entries)
+        return kept
+
+    # --- in the background ---
+
+    def _write(self, job: Job) -> Callable[[], object]:
+        from langgraph_toolmem.entries.entry import Entry
+
+        namespace = tuple(job.payload["namespace"])
+        entry, store = Entry.from_dict(job.payload["entry"]), self.library.store(namespace)
+        if (kept := store.put(entry)) is not None:
+            self._ask_for_critique(kept, namespace)
+        return partial(store.forget_run, entry.run)
+
+    def _judge(self, job: Job) -> None:
+        said, namespace = job.payload, tuple(job.payload["namespace"])
+        kept = self.library.store(namespace).judge(said["run"], said["score"], said["comment"], user=job.user)
+        if kept is None:
+            raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
+        self._ask_for_critique(kept, namespace)
+
+    def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> bool:
+        if self._critic is None or not entry.wants_critique:
+            return False
+        payload = {"entry": entry.id, "verdict": entry.verdict}
+        key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
+        return self.core.jobs.put(CRITIQUE, payload, user=entry.user, namespace=namespace, key=key, line="")
+
+    def _catch_up(self, namespace: tuple[str, ...]) -> None:
+        """Has failed entries criticised that have no critique, from before there was a critic."""
+        for entry in self.library.store(namespace).all():
+            self._ask_for_critique(entry, namespace)
+
+    def _criticise(self, job: Job) -> str:
+        """The critic's answer as JSON; "" if there is nothing to criticise any more."""
+        store = self.library.store(tuple(job.payload["namespace"]))
+        entry = store.get(job.payload["entry"])
+        if self._critic is None or entry is None or not entry.wants_critique:
+            return ""
+        if entry.verdict != job.payload["verdict"]:
+            return ""
+        similar = [each for _, each in store.near(entry.query, k=SIMILAR, but=entry.id)]
+        return self._critic(entry, similar).model_dump_json()
+
+    def _take_critique(self, job: Job, answer: str) -> None:
+        from langgraph_toolmem.entries.critique import Critique
+
+        store = self.library.store(tuple(job.payload["namespace"]))
+        entry = store.get(job.payload["entry"])
+        if not answer or entry is None:
+            return
+        found = Critique.model_validate_json(answer)
+        store.set_critique(entry.id, found.text(entry), of=job.payload["verdict"], blamed=found.blamed(entry))
+
+    # --- keeping ---
+
+    @property
+    def library(self) -> EntryLibrary:
+        """The entries of all namespaces; made when they are first used."""
+        with self.core.lock:
+            if self._library is None:
+                self.core.refuse_if_closed()
+                from langgraph_toolmem.entries.library import EntryLibrary  # numpy: only when entries are used
+
+                refresh = REFRESH_SECONDS if self.core.shared else None
+                self._library = EntryLibrary(self.core.vectors, now=self.core.now, refresh=refresh)
+            return self._library
+
+    def episodes(self, namespace: tuple[str, ...], wait: float | None) -> EpisodeLog | None:
+        """The finished runs of a namespace, for other methods."""
+        return None if self.core.vectors.empty else self.library.episodes(namespace, wait)
+
+    def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
+        """What became of entries that were shown goes into their record."""
+        counted = {"recalled": sums.get("shown", 0), "helped": sums.get("helped", 0), "hurt": sums.get("hurt", 0)}
+        self.library.store(namespace).book(ids, **counted)
+
+    def forget(self, user: User, runs: Collection[str]) -> int:
+        """Removes a user's entries."""
+        if self.core.vectors.empty:
+            return 0
+        store = self.library.store(user.namespace)
+        if self.core.users.apart:
+            removed = len(store)
+            store.drop()
+        else:
+            removed = store.forget_user(str(user.digest))
+        store.scrub()
+        self.library.leave(user.namespace)
+        return removed
+
+    def close(self) -> None:
+        """Writes what was booked."""
+        if self._library is not None:
+            self.core.quietly("the record of entries could not be written", self._library.close)
+
+    def report(self) -> Section | None:
+        """How many runs are kept, and what became of runs that were shown some."""
+        kept, shown = self.core.counter("entries"), self.core.ledger.sums(self.name)
+        figures = {"kept": kept, "runs": shown["runs"], "helped": shown["helped"], "hurt": shown["hurt"]}
+        if not kept:
+            return None
+        words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
+        return Section("Past runs", figures, (words,))
+
+
+def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, Any]]) -> Critic:
+    """What makes critiques: a chat model, its name as ``"provider:model"``, or a `Critic`.
+
+    Raises:
+        ConfigurationError: it is none of these.
+        MissingExtraError: a name is given, and langchain is not installed.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    from langgraph_toolmem.base.models import resolve_model
+    from langgraph_toolmem.entries.critique import ModelCritic
+
+    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
+    if isinstance(model, BaseChatModel):
+        return ModelCritic(model, tools)
+    if callable(model):
+        return model
+    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
+
+
+def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:
+    if policy is not None and not isinstance(policy, RecallPolicy):
+        raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
+    return policy
+
+
+def _key(run: str) -> str:
+    """The key that says that a run has its entry."""
+    return digest("entry", run)

@@ -5,7 +5,7 @@ that tool is rated badly. Ratings that contradict each other cancel out: of the 
 `LEAST` more than of the other.
 
 Without a model the ratings are counted (`preferences`). With one, it reads them and says in words what is preferred
-(`model_preferences`); it has to name the runs that show it, and what they do not show by the same rule is left out.
+(`asking_preferences`); it has to name the runs that show it, and what they do not show by the same rule is left out.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from typing import Any, Final, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.entries.critique import bounded, describe_tools
 from langgraph_toolmem.entries.entry import Entry, as_text, shortened
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.turn.ask import Ask, Asking
 
 LEAST: Final = 2
 MAX_RUNS: Final = 20
 """Rated runs that a model is shown, the latest."""
 MAX_SAID: Final = 200
-_ASIDE: Final = RunnableConfig(tags=["nostream"], run_name="toolmem_preferences")
 
 _READER: Final = f"""\
 You read how one person rated past runs of an agent that calls tools. Say which tools or groups of tools this person \
@@ -144,7 +143,7 @@ def tool_prefix(tool: str) -> str | None:
     return tool[: min(places)] if places else None
 
 
-def model_preferences(
+def asking_preferences(
     model: BaseChatModel,
     entries: Iterable[Entry],
     query: str,
@@ -152,7 +151,7 @@ def model_preferences(
     user: str | None = None,
     tools: Mapping[str, ToolSpec] | None = None,
     domain_of: Callable[[str], str | None] | None = None,
-) -> list[Preference]:
+) -> Asking[list[Preference]]:
     """What a user prefers that matters for a request, in a model's words.
 
     One model call; none if no two runs were rated in the same direction.
@@ -172,25 +171,8 @@ def model_preferences(
     rated = _rated(entries, user)
     if not _worth_asking(rated):
         return []
-    asked = _asked(rated, query, tools or {}, domain_of)
-    return _read(model.with_structured_output(SaidPreferences).invoke(asked, _ASIDE), rated, domain_of)
-
-
-async def amodel_preferences(
-    model: BaseChatModel,
-    entries: Iterable[Entry],
-    query: str,
-    *,
-    user: str | None = None,
-    tools: Mapping[str, ToolSpec] | None = None,
-    domain_of: Callable[[str], str | None] | None = None,
-) -> list[Preference]:
-    """Async twin of `model_preferences`."""
-    rated = _rated(entries, user)
-    if not _worth_asking(rated):
-        return []
-    asked = _asked(rated, query, tools or {}, domain_of)
-    return _read(await model.with_structured_output(SaidPreferences).ainvoke(asked, _ASIDE), rated, domain_of)
+    answer = yield Ask(model.with_structured_output(SaidPreferences), _asked(rated, query, tools or {}, domain_of))
+    return _read(answer, rated, domain_of)
 
 
 Votes = dict[tuple[Literal["tool", "domain"], str], tuple[list[str], list[str]]]

@@ -1,1 +1,299 @@
-"""The inertia shortcut: may the next call be made without asking the model? (AutoTool, arXiv 2511.14650.)"""
+"""Inertia: the next tool call is often known before the model is asked (AutoTool, arXiv 2511.14650).
+
+The idea: tool calls follow low-entropy patterns, so past runs can tell the next tool **and its arguments**. The paper
+scores the successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is first
+made silently: before each model turn the candidates are weighed, the model is asked, and what it does is booked as hit
+or miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the model
+would make; a call is made without the model only above a bar and within a hard budget of misses.
+
+==================  ==========================================================
+``Inertia``         this method: deciding, and booking what became of it
+``candidates``      which calls may come: successors, past requests, loops
+``arguments``       where their values come from
+``record``          probability by the record of rules; the budget of misses
+``guards``          what no record excuses: repeats, unknown tools, approval …
+``calibrated``      the default policy put together; ``paper``: AutoTool's
+``booking``         hit or miss, as operations of the evidence graph
+``evidence``        the table of rules and of turns that began
+``policy``          when to act; ``settings``: what a host's context changes
+``proposal``        what comes out; ``traces``: how it is told
+``step``            the shortcut at a model call
+==================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.graph.contexts import SEPARATOR
+from langgraph_toolmem.graph.evidence import HIT, MISS
+from langgraph_toolmem.graph.operations import Count, ToolCount
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.inertia import calibrated, paper
+from langgraph_toolmem.inertia.booking import begin_shortcut, book_judged, book_shortcut, open_turn, plain_judged
+from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Proposal
+from langgraph_toolmem.inertia.record import budget_left, misses_estimated, turns_seen
+from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.search.similarity import DescriptionSimilarity
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.graph.cases import Neighbour
+    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.runs.tools import ToolSpec
+
+MAX_RULES: Final = 50
+"""Kinds of predictions in the report."""
+
+OnTurn = Callable[[Turn, Decision], None]
+"""Told of each new turn of the model and what would have been decided before it."""
+
+
+class Inertia(Method):
+    """Predicts the next tool call, and makes it without the model where the record is sure.
+
+    Args:
+        policy: for which the record is kept; nodes may use another one.
+        seed: draws which proposals are audited.
+    """
+
+    name: ClassVar[str] = "inertia"
+
+    def __init__(self, policy: InertiaPolicy | None = None, *, seed: int = 0) -> None:
+        if policy is not None and not isinstance(policy, InertiaPolicy):
+            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
+        self.policy = policy or InertiaPolicy()
+        self._seed = seed
+
+    def open(self, core: Core) -> None:
+        """Takes its table."""
+        super().open(core)
+        self.evidence = core.graph.register(InertiaEvidence)
+        self._similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given)
+
+    # --- asking ---
+
+    def predict(
+        self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None
+    ) -> Proposal | None:
+        """The next call, if the policy would propose one. Learns nothing.
+
+        Returns:
+            A proposal (`act` says whether the policy would make the call without asking the model), or None;
+            `explain` says why.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+        """
+        return self.explain(messages, policy=policy, user_id=user_id).proposal
+
+    def explain(self, messages: Any, *, policy: InertiaPolicy | None = None, user_id: str | None = None) -> Decision:
+        """The decision behind `predict`: the proposal or the reason for none, and the candidates weighed."""
+        core = self.core
+        run, user = core.read(messages), core.users.of(user_id)
+        with core.lock:
+            if not run.awaiting_model:
+                return Decision(None, _not_our_turn(run))
+            state, thought = RunState.of(run), run.thought
+            return self.decide(state, thought=thought, policy=policy or self.policy, user=user.digest)[0]
+
+    apredict, aexplain = twin(predict), twin(explain)
+
+    def begin_turn(
+        self,
+        messages: Any,
+        *,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        policy: InertiaPolicy | None = None,
+        tools: Mapping[str, ToolSpec] | None = None,
+        recorded: bool = False,
+        forbidden: str = "",
+    ) -> Decision:
+        """Learns what is new, decides about the model turn that comes now, and notes that it begins.
+
+        A turn whose end is never reported counts as "the model did something else", so that a graph without a
+        recorder keeps an honest record too.
+
+        Args:
+            messages: the history, as `ToolMemory.observe` takes it.
+            thread_id: the thread.
+            user_id: whose run it is.
+            policy: when to act; the method's own if None.
+            tools: the tools at hand at this step, as `read_tools` reads them; the memory's own if None.
+            recorded: a recorder will tell of the executions of this turn: a call that it does not tell of was not
+                executed.
+            forbidden: why no call may be made here whatever the record says; "" if one may.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+        """
+        core, chosen = self.core, policy or self.policy
+        run, user = core.read(messages, thread_id), core.users.of(user_id)
+        with core.lock:
+            if tools is not None:
+                core.catalogue.adopt(tools)
+            state, _ = core.events.learn(run, user, specs=tools, inertia={"policy": chosen})
+            if not run.awaiting_model or run.next_key is None:
+                return Decision(None, _not_our_turn(run))
+            decision, _ = self.decide(state, thought=run.thought, policy=chosen, user=user.digest, specs=tools)
+            if forbidden:
+                decision = decision.held(forbidden)
+            if recorded:
+                core.executions.begins(run.next_key)
+            known = self.evidence.knows(run.next_key)
+            if decision.acts:
+                core.apply(digest("shortcut", run.next_key), begin_shortcut(decision))
+            elif not known:
+                core.apply(None, open_turn(state, run.next_key, decision, user.digest, core.hour()))
+        core.ledger.flush()
+        core.jobs.look()
+        return decision
+
+    def decide(
+        self,
+        state: RunState,
+        *,
+        thought: str,
+        policy: InertiaPolicy,
+        user: str | None,
+        chosen_by: Sequence[str] | None = None,
+        specs: Mapping[str, ToolSpec] | None = None,
+    ) -> tuple[Decision, Sequence[Neighbour]]:
+        """The decision before one model turn, and the nearest past requests it looked at. The caller holds the lock.
+
+        Args:
+            state: the run before the turn.
+            thought: the agent's latest stated thought.
+            policy: when to act.
+            user: digest of the user, if known.
+            chosen_by: who chose the run's calls so far; what the run says if None.
+            specs: the tools at hand in this run; the catalogue's if None.
+        """
+        graph = self.core.graph
+        specs = self.core.catalogue.specs if specs is None else specs
+        chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
+        if policy.kind == "paper":
+            decision = paper.decide(
+                graph,
+                state,
+                specs=specs,
+                policy=policy,
+                intuition=thought,
+                similarity=self._similarity,
+                chosen_by=chosen,
+                draw=self._draw(state) if policy.audit_rate else 1.0,
+            )
+            return decision, ()
+        neighbours = near_requests(graph, state)
+        decision = calibrated.decide(
+            graph,
+            state,
+            neighbours,
+            rules=self.evidence.rules,
+            specs=specs,
+            policy=policy,
+            user=user,
+            chosen_by=chosen,
+            draw=self._draw(state),
+        )
+        return decision, neighbours
+
+    def _draw(self, state: RunState) -> float:
+        """A number from 0 to 1 that depends on the seed, the turns seen so far and where the run stands.
+
+        Not on ids: they are drawn anew in every process, and the same history shall give the same decisions.
+        """
+        seen = turns_seen(self.core.graph.counters)
+        return int(digest("audit", self._seed, seen, state.user.raw, len(state.steps))[:8], 16) / 0x100000000
+
+    # --- what happens ---
+
+    def turn(self, learned: LearnedTurn) -> Record:
+        """What became of the prediction before a turn, that the model made or the shortcut took."""
+        options = learned.options.get(self.name, {})
+        policy: InertiaPolicy = options.get("policy") or self.policy
+        turn, hour = learned.turn, learned.hour
+        chosen_by: list[str] = learned.scratch.setdefault(self.name, [])
+        how = {"thought": learned.thought, "policy": policy, "user": learned.user, "specs": learned.specs}
+        opened = self.evidence.open_turns.get(turn.key)
+        record, acts = self._closed(turn), False
+        if turn.chosen_by == "shortcut":
+            asked = [step.tool for step in turn.steps]
+            if any(step.review for step in turn.steps):
+                # A person looked at the call and did not let it pass: that is a check, and it missed.
+                made, learned.neighbours = self.decide(learned.state, **how)
+                asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
+                record += book_judged(turn, plain_judged(made), would_act=False, hour=hour)
+                record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
+            record += book_shortcut(turn, asked, hour)
+        elif opened is not None:
+            record += book_judged(turn, opened.judged, would_act=opened.would_act, hour=hour)
+            if policy.kind == "calibrated":
+                learned.neighbours = near_requests(self.core.graph, learned.state)
+        else:
+            decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
+            record += book_judged(turn, plain_judged(decision), would_act=decision.would_act, hour=hour)
+            acts = decision.acts
+            if (told := options.get("on_turn")) is not None:
+                told(turn, decision)
+        # Calls that would have been shortcuts count as such for the caps of the paper's policy.
+        chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
+        return record
+
+    def repeated(self, learned: LearnedTurn) -> Record:
+        """A fork: the turn began anew, and the model did the same."""
+        turn = learned.turn
+        learned.scratch.setdefault(self.name, []).extend([turn.chosen_by] * len(turn.steps))
+        return self._closed(turn)
+
+    def _closed(self, turn: Turn) -> Record:
+        """The turn ended, if it is known to have begun."""
+        return [TurnClosed(turn.key)] if turn.key in self.evidence.open_turns else []
+
+    # --- being looked at ---
+
+    def report(self) -> Section | None:
+        """How often proposals were right, kind by kind, and whether the budget of misses has room."""
+        core = self.core
+        with core.lock:
+            counters, turns = core.graph.counters, turns_seen(core.graph.counters)
+            wrong = 100 * misses_estimated(counters) / turns if turns else 0.0
+            room = budget_left(counters, self.policy.max_wrong_per_100)
+            rules = self._rules()
+        lines = [] if core.counter("right") + core.counter("wrong") == 0 else [f"About {wrong:.2f} wrong per 100 turns."]
+        if not room:
+            lines.append("The budget of misses has no room: the model is asked until it has.")
+        return Section(
+            "Kinds of predictions, acted on or not",
+            {"wrong_per_100": wrong, "budget_open": room, "rules": rules},
+            tuple(lines),
+        )
+
+    def _rules(self) -> list[dict[str, Any]]:
+        found = []
+        for key, row in self.evidence.rules.rows.items():
+            if key.startswith(RULE_PREFIX) and (cell := row.get("")):
+                after, tool, sources = key[len(RULE_PREFIX) :].split(SEPARATOR)
+                hits, misses = int(cell[HIT]), int(cell[MISS])
+                found.append({"after": after, "tool": tool, "sources": sources, "hits": hits, "misses": misses})
+        found.sort(key=lambda r: (-(r["hits"] + r["misses"]), r["after"], r["tool"], r["sources"]))
+        return found[:MAX_RULES]
+
+
+def _not_our_turn(run: Run) -> str:
+    if run.next_key is None:
+        return "tool calls are pending: it is not the model's turn"
+    return "the model has answered: the run is over until the user speaks"

@@ -10,24 +10,6 @@ try:
 except ImportError as error:
     raise _errors.MissingExtraError("langgraph_toolmem.middleware", "agents") from error
 
-from langgraph_toolmem.middleware.assembly import tool_memory_middleware
-from langgraph_toolmem.middleware.chains import ToolChainMiddleware
-from langgraph_toolmem.middleware.inertia import InertiaMiddleware
-from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
-from langgraph_toolmem.middleware.recall import RecallMiddleware
-from langgraph_toolmem.middleware.recorder import RecorderMiddleware
-from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
-from langgraph_toolmem.middleware.sga import SGAMiddleware
-from langgraph_toolmem.middleware.sit import SITMiddleware
+from langgraph_toolmem.middleware.assembly import ToolMemoryMiddleware, tool_memory_middleware
 
-__all__ = [
-    "InertiaMiddleware",
-    "PreferenceMiddleware",
-    "RecallMiddleware",
-    "RecorderMiddleware",
-    "ReflectionMiddleware",
-    "SGAMiddleware",
-    "SITMiddleware",
-    "ToolChainMiddleware",
-    "tool_memory_middleware",
-]
+__all__ = ["ToolMemoryMiddleware", "tool_memory_middleware"]

@@ -1,9 +1,9 @@
-"""The middlewares of the memory and the host's own, in the right order."""
+"""The memory's steps and the host's own middleware, in the right order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, ModelFallbackMiddleware
 
@@ -12,123 +12,181 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.middleware.chains import ToolChainMiddleware
-from langgraph_toolmem.middleware.inertia import InertiaMiddleware
-from langgraph_toolmem.middleware.preferences import PreferenceMiddleware
-from langgraph_toolmem.middleware.recall import RecallMiddleware
-from langgraph_toolmem.middleware.recorder import RecorderMiddleware
-from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
-from langgraph_toolmem.middleware.sga import SGAMiddleware
-from langgraph_toolmem.middleware.sit import SITMiddleware
-from langgraph_toolmem.navigator.offering import MOST
-from langgraph_toolmem.nodes.preferences import name_of
+from langgraph_toolmem.nodes.hints import MemoryRecall, PreferenceGuide, SGAPlanner, SITSummary, ToolRetriever
+from langgraph_toolmem.nodes.of_memory import checked
+from langgraph_toolmem.nodes.recorder import ReflectionWriter
+from langgraph_toolmem.nodes.shortcut import InertiaShortcut
+from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.turn.middleware import StepsMiddleware, steps_middleware
+from langgraph_toolmem.turn.node import StepNode
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
+from langgraph_toolmem.turn.step import Step
 
-_OURS: Final = (
-    ReflectionMiddleware,
-    PreferenceMiddleware,
-    ToolChainMiddleware,
-    InertiaMiddleware,
-    RecallMiddleware,
-    SITMiddleware,
-    SGAMiddleware,
-    RecorderMiddleware,
-)
+N = TypeVar("N", bound=StepNode)
+
+Middleware = AgentMiddleware[Any, Any, Any]
 
 
 def tool_memory_middleware(
     memory: ToolMemory,
     *,
-    inside: Sequence[AgentMiddleware[Any, Any, Any]] = (),
-    policy: InertiaPolicy | None = None,
-    shortcut: bool = True,
-    suggest: bool | SITPolicy = False,
-    recall: bool | RecallPolicy = False,
-    planning: bool | SGASettings = False,
-    reflect: bool = False,
-    preferences: bool = False,
-    chains: bool | int = False,
+    inside: Sequence[Middleware] = (),
+    shortcut: bool | InertiaPolicy | InertiaShortcut = True,
+    recall: bool | RecallPolicy | MemoryRecall = False,
+    suggest: bool | SITPolicy | SITSummary = False,
+    planning: bool | SGASettings | SGAPlanner = False,
+    reflect: bool | ReflectionWriter = False,
+    preferences: bool | PreferenceGuide = False,
+    chains: bool | int | ToolRetriever = False,
+    steps: Iterable[Step[Any]] = (),
     rules: Iterable[ProviderRule] = PROVIDER_RULES,
     force: bool = False,
-) -> list[AgentMiddleware[Any, Any, Any]]:
-    """The whole list for ``create_agent(..., middleware=...)``: shortcut first, yours inside, recorder last.
+) -> list[Middleware]:
+    """The whole list for ``create_agent(..., middleware=...)``: one middleware around yours, one inside.
 
-    From the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
-    preferences and chains (no shortcut goes to a tool that they leave out), shortcut, yours, recall, suggestions and
-    planning (a skipped step needs none of them; planning last, so that its guard repeats nothing but the model call),
-    recorder (sees what is really executed). ::
-
-        [ReflectionMiddleware, PreferenceMiddleware, ToolChainMiddleware, InertiaMiddleware,
-         *inside, RecallMiddleware, SITMiddleware, SGAMiddleware, RecorderMiddleware]
+    Around, from the outside in: reflection (sees only errors that nobody caught, and ends the run after all others),
+    preferences and chains (no shortcut goes to a tool that they leave out), the shortcut. Inside, at the model: recall,
+    suggestions and planning (a skipped step needs none of them; planning last, so that its guard repeats nothing but
+    the model call), and the recorder (sees what is really executed).
 
     A skipped step skips what stands inside around the model, too. So a middleware that takes tools away from the
     model (by permission, by state), or that chooses the model or a tool for it, goes in front of the list::
 
         middleware=[permissions, *tool_memory_middleware(memory, inside=[human_approval])]
 
+    Each feature is True, False, its options, or a node of it: what a node takes as arguments, you give to the agent by
+    handing over the node, as in ``recall=MemoryRecall(memory, budget=400)``.
+
     Args:
         memory: the memory; agents may share one.
         inside: your own middleware, in its order.
-        policy: when the shortcut may act; the memory's own if None.
-        shortcut: False: make no calls, only learn (and suggest).
+        shortcut: make calls without asking the model where the record is sure (`InertiaShortcut`); a policy says when.
+            False: make none, only learn (and suggest).
+        recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: tell the model which tools came next in similar situations, and give it the summary tool
-            (`SITMiddleware`); a policy says how.
-        recall: show the model past runs with similar requests (`RecallMiddleware`); a policy says how many.
-        planning: show the model single steps that worked at such a point of other runs (`SGAMiddleware`); settings say
+            (`SITSummary`); a policy says how.
+        planning: show the model single steps that worked at such a point of other runs (`SGAPlanner`); settings say
             how, and whose model plans. Without settings no model is asked for it.
-        reflect: keep each run as an entry at its end (`ReflectionMiddleware`), without a verdict; `memory.feedback`
-            gives one later. To judge runs by themselves, put one with a `verdict` in front of the list instead.
-        preferences: leave out tools that this user rated badly on similar requests (`PreferenceMiddleware`), except
-            what an ``LLMToolSelectorMiddleware`` inside always includes. For other options, put one in front of the
-            list instead.
-        chains: offer the model only the tools that a request needs, as complete chains (`ToolChainMiddleware`), where
+        reflect: keep each run as an entry at its end (`ReflectionWriter`), without a verdict; `memory.feedback`
+            gives one later. Runs that an error ended are kept too, with what was done so far.
+        preferences: leave out tools that this user rated badly on similar requests (`PreferenceGuide`), except
+            what an ``LLMToolSelectorMiddleware`` inside always includes.
+        chains: offer the model only the tools that a request needs, as complete chains (`ToolRetriever`), where
             there are more than 20; a number says how many. The tools of your middleware inside are always offered.
+        steps: of methods of your own; each says whether it stands around or inside.
         rules: models whose API refuses turns that they did not make; they get no shortcut.
         force: take shortcuts with such models all the same.
 
     Raises:
         ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
     """
+    yours = _yours(inside)
+    found = _steps(memory, yours, shortcut, recall, suggest, planning, reflect, preferences, chains, steps, rules, force)
+    around = [step for step in found if step.place == "around"]
+    at_model = [step for step in found if step.place == "inside"]
+    core = memory.core
+    outer = steps_middleware(core, around, name="ToolMemory", recorder=False, outermost=True) if around else None
+    inner = steps_middleware(core, at_model, name="ToolMemoryInside", recorder=True, outermost=outer is None)
+    return [*([outer] if outer else []), *yours, inner]
+
+
+def ToolMemoryMiddleware(memory: ToolMemory, **options: Any) -> StepsMiddleware:  # noqa: N802 - it is made like one
+    """One middleware that does both ends, for a plain list: ``middleware=[ToolMemoryMiddleware(memory)]``.
+
+    Alone it does all that `tool_memory_middleware` does. Beside others it costs something: what stands further in than
+    it (behind it in the list) is skipped with a skipped model call, and changes executions after the recorder saw
+    them (edited arguments, retries); what stands in front of it sees the memory's calls as the model's.
+
+    Args:
+        memory: the memory.
+        options: as for `tool_memory_middleware`, but for `inside`.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+    if "inside" in options:
+        raise ConfigurationError("ToolMemoryMiddleware stands alone; tool_memory_middleware(memory, inside=[…]) has both.")
+    given: dict[str, Any] = {
+        "shortcut": True,
+        "recall": False,
+        "suggest": False,
+        "planning": False,
+        "reflect": False,
+        "preferences": False,
+        "chains": False,
+        "steps": (),
+        "rules": PROVIDER_RULES,
+        "force": False,
+    }
+    if unknown := sorted(options.keys() - given.keys()):
+        raise ConfigurationError(f"ToolMemoryMiddleware takes no {unknown[0]!r}; it takes {', '.join(given)}.")
+    found = _steps(memory, [], **{**given, **options})
+    return steps_middleware(memory.core, found, name="ToolMemory", recorder=True, outermost=True)
+
+
+def _yours(inside: Any) -> list[Middleware]:
     try:
         yours = list(inside)
     except TypeError:
         raise ConfigurationError(f"inside is a list of middleware, not {type(inside).__name__}.") from None
     for index, middleware in enumerate(yours):
-        if isinstance(middleware, _OURS):
-            raise ConfigurationError(
-                f"inside[{index}] is the memory's own {type(middleware).__name__}; tool_memory_middleware adds it."
-            )
+        if isinstance(middleware, StepsMiddleware):
+            raise ConfigurationError(f"inside[{index}] is the memory's own; tool_memory_middleware adds it.")
         if not isinstance(middleware, AgentMiddleware):
             raise ConfigurationError(f"inside[{index}] is a {type(middleware).__name__}, not an AgentMiddleware.")
-    if not isinstance(suggest, (bool, SITPolicy)):
-        raise ConfigurationError(f"suggest is True, False or a SITPolicy, not {type(suggest).__name__}.")
-    if not isinstance(recall, (bool, RecallPolicy)):
-        raise ConfigurationError(f"recall is True, False or a RecallPolicy, not {type(recall).__name__}.")
-    if not isinstance(planning, (bool, SGASettings)):
-        raise ConfigurationError(f"planning is True, False or SGASettings, not {type(planning).__name__}.")
-    if not isinstance(reflect, bool):
-        raise ConfigurationError(f"reflect is True or False, not {reflect!r}.")
-    if not isinstance(preferences, bool):
-        raise ConfigurationError(f"preferences is True or False, not {preferences!r}.")
-    if type(chains) not in (bool, int) or (chains < 1 and chains is not False):
-        raise ConfigurationError(f"chains is True, False or the number of tools to offer, not {chains!r}.")
+    return yours
+
+
+def _steps(
+    memory: ToolMemory,
+    yours: Sequence[Middleware],
+    shortcut: Any,
+    recall: Any,
+    suggest: Any,
+    planning: Any,
+    reflect: Any,
+    preferences: Any,
+    chains: Any,
+    steps: Iterable[Step[Any]],
+    rules: Iterable[ProviderRule],
+    force: bool,
+) -> list[Step[Any]]:
+    """The steps, from the outside in."""
+    checked(memory, "tool_memory_middleware")
     always = [name for m in yours if isinstance(m, LLMToolSelectorMiddleware) for name in m.always_include]
     theirs = [name for m in yours for tool in getattr(m, "tools", ()) if (name := name_of(tool)) is not None]
-    if recall:
-        yours.append(RecallMiddleware(memory, policy=recall if isinstance(recall, RecallPolicy) else None))
-    if suggest:
-        yours.append(SITMiddleware(memory, policy=suggest if isinstance(suggest, SITPolicy) else None))
-    if planning:
-        yours.append(SGAMiddleware(memory, **(planning.options() if isinstance(planning, SGASettings) else {})))
     fallbacks = [model for m in yours if isinstance(m, ModelFallbackMiddleware) for model in m.models]
-    first = InertiaMiddleware(memory, policy=policy, recorded=True, rules=rules, force=force, fallbacks=fallbacks)
-    around: list[AgentMiddleware[Any, Any, Any]] = [ReflectionMiddleware(memory)] if reflect else []
-    if preferences:
-        around.append(PreferenceMiddleware(memory, keep=always))
-    if chains:
-        most = MOST if chains is True else chains
-        around.append(ToolChainMiddleware(memory, most=most, always=[*always, *theirs]))
-    if shortcut:
-        around.append(first)
-    return [*around, *yours, RecorderMiddleware(memory)]
+    found: list[StepNode | None] = [
+        _node("reflect", reflect, ReflectionWriter, memory),
+        _node("preferences", preferences, PreferenceGuide, memory, keep=always),
+        _node("chains", chains, ToolRetriever, memory, int, "most", always=[*always, *theirs]),
+        _node("shortcut", shortcut, InertiaShortcut, memory, InertiaPolicy, "policy"),
+        _node("recall", recall, MemoryRecall, memory, RecallPolicy, "policy"),
+        _node("suggest", suggest, SITSummary, memory, SITPolicy, "policy"),
+        _node("planning", planning, SGAPlanner, memory, SGASettings, "settings"),
+    ]
+    for node in found:
+        if isinstance(node, InertiaShortcut):
+            node.step.guard_providers(fallbacks, rules, force=force)
+    own = list(steps)
+    if wrong := next((each for each in own if not isinstance(each, Step)), None):
+        raise ConfigurationError(f"steps holds {wrong!r}, which is no Step.")
+    return [*(node.step for node in found if node is not None), *own]
+
+
+def _node(
+    what: str, given: Any, kind: type[N], memory: ToolMemory, options: type = type(None), name: str = "", **rest: Any
+) -> N | None:
+    """The node of a feature: given, or made of its options; None if it is switched off."""
+    if given is False:
+        return None
+    if isinstance(given, kind):
+        return given
+    if given is True:
+        return kind(memory, **rest)
+    if isinstance(given, options) and not isinstance(given, (bool, type(None))):
+        how = given.options() if isinstance(given, SGASettings) else {name: given}
+        return kind(memory, **how, **rest)
+    of = f"{options.__name__} or " if options is not type(None) else ""
+    raise ConfigurationError(f"{what} is True, False, {of}a {kind.__name__}, not {given!r}.")

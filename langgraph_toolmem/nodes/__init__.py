@@ -1,35 +1,39 @@
-"""LangGraph nodes over a `ToolMemory`. Thin: what they decide is decided in the memory."""
+"""LangGraph nodes over a `ToolMemory`. Thin: what they do is in the steps of the methods."""
 
+from langgraph_toolmem.inertia.step import shortcut_message
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
-from langgraph_toolmem.nodes.chains import ToolRetriever, offered_tools
-from langgraph_toolmem.nodes.inertia import InertiaShortcut, shortcut_condition, shortcut_message
+from langgraph_toolmem.nodes.guard import SGAGuard, guard_condition
+from langgraph_toolmem.nodes.hints import (
+    MemoryRecall,
+    PreferenceGuide,
+    SGAPlanner,
+    SITSummary,
+    ToolRetriever,
+    guided_tools,
+    offered_tools,
+)
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.nodes.preferences import PreferenceGuide, guided_tools
 from langgraph_toolmem.nodes.react import ashortcut_model, shortcut_model
-from langgraph_toolmem.nodes.recall import MemoryRecall
-from langgraph_toolmem.nodes.recorder import Recorder
-from langgraph_toolmem.nodes.reflection import ReflectionWriter
-from langgraph_toolmem.nodes.sga import SGAGuard, SGAPlanner, guard_condition
-from langgraph_toolmem.nodes.sit import SITSummary
+from langgraph_toolmem.nodes.recorder import Recorder, ReflectionWriter
+from langgraph_toolmem.nodes.shortcut import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.turn.hints import (
-    AvoidedState,
     HintState,
+    LeftOutState,
     MemoryState,
-    OfferedState,
     PlanningState,
+    SelectedState,
     memory_prompt,
 )
 
 __all__ = [
-    "AvoidedState",
     "HintState",
     "InertiaShortcut",
+    "LeftOutState",
     "MemoryRecall",
     "MemoryState",
     "NaviLimits",
     "NaviRecord",
     "NaviState",
-    "OfferedState",
     "PlanningState",
     "PreferenceGuide",
     "Recorder",
@@ -37,6 +41,7 @@ __all__ = [
     "SGAGuard",
     "SGAPlanner",
     "SITSummary",
+    "SelectedState",
     "ToolRetriever",
     "ashortcut_model",
     "create_navi_subgraph",

@@ -12,19 +12,18 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.runtime import Runtime
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision
-from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
+from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.nodes.inertia import shortcut_message
+from langgraph_toolmem.nodes.of_memory import method_of
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
-from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of
-from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
-from langgraph_toolmem.turn.telemetry import note_decision
+from langgraph_toolmem.turn.ask import adrive, drive
+from langgraph_toolmem.turn.call import Call
+from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, thread_id_of, user_id_of
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 
 logger = logging.getLogger("langgraph_toolmem.nodes")
-
-ROLE = "inertia"
 
 
 def shortcut_model(
@@ -59,10 +58,10 @@ def shortcut_model(
     Raises:
         ConfigurationError: an argument cannot work.
     """
-    chooser = _Chooser(memory, model, tools, policy, messages_key, rules, force=force)
+    choice = _Choice(memory, model, tools, policy, messages_key, rules, force=force)
 
     def select(state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
-        return chooser.select(state, runtime)
+        return drive(lambda: choice.made(state, runtime))
 
     return select
 
@@ -78,15 +77,15 @@ def ashortcut_model(
     force: bool = False,
 ) -> Callable[[Any, Runtime[Any]], Any]:
     """Async twin of `shortcut_model`: the memory works in a thread, and the graph must be run async."""
-    chooser = _Chooser(memory, model, tools, policy, messages_key, rules, force=force)
+    choice = _Choice(memory, model, tools, policy, messages_key, rules, force=force)
 
     async def select(state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
-        return await chooser.aselect(state, runtime)
+        return await adrive(lambda: choice.made(state, runtime))
 
     return select
 
 
-class _Chooser:
+class _Choice:
     def __init__(
         self,
         memory: ToolMemory,
@@ -98,70 +97,37 @@ class _Chooser:
         *,
         force: bool,
     ) -> None:
-        if not isinstance(memory, ToolMemory):
-            raise ConfigurationError(f"shortcut_model takes a ToolMemory, not {type(memory).__name__}.")
+        method = method_of(memory, Inertia, "shortcut_model")
         if not isinstance(model, BaseChatModel):
             raise ConfigurationError(
                 f"shortcut_model takes a chat model with no tools bound yet, not {type(model).__name__}."
             )
-        if policy is not None and not isinstance(policy, InertiaPolicy):
-            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
-        self._memory = memory
+        self._step = Shortcut(method, policy=policy, models=(model,), rules=rules, force=force)
         self._specs = read_tools(tools)
         at_hand: list[Any] = list(tools)
         self._bound: Runnable[LanguageModelInput, Any] = model.bind_tools(at_hand)
-        self._policy = policy
         self._messages_key = messages_key
-        checked = checked_rules(rules)
-        rule = None if force else refusal_of(model, None, checked)
-        self._forbidden = "" if rule is None else refusal_text(rule)
         self._errors = ErrorLog("shortcut_model", logger)
 
-    def select(self, state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
+    def made(self, state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
+        """The model, or the call in its place."""
         try:
-            if (policy := self._policy_of(runtime)) is None:
-                return self._tell(Decision(None, SWITCHED_OFF), self._memory.policy, runtime)
-            decision = self._memory.before_model(self._messages(state), **self._options(runtime, policy))
-            return self._tell(decision, policy, runtime)
+            config = config_of()
+            call = Call(
+                list(read_key(state, self._messages_key) or ()),
+                thread_id_of(config, runtime),
+                user_id_of(config, runtime),
+                state,
+                self._messages_key,
+                runtime,
+                tools=self._specs,
+            )
+            said = self._step.say(call, self._step.look(call))
+            emit(runtime, {"node": self._step.role, **(said.event or {})})
+            return self._bound if said.answer is None else _said(said.answer)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return self._bound
-
-    async def aselect(self, state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
-        try:
-            if (policy := self._policy_of(runtime)) is None:
-                return self._tell(Decision(None, SWITCHED_OFF), self._memory.policy, runtime)
-            decision = await self._memory.abefore_model(self._messages(state), **self._options(runtime, policy))
-            return self._tell(decision, policy, runtime)
-        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
-            self._errors.failed(error)
-            return self._bound
-
-    def _messages(self, state: Any) -> list[Any]:
-        return list(read_key(state, self._messages_key) or ())
-
-    def _policy_of(self, runtime: Runtime[Any]) -> InertiaPolicy | None:
-        return settings_policy(getattr(runtime, "context", None), self._policy or self._memory.policy)
-
-    def _options(self, runtime: Runtime[Any], policy: InertiaPolicy) -> dict[str, Any]:
-        config = config_of()
-        return {
-            "run_id": run_id_of(config, runtime),
-            "user_id": user_id_of(config, runtime),
-            "policy": policy,
-            "tools": self._specs,
-            "forbidden": self._forbidden,
-        }
-
-    def _tell(
-        self, decision: Decision, policy: InertiaPolicy, runtime: Runtime[Any]
-    ) -> Runnable[LanguageModelInput, Any]:
-        note_decision(ROLE, decision)
-        emit(runtime, {"node": ROLE, **decision.to_event()})
-        if not decision.acts or decision.proposal is None:
-            return self._bound
-        message = shortcut_message(decision.proposal, announce=policy.announces)
-        return _said(message)
 
 
 def _said(message: AIMessage) -> Runnable[LanguageModelInput, Any]:

@@ -1,4 +1,4 @@
-"""The recorder node: learns and does nothing else."""
+"""Nodes that learn: the recorder, and the end of a run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.runtime import Runtime
 
+from langgraph_toolmem.entries import Entries
+from langgraph_toolmem.entries.steps import Reflection, Verdict
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.nodes.base import MemoryNode
-from langgraph_toolmem.turn.host import emit, run_id_of, runtime_of, user_id_of
-from langgraph_toolmem.turn.recording import CallRecorder
-from langgraph_toolmem.turn.telemetry import annotate
+from langgraph_toolmem.nodes.of_memory import checked, method_of
+from langgraph_toolmem.turn.ask import adrive, drive
+from langgraph_toolmem.turn.call import Said
+from langgraph_toolmem.turn.node import EndNode, MemoryNode
+from langgraph_toolmem.turn.recorder import CallRecorder
 
 
 class Recorder(MemoryNode):
@@ -26,35 +28,63 @@ class Recorder(MemoryNode):
         ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
     """
 
-    role = "recorder"
-    about = "learns what the run shows; decides nothing"
-
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
-        super().__init__(memory, messages_key=messages_key, name=name)
-        self._calls = CallRecorder(memory, errors=self._errors, messages_key=messages_key)
+        super().__init__(
+            "recorder", "learns what the run shows; decides nothing", messages_key=messages_key, name=name
+        )
+        self._core = checked(memory, "Recorder").core
+        self._calls = CallRecorder(self._core, errors=self.errors, messages_key=messages_key)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """For ``ToolNode(wrap_tool_call=…)``: has the call executed and tells the memory of it."""
-        return self._calls.wrap(request, execute)
+        return drive(lambda: self._calls.around(request), execute)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """For ``ToolNode(awrap_tool_call=…)``: has the call executed and tells the memory of it."""
-        return await self._calls.awrap(request, execute)
+        return await adrive(lambda: self._calls.around(request), execute)
 
-    def _run(self, state: Any, config: RunnableConfig | None) -> Any:
-        runtime = runtime_of(config)
-        new = self.memory.observe(self._messages(state), run_id=run_id_of(config), user_id=user_id_of(config, runtime))
-        self._tell(new, runtime)
+    def body(self, state: Any, config: RunnableConfig | None) -> Any:
+        """Learns."""
+        call = self.call_of(state, config)
+        new = self._core.events.observe(call.messages, thread_id=call.thread_id, user_id=call.user_id)
+        self.tell(Said(event={"learned_turns": new}, notes={"toolmem.learned_turns": new}), call.runtime)
 
-    async def _arun(self, state: Any, config: RunnableConfig | None) -> Any:
-        runtime = runtime_of(config)
-        new = await self.memory.aobserve(
-            self._messages(state), run_id=run_id_of(config), user_id=user_id_of(config, runtime)
-        )
-        self._tell(new, runtime)
 
-    def _tell(self, new: int, runtime: Runtime[Any] | None) -> None:
-        annotate({"toolmem.node": self.role, "toolmem.learned_turns": new})
-        emit(runtime, {"node": self.role, "learned_turns": new})
+class ReflectionWriter(EndNode):
+    """Keeps the run with its verdict as an entry, and learns the rest of it. Put it before END.
+
+    The entry is written in the background; where the run went wrong and the memory has a critic
+    (``Entries(critic=…)``), its critique follows. A verdict may also come later, with ``memory.feedback``. Where
+    branches run side by side, add the node with ``defer=True``::
+
+        builder.add_node("reflect", ReflectionWriter(memory, verdict=lambda state: state["checked"]))
+        builder.add_edge("reflect", END)
+
+    A run that ends with an error never comes here: in an agent (``tool_memory_middleware(memory, reflect=True)``) such
+    runs are kept too, or the host calls ``memory.finish`` itself.
+
+    Args:
+        memory: the memory.
+        verdict: judges the run from the state; None: nobody says. What raises, or gives anything else, counts as
+            None. In an async graph it is called in a thread.
+        wait: return when entry and critique are written: for scripts.
+        messages_key: key of the messages in the host's state.
+        name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        verdict: Verdict | None = None,
+        wait: bool = False,
+        messages_key: str = "messages",
+        name: str | None = None,
+    ) -> None:
+        step = Reflection(method_of(memory, Entries, "ReflectionWriter"), verdict=verdict, wait=wait)
+        super().__init__(step, messages_key=messages_key, name=name)

@@ -1,20 +1,19 @@
-"""What the memory has done so far, in numbers and in words."""
+"""What the memory has done so far, in numbers and in words: what the core counts, and a section for each method."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from langgraph_toolmem.graph.contexts import SEPARATOR
-from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.inertia.proposal import RULE_PREFIX
-from langgraph_toolmem.inertia.record import budget_left, misses_estimated
+from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.report.savings import HOUR, Period, TokenPrice, money_in_words, time_in_words
 
-_MAX_RULES = 50
-_OFFERED: Final = "_offered"
-_ATOMS: Final = ("atoms", "atoms_runs", "hints_runs", "hints_helped", "hints_hurt")
+
+_SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
+"""Counters of turns that the shortcut took."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class ToolReport:
         calls: executed calls, whoever chose them.
         failed: of these, how many failed.
         skipped: calls made without asking the model.
-        right: checked proposals that were exactly what the model did.
-        wrong: checked proposals that were not.
+        right: proposals checked against the model that were exactly what it did.
+        wrong: proposals checked that were not.
     """
 
     calls: int = 0
@@ -37,71 +36,11 @@ class ToolReport:
 
 
 @dataclass(frozen=True)
-class RuleReport:
-    """The record of one kind of prediction: after `after`, `tool` with arguments from `sources`."""
-
-    after: str
-    tool: str
-    sources: str
-    hits: int
-    misses: int
-
-
-@dataclass(frozen=True)
-class HintReport:
-    """The record of one kind of advice to the model.
+class JobsReport:
+    """What is done in the background.
 
     Attributes:
-        offered: model turns before which the model was told something.
-        followed: of these, in how many it called one of the tools named.
-        right: of these, in how many such a call went well.
-    """
-
-    offered: int = 0
-    followed: int = 0
-    right: int = 0
-
-
-@dataclass(frozen=True)
-class RecallReport:
-    """The record of past runs that were shown to the model.
-
-    Attributes:
-        runs: runs in which some were shown.
-        helped: of these, runs that went well.
-        hurt: of these, runs that went wrong.
-    """
-
-    runs: int = 0
-    helped: int = 0
-    hurt: int = 0
-
-
-@dataclass(frozen=True)
-class AtomsReport:
-    """Atoms, and the runs in which the model followed one that it was shown.
-
-    Attributes:
-        made: different atoms that were kept, from the beginning; those dropped or forgotten since are counted too.
-        learned: runs whose steps were kept as atoms; they count once their verdict is good.
-        runs: runs in which the model followed an atom.
-        helped: of these, runs that went well.
-        hurt: of these, runs that went wrong.
-    """
-
-    made: int = 0
-    learned: int = 0
-    runs: int = 0
-    helped: int = 0
-    hurt: int = 0
-
-
-@dataclass(frozen=True)
-class ReflectionReport:
-    """What is written in the background: entries, verdicts and critiques.
-
-    Attributes:
-        pending: waiting or being written.
+        pending: waiting or being done.
         failing: of these, tried before without success.
         given_up: failed too often; see ``toolmem doctor``.
     """
@@ -125,8 +64,6 @@ class Report:
         right: proposals checked against the model (shadow and audit) that were exactly what it did.
         wrong: proposals checked that were not.
         precision: right / (right + wrong); None before any check.
-        wrong_per_100: estimated misses per 100 model turns, calls made unchecked included.
-        budget_open: whether the budget of misses has room under the memory's policy.
         tokens_saved: tokens of the skipped LLM calls, estimated by the mean of the calls made; None if the
             messages carry no usage.
         input_tokens_saved, output_tokens_saved: the same, apart.
@@ -136,18 +73,9 @@ class Report:
             of these, the good ones.
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
-        rules: kinds of predictions with their record, most used first.
         periods: the hours in which something happened, oldest first.
-        hints: by method, what was suggested to the model and what became of it; ``sit``: next tools, ``sga``: atoms.
-        runs_waiting: runs without a verdict; they teach no suggestions, unless a `SITPolicy` counts them.
-        summaries: states of runs that were put into words and stored for suggestions, from the beginning; those that
-            were merged, retired or forgotten since are counted too.
-        summaries_waiting: such states that wait for the verdict on their run.
-        entries: finished runs that were kept for recall, from the beginning; those dropped or forgotten since are
-            counted too.
-        recall: what became of runs that were shown some of them.
-        atoms: how many atoms were kept, and what became of runs that followed some of them.
-        reflections: what is still being written.
+        sections: what each method did, by its name; ``report["sit"]`` has its figures.
+        jobs: what is still being done in the background.
         problems: what went wrong with storage, if anything.
     """
 
@@ -160,8 +88,6 @@ class Report:
     right: int = 0
     wrong: int = 0
     precision: float | None = None
-    wrong_per_100: float = 0.0
-    budget_open: bool = True
     tokens_saved: int | None = None
     input_tokens_saved: int | None = None
     output_tokens_saved: int | None = None
@@ -173,21 +99,27 @@ class Report:
     judged_with_shortcut: int = 0
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
-    rules: tuple[RuleReport, ...] = ()
     periods: tuple[Period, ...] = ()
-    hints: Mapping[str, HintReport] = field(default_factory=dict)
-    runs_waiting: int = 0
-    summaries: int = 0
-    summaries_waiting: int = 0
-    entries: int = 0
-    recall: RecallReport = field(default_factory=RecallReport)
-    atoms: AtomsReport = field(default_factory=AtomsReport)
-    reflections: ReflectionReport = field(default_factory=ReflectionReport)
+    sections: Mapping[str, Section] = field(default_factory=dict)
+    jobs: JobsReport = field(default_factory=JobsReport)
     problems: tuple[str, ...] = ()
+
+    def __getitem__(self, method: str) -> Mapping[str, Any]:
+        """The figures of a method; none if it has nothing to tell."""
+        section = self.sections.get(method)
+        return {} if section is None else section.figures
+
+    def hints(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Methods that showed the model something, in words, with "shown", "followed" and "right"."""
+        for section in self.sections.values():
+            if section.figures.get("shown") and "followed" in section.figures:
+                yield section.title, section.figures
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
-        return asdict(self)
+        plain = asdict(self)
+        plain["sections"] = {name: dict(section.figures) for name, section in self.sections.items()}
+        return plain
 
     def __str__(self) -> str:
         """A few sentences and the tools."""
@@ -219,46 +151,21 @@ class Report:
         else:
             lines.append(
                 f"Of {self.right + self.wrong:,} proposals checked against the model, {self.right:,} were exactly "
-                f"what it did ({self.precision:.1%}); about {self.wrong_per_100:.2f} wrong per 100 turns."
+                f"what it did ({self.precision:.1%})."
             )
-        if not self.budget_open:
-            lines.append("The budget of misses has no room: the model is asked until it has.")
         lines += self._savings()
         if self.runs_judged:
             lines.append(
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
                 f"{self.good_with_shortcut:,} of {self.judged_with_shortcut:,}."
             )
-        return [*lines, *self._advice()]
-
-    def _advice(self) -> list[str]:
-        lines = [
-            f"{hint_in_words(method)}: suggested before {hint.offered:,} model turns, followed in {hint.followed:,} "
-            f"of them, and {hint.right:,} of these calls went well."
-            for method, hint in self.hints.items()
-        ]
-        if self.summaries or self.summaries_waiting:
-            waiting = f"; waiting for a verdict: {self.summaries_waiting:,}" if self.summaries_waiting else ""
-            lines.append(f"States of runs stored in words, for suggestions: {self.summaries:,}{waiting}.")
-        if self.runs_waiting and (lines or self.runs_judged):
-            lines.append(f"Runs without a verdict: {self.runs_waiting:,}; only successful ones teach suggestions.")
-        return lines + self._recollection()
-
-    def _recollection(self) -> list[str]:
-        lines = []
-        if self.entries:
-            shown = self.recall
-            went = _how_they_went(shown.helped, shown.hurt)
-            lines.append(f"Past runs kept for recall: {self.entries:,}; shown in {shown.runs:,} runs{went}.")
-        if self.atoms.made:
-            atoms = self.atoms
-            went = _how_they_went(atoms.helped, atoms.hurt)
-            lines.append(f"Atoms made of what went well: {atoms.made:,}; followed in {atoms.runs:,} runs{went}.")
-        if self.reflections.pending:
-            failing = f", {self.reflections.failing:,} of them failed before" if self.reflections.failing else ""
-            lines.append(f"Entries and critiques still to be written: {self.reflections.pending:,}{failing}.")
-        if self.reflections.given_up:
-            lines.append(f"Given up after many failures: {self.reflections.given_up:,}; see `toolmem doctor`.")
+        for section in self.sections.values():
+            lines += section.sentences
+        if self.jobs.pending:
+            failing = f", {self.jobs.failing:,} of them failed before" if self.jobs.failing else ""
+            lines.append(f"Entries and critiques still to be written: {self.jobs.pending:,}{failing}.")
+        if self.jobs.given_up:
+            lines.append(f"Given up after many failures: {self.jobs.given_up:,}; see `toolmem doctor`.")
         return lines
 
     def _savings(self) -> list[str]:
@@ -280,18 +187,6 @@ class Report:
         return lines
 
 
-def _how_they_went(helped: int, hurt: int) -> str:
-    return f"; of these went well {helped:,}, badly {hurt:,}" if helped + hurt else ""
-
-
-def hint_in_words(method: str) -> str:
-    """A kind of advice, in words."""
-    return _HINTS.get(method, method)
-
-
-_HINTS: Final = {"sga": "Atoms", "sit": "Next tools"}
-
-
 def _share_skipped(periods: list[Period]) -> float:
     turns = sum(period.turns for period in periods)
     return sum(period.skipped for period in periods) / turns if turns else 0.0
@@ -299,10 +194,10 @@ def _share_skipped(periods: list[Period]) -> float:
 
 def make_report(
     graph: EvidenceGraph,
-    max_wrong_per_100: float | None,
+    sections: Mapping[str, Section],
+    jobs: Mapping[str, int],
     problems: tuple[str, ...],
     price: TokenPrice | None = None,
-    reflections: ReflectionReport | None = None,
 ) -> Report:
     """Reads the record out of the graph; `price` turns the tokens saved into money."""
     counters = graph.counters
@@ -311,17 +206,16 @@ def make_report(
         return int(counters.get(name, 0))
 
     right, wrong = number("right"), number("wrong")
-    skipped = number("acted_ok") + number("acted_failed") + number("acted_stopped")
+    skipped = sum(map(number, _SKIPPED))
     with_usage = number("turns_with_tokens")
-    turns = number("turns")
     tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
     saved_in = skipped * tokens_in / with_usage if with_usage else None
     saved_out = skipped * tokens_out / with_usage if with_usage else None
     saved = saved_in + saved_out if saved_in is not None and saved_out is not None else None
     money = price.of(saved_in, saved_out) if price and saved_in is not None and saved_out is not None else None
-    verdicts = [(entry[0] > 0, float(entry[1]) >= 0.5) for entry in graph.runs.values() if entry[1] is not None]
+    verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
-        turns=turns,
+        turns=graph.turns,
         calls=number("calls"),
         answers=number("answers"),
         skipped=skipped,
@@ -330,8 +224,6 @@ def make_report(
         right=right,
         wrong=wrong,
         precision=right / (right + wrong) if right + wrong else None,
-        wrong_per_100=100 * misses_estimated(counters) / turns if turns else 0.0,
-        budget_open=budget_left(counters, max_wrong_per_100),
         tokens_saved=_rounded(saved),
         input_tokens_saved=_rounded(saved_in),
         output_tokens_saved=_rounded(saved_out),
@@ -343,30 +235,15 @@ def make_report(
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
-        rules=_rules(graph),
         periods=_periods(graph.periods),
-        hints=_hints(counters),
-        runs_waiting=graph.walks.waiting(),
-        summaries=number("summaries"),
-        summaries_waiting=sum(bool(step) for drafts in graph.drafts.values() for step in drafts),
-        entries=number("entries"),
-        recall=RecallReport(number("recall_runs"), number("recall_helped"), number("recall_hurt")),
-        atoms=AtomsReport(*(number(name) for name in _ATOMS)),
-        reflections=reflections or ReflectionReport(),
+        sections=sections,
+        jobs=JobsReport(**jobs),
         problems=problems,
     )
 
 
 def _rounded(number: float | None) -> int | None:
     return None if number is None else round(number)
-
-
-def _hints(counters: Mapping[str, float]) -> dict[str, HintReport]:
-    methods = sorted(name.removesuffix(_OFFERED) for name in counters if name.endswith(_OFFERED))
-    return {
-        method: HintReport(*(int(counters.get(f"{method}_{name}", 0)) for name in ("offered", "followed", "right")))
-        for method in methods
-    }
 
 
 def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
@@ -380,7 +257,7 @@ def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
             Period(
                 start=int(hour) * HOUR,
                 turns=number("turns"),
-                skipped=number("acted_ok") + number("acted_failed") + number("acted_stopped"),
+                skipped=sum(map(number, _SKIPPED)),
                 skipped_failed=number("acted_failed"),
                 right=number("right"),
                 wrong=number("wrong"),
@@ -401,17 +278,7 @@ def _tool(graph: EvidenceGraph, name: str) -> ToolReport:
     return ToolReport(
         calls=int(entry.get("ok", 0) + entry.get("failed", 0)),
         failed=int(entry.get("failed", 0)),
-        skipped=int(sum(record.get(name, 0) for name in ("acted_ok", "acted_failed", "acted_stopped"))),
+        skipped=int(sum(record.get(name, 0) for name in _SKIPPED)),
         right=int(record.get("right", 0)),
         wrong=int(record.get("wrong", 0)),
     )
-
-
-def _rules(graph: EvidenceGraph) -> tuple[RuleReport, ...]:
-    found = []
-    for key, row in graph.rules.rows.items():
-        if key.startswith(RULE_PREFIX) and (cell := row.get("")):
-            after, tool, sources = key[len(RULE_PREFIX) :].split(SEPARATOR)
-            found.append(RuleReport(after, tool, sources, int(cell[HIT]), int(cell[MISS])))
-    found.sort(key=lambda r: (-(r.hits + r.misses), r.after, r.tool, r.sources))
-    return tuple(found[:_MAX_RULES])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.runs.outputs import Status
 
 Chooser = Literal["model", "shortcut"]
@@ -103,17 +104,27 @@ class Run:
 
     Attributes:
         events: User messages and model turns in order; system messages left out.
-        run_id: As given to :func:`parse_run`.
+        thread_id: As given to :func:`parse_run`.
         truncated: The head is missing (trimmed) or replaced by a summary.
         next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
         thought: The latest text the model stated in the current user turn, "" if none.
     """
 
     events: tuple[UserMessage | Turn, ...]
-    run_id: str | None
+    thread_id: str | None
     truncated: bool
     next_key: str | None
     thought: str
+
+    @property
+    def digest(self) -> str:
+        """What the run is called where its thread's id, which may name a person, must not be told."""
+        return digest("run", self.thread_id or self.scope)
+
+    @property
+    def scope(self) -> str:
+        """What stands for the run when no thread id was given: its first event."""
+        return self.events[0].key if self.events else ""
 
     @property
     def awaiting_model(self) -> bool:

@@ -182,6 +182,17 @@ def read_tools(tools: Iterable[ToolLike]) -> dict[str, ToolSpec]:
     return specs
 
 
+def name_of(tool: Any) -> str | None:
+    """The name of a tool in any form that a chat model takes; None if it has none, such as a provider's own."""
+    if isinstance(tool, dict):
+        function = tool.get("function")
+        tool = function if isinstance(function, dict) else tool
+        found = tool.get("name")
+    else:
+        found = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+    return found if isinstance(found, str) and found else None
+
+
 def _read(tool: Any, index: int) -> ToolSpec:
     if isinstance(tool, ToolSpec):
         return tool

@@ -71,7 +71,7 @@ _UNREADABLE = (
 def parse_run(
     messages: Iterable[Any] | PromptValue,
     *,
-    run_id: str | None = None,
+    thread_id: str | None = None,
     executions: Mapping[str, Execution] | None = None,
     watched: Container[str] = (),
 ) -> Run:
@@ -81,7 +81,7 @@ def parse_run(
         messages: What ``convert_to_messages`` takes. ``RemoveMessage`` entries are dropped; answers to no
             call are ignored; a call whose arguments are broken JSON counts (as rejected, with no arguments)
             only if it was answered.
-        run_id: Identity of the run, if known. It makes keys of counter-like call ids (``call_0``) unique
+        thread_id: Identity of the run, if known. It makes keys of counter-like call ids (``call_0``) unique
             per run; without it the id of the assistant message is used, or else the first user text.
         executions: What recorders saw, by the keys of steps.
         watched: Keys of turns that a recorder watched from the beginning: there, a call that was answered with
@@ -90,7 +90,7 @@ def parse_run(
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    reader = _Reader(run_id, executions or {}, watched)
+    reader = _Reader(thread_id, executions or {}, watched)
     for index, message in enumerate(entries_of(messages)):
         try:
             reader.read(message if isinstance(message, BaseMessage) else message_of(message))
@@ -135,11 +135,11 @@ class _Draft:
 class _Reader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys."""
 
-    def __init__(self, run_id: str | None, executions: Mapping[str, Execution], watched: Container[str]) -> None:
-        self._run_id = run_id
+    def __init__(self, thread_id: str | None, executions: Mapping[str, Execution], watched: Container[str]) -> None:
+        self._thread_id = thread_id
         self._executions = executions
         self._watched = watched
-        self._scope = digest("run", run_id) if run_id is not None else ""
+        self._scope = digest("run", thread_id) if thread_id is not None else ""
         self._events: list[UserMessage | _Draft] = []
         self._pending: dict[str, list[_Call]] = {}
         self._seen: dict[tuple[str, ...], int] = {}
@@ -178,7 +178,7 @@ class _Reader:
         pending = isinstance(tail, Turn) and not tail.settled
         return Run(
             events=tuple(_summaries_aside(events)),
-            run_id=self._run_id,
+            thread_id=self._thread_id,
             truncated=self._truncated,
             next_key=None if pending else self._next_key(),
             thought=self._thought,
@@ -276,7 +276,7 @@ class _Reader:
 
     def _origin(self, message: BaseMessage) -> str:
         """Scope of counter-like call ids: the run, else the message, else the first user text so far."""
-        if self._run_id is not None or not message.id:
+        if self._thread_id is not None or not message.id:
             return self._scope
         return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
 

@@ -1,1 +1,287 @@
-"""SIT: state summaries on the edges of the tool graph, and what they say about the next tool."""
+"""SIT: which tool comes next, by what similar states went on with (SIT-Graph, arXiv 2512.07287).
+
+The idea: tool graphs know which tool usually follows which (procedural), memories recall whole episodes (episodic).
+Here both hang on one graph: an edge from tool to tool has a weight, and **summaries of the states** in which
+successful runs took it. The state of a run in words, written by the agent with the *summary tool* or taken from the
+history without a model, is compared with the summaries on the edges out of the last tool; where they are alike, their
+targets are suggested, else what usually follows. A suggestion is advice in the model's context, never a command.
+
+Summaries wait in the evidence graph until their run has its verdict; those of successful runs then live in Chroma,
+merged, bounded, retired when they mislead.
+
+=======================  ==========================================================
+``SIT``                  this method: what is learned, what waits, what is suggested
+``walks``                edges of successful runs and their weights
+``suggest``              the three kinds of evidence, weighed; ``policy``
+``transitions``          steps of runs with the states before them
+``extract``, ``ask``     a state in words: without a model, and with one
+``store``, ``summary``…  summaries of one namespace in Chroma
+``states``               summaries that wait for a verdict
+``tool``, ``step``       the summary tool; suggestions at a model call
+=======================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.contributions import Section, shown_in_words
+from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
+from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.states import WaitingStates
+from langgraph_toolmem.sit.suggest import Suggestion
+from langgraph_toolmem.sit.suggest import suggest as weigh
+from langgraph_toolmem.sit.transitions import last_calls
+from langgraph_toolmem.sit.walks import Edge, Walks
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.graph.tables import Table
+    from langgraph_toolmem.runs.tools import ToolSpec
+
+SEARCHED: Final = 50
+"""Tools that a search by description gives as candidates."""
+
+
+class Advice(NamedTuple):
+    """Suggestions, and what could not be looked at for them ("" if all could)."""
+
+    suggestions: list[Suggestion]
+    missing: str = ""
+
+
+class SIT(Method):
+    """Suggests the next tools from successful runs.
+
+    Args:
+        policy: how states are remembered and next tools suggested. None: the defaults, and states are put into words
+            only from the first use of `suggest` or of a step on.
+    """
+
+    name: ClassVar[str] = "sit"
+
+    def __init__(self, policy: SITPolicy | None = None) -> None:
+        if policy is not None and not isinstance(policy, SITPolicy):
+            raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
+        self.policy = policy or SITPolicy()
+        self.walks = Walks()
+        self.states = WaitingStates(self.policy, remembers=policy is not None and policy.recall == "extractive")
+
+    def tables(self) -> Sequence[Table]:
+        """The walks of runs, and the states that wait for a verdict."""
+        return (self.walks, self.states.table)
+
+    def open(self, core: Core) -> None:
+        """Takes what it needs."""
+        super().open(core)
+        self.states.open(core)
+
+    # --- asking ---
+
+    def suggest(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        k: int | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        user_id: str | None = None,
+    ) -> list[Suggestion]:
+        """The tools that may come next, best first.
+
+        What similar past states went on with, what usually follows, what the request asks for. Only successful
+        runs teach (`finish`, `feedback`), unless the policy counts those without a verdict.
+
+        Args:
+            messages: the history so far.
+            summary: the present state in words, if the agent wrote it; otherwise, with the default policy, it is
+                taken from the history without a model.
+            k: how many; the policy's (2) if None.
+            available: names of the tools that may be suggested; all known ones if None.
+            policy: how the evidence is used; the method's own if None.
+            user_id: whose run it is.
+
+        Returns:
+            At most k; empty if nothing speaks for any. Chroma failing leaves its part out.
+
+        Raises:
+            MessageError: `messages` cannot be read.
+            NamespaceError: the namespace needs a user id.
+            ConfigurationError: an argument cannot work.
+        """
+        how = {"summary": summary, "k": k, "available": available, "policy": policy}
+        return self.advise(messages, **how, user_id=user_id).suggestions
+
+    def advise(
+        self,
+        messages: Any,
+        *,
+        summary: str | None = None,
+        k: int | None = None,
+        available: Collection[str] | None = None,
+        policy: SITPolicy | None = None,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        shown: bool = False,
+        tools: Mapping[str, ToolSpec] | None = None,
+    ) -> Advice:
+        """As `suggest`, and says what could not be looked at.
+
+        Args:
+            messages: the history so far.
+            summary, k, available, policy, user_id: as for `suggest`.
+            thread_id: the thread.
+            shown: the model gets to see the suggestions now; they are in the ledger, and a summary is kept for the
+                turn that comes.
+            tools: the tools at hand at this step, as `read_tools` reads them.
+        """
+        _check(summary, k, available, policy)
+        core, chosen = self.core, policy or self.policy
+        run, user = core.read(messages, thread_id), core.users.of(user_id)
+        if tools is not None:
+            core.catalogue.adopt(tools)
+        self.remember_states(chosen)
+        core.refresh()
+        with core.lock:
+            edges = _Edges({source: self.walks.out_of(source) for source in last_calls(run)})
+        known = core.catalogue.specs
+        rest: dict[str, Any] = {
+            "policy": chosen,
+            "summary": summary,
+            "available": known.keys() if available is None and known else available,
+            "search": partial(self.states.tool_index(known).search, k=SEARCHED) if known else None,
+            "k": k,
+            "state": RunState.of(run),
+        }
+        missing = ""
+        try:
+            found = weigh(run, edges, self.states.store(user), **rest)
+        except StorageError as error:
+            missing = f"the stored summaries could not be read ({describe_error(error)})"
+            core.failed_quietly("summaries could not be read", error)
+            found = weigh(run, edges, None, **rest)
+        if shown and run.next_key is not None and not core.read_only:
+            items = {each.tool: each.summary_id for each in found}
+            core.ledger.shown(self.name, run, items, user, turn=run.next_key)
+            self.states.note_written(run.next_key, summary)
+        return Advice(found, missing)
+
+    def remember_states(self, policy: SITPolicy) -> None:
+        """From now on, states of runs are put into words, to be kept if the run turns out well.
+
+        A policy that compares only what was written by a model does without.
+        """
+        self.states.remembers |= policy.recall == "extractive"
+
+    asuggest = twin(suggest)
+
+    # --- what happens ---
+
+    def turn(self, learned: LearnedTurn) -> Record:
+        """The edge that the turn walked, and the state before it in words, to be kept if the run turns out well."""
+        return [*self.walks.learned(learned), *self.states.learned(learned)]
+
+    def verdict(self, run: str, score: float) -> Record:
+        """What a verdict means for summaries: those of a run that turns out bad are to be taken out."""
+        return self.states.judged(run, score)
+
+    def learned(self, run: Run, user: User) -> None:
+        """A run that was answered in words may be over: its summaries go where its verdict says."""
+        last = run.events[-1] if run.events else None
+        if isinstance(last, Turn) and not last.steps:
+            self.states.settle(run.digest, user)
+
+    def ended(self, ended: EndedRun) -> None:
+        """A run is over."""
+        self.states.settle(ended.run.digest, ended.user)
+
+    def judged(self, judged: JudgedRun) -> None:
+        """A verdict came later."""
+        if judged.user_id is not None or not self.core.users.apart:
+            self.states.settle(judged.run, self.core.users.of(judged.user_id))
+
+    def imported(self, given: Import) -> int:
+        """Stores the summaries that wait with these runs, if their verdict is good, in one go; else takes them away.
+
+        Options: ``unlabelled``: those of runs without a verdict too, whatever the policy says.
+        """
+        unlabelled = bool(given.options.get(self.name, {}).get("unlabelled", False))
+        kept = 0
+        for _, runs in given.by_namespace():
+            kept += self.states.keep([each.run.digest for each in runs], runs[0].user, unlabelled=unlabelled)
+        return kept
+
+    # --- keeping ---
+
+    def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
+        """What became of suggestions goes into the record of their summaries."""
+        counted = {"offered": sums.get("shown", 0), "followed": sums.get("followed", 0), "right": sums.get("right", 0)}
+        self.states.store_of(namespace).book(ids, **counted)
+
+    def forget(self, user: User, runs: Collection[str]) -> int:
+        """Removes a user's summaries. They are counted where they wait, not here."""
+        if self.core.vectors.empty:
+            return 0
+        store = self.states.store(user)
+        if self.core.users.apart:
+            store.drop()
+        else:
+            store.forget_user(str(user.digest))
+        store.scrub()
+        return 0
+
+    def close(self) -> None:
+        """Writes what was booked."""
+        self.states.close()
+
+    def report(self) -> Section | None:
+        """What was suggested and followed, and how many states are stored and wait."""
+        core = self.core
+        stored, sums = core.counter("summaries"), core.ledger.sums(self.name)
+        with core.lock:
+            waiting, unjudged = self.states.waiting, self.walks.waiting()
+        figures = {**sums, "summaries": stored, "summaries_waiting": waiting, "runs_waiting": unjudged}
+        lines = list(shown_in_words("Next tools", sums))
+        if stored or waiting:
+            more = f"; waiting for a verdict: {waiting:,}" if waiting else ""
+            lines.append(f"States of runs stored in words, for suggestions: {stored:,}{more}.")
+        if unjudged and (lines or core.counter("runs_judged")):
+            lines.append(f"Runs without a verdict: {unjudged:,}; only successful ones teach suggestions.")
+        return Section("Next tools", figures, tuple(lines))
+
+
+class _Edges:
+    """The edges out of a few tools, as they were at one moment."""
+
+    def __init__(self, rows: dict[str, dict[str, Edge]]) -> None:
+        self._rows = rows
+
+    def out_of(self, source: str) -> dict[str, Edge]:
+        return self._rows.get(source, {})
+
+
+def _check(summary: Any, k: Any, available: Any, policy: Any) -> None:
+    if summary is not None and not isinstance(summary, str):
+        raise ConfigurationError(f"summary is a text, not {type(summary).__name__}.")
+    if k is not None and not (type(k) is int and k >= 1):
+        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+    if policy is not None and not isinstance(policy, SITPolicy):
+        raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
+    try:
+        fine = available is None or (not isinstance(available, str) and all(isinstance(n, str) for n in available))
+    except TypeError:
+        fine = False
+    if not fine:
+        raise ConfigurationError(f"available is a collection of tool names, not {available!r}.")

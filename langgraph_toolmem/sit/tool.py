@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,11 +12,9 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolRuntime
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
-from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.render import to_prompt
-from langgraph_toolmem.turn.host import ErrorLog, read_key, run_id_of, user_id_of
+from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 
 DESCRIPTION: Final = (
     "Use when you are not sure which tool comes next. Write a short summary of what the user wants, what was done, "
@@ -41,8 +40,8 @@ class SummaryTool(BaseTool):
     """``summarize_state``: any ToolNode can run it; sync and async. Called outside a graph it knows the summary alone.
 
     Args:
-        memory: the memory.
-        policy: how the evidence is used; the memory's own if None.
+        method: of the memory.
+        policy: how the evidence is used; the method's own if None.
         messages_key: key of the messages in the host's state.
     """
 
@@ -50,7 +49,7 @@ class SummaryTool(BaseTool):
     description: str = DESCRIPTION
     args_schema: Any = SummarizeState
     tags: list[str] | None = Field(default_factory=lambda: ["read_only", "idempotent"])
-    memory: Any = Field(exclude=True, repr=False)
+    method: Any = Field(exclude=True, repr=False)
     policy: Any = Field(default=None, exclude=True, repr=False)
     messages_key: str = "messages"
     _errors: Any = None
@@ -58,15 +57,12 @@ class SummaryTool(BaseTool):
     def model_post_init(self, context: Any, /) -> None:
         """Its failures are logged once each."""
         super().model_post_init(context)
-        import logging
-
         self._errors = ErrorLog(SUMMARY_TOOL, logging.getLogger("langgraph_toolmem.sit"))
 
     def _run(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
-        memory: ToolMemory = self.memory
         try:
             messages, who = self._where(runtime)
-            advice = memory.advise(messages, summary=summary, policy=self._policy, offered=True, **who)
+            advice = self.method.advise(messages, summary=summary, policy=self.policy, shown=True, **who)
         except Exception as error:  # noqa: BLE001 - the run goes on
             self._errors.failed(error)
             return f"No suggestion: the memory could not be asked ({type(error).__name__}). Go on as you think best."
@@ -74,11 +70,6 @@ class SummaryTool(BaseTool):
 
     async def _arun(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         return await asyncio.to_thread(self._run, summary, runtime)
-
-    @property
-    def _policy(self) -> SITPolicy:
-        found: SITPolicy = self.policy or self.memory.sit
-        return found
 
     def _where(self, runtime: ToolRuntime[Any, Any] | None) -> tuple[list[Any], dict[str, Any]]:
         """The history as it will be once this call is answered, and whose it is. Outside a graph there is none."""
@@ -88,4 +79,4 @@ class SummaryTool(BaseTool):
         if runtime.tool_call_id:
             messages.append(ToolMessage("", tool_call_id=runtime.tool_call_id, name=SUMMARY_TOOL))
         config: Mapping[str, Any] = runtime.config or {}
-        return messages, {"run_id": run_id_of(config), "user_id": user_id_of(config, runtime)}  # type: ignore[arg-type]
+        return messages, {"thread_id": thread_id_of(config), "user_id": user_id_of(config, runtime)}  # type: ignore[arg-type]

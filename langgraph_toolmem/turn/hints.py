@@ -1,4 +1,4 @@
-"""What the memory tells the model: short texts in a private key of the state.
+"""What the memory keeps in a graph's state, under private keys: hints for the model, tools taken out or chosen, plans.
 
 A node writes its hint under its role; `memory_prompt` reads what is meant for the call that comes now. A hint is
 for one model call, or for every call until the user speaks again. One that was made for an earlier point or turn of
@@ -7,27 +7,27 @@ the run is left out, so nothing has to be cleared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from langchain_core.messages import SystemMessage
 from langgraph.graph import MessagesState
 from typing_extensions import NotRequired, TypedDict
 
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.turn.host import read_key
+from langgraph_toolmem.turn.points import point_of, turn_of
 
 HINTS: Final = "toolmem_hints"
-"""Key of the state."""
+LEFT_OUT: Final = "toolmem_left_out"
+SELECTED: Final = "toolmem_selected"
+PLANNING: Final = "toolmem_planning"
 
-Scope = Literal["call", "turn"]
-"""How long a hint holds: for the next model call, or until the next user message."""
-
-_USER: Final = ("human", "user", "HumanMessageChunk")
+Scope = Literal["call", "point", "turn"]
+"""How long what a step says holds: for one model call; for a model call, retries included; until the user speaks."""
 
 
 class Hint(TypedDict):
-    """One hint: its text, the point of the run or the user message it is for, and its scope ("call" if none)."""
+    """One hint: its text, the point of the run or the user turn it is for, and its scope ("call" if none)."""
 
     text: str
     at: str
@@ -40,64 +40,47 @@ def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dic
 
 
 class HintState(TypedDict):
-    """The private key, to be added to a state of one's own."""
+    """The private key of hints, to be added to a state of one's own."""
 
     toolmem_hints: NotRequired[Annotated[dict[str, Hint], merge_hints]]
 
 
-AVOIDED: Final = "toolmem_avoided"
-"""Key of the state."""
-
-
-class Avoided(TypedDict):
+class LeftOut(TypedDict):
     """Tools that are left out, each with the reason in one line, and the user turn this is for."""
 
     at: str
     tools: dict[str, str]
 
 
-def merge_avoided(old: Avoided | None, new: Avoided | None) -> Avoided | None:
+def merge_left_out(old: LeftOut | None, new: LeftOut | None) -> LeftOut | None:
     """The latest."""
     return new or old
 
 
-class AvoidedState(TypedDict):
+class LeftOutState(TypedDict):
     """The private key of `PreferenceGuide`, to be added to a state of one's own."""
 
-    toolmem_avoided: NotRequired[Annotated[Avoided, merge_avoided]]
+    toolmem_left_out: NotRequired[Annotated[LeftOut, merge_left_out]]
 
 
-OFFERED: Final = "toolmem_offered"
-"""Key of the state."""
-
-
-class Offered(TypedDict):
-    """Tools that the model is offered, each with the reason in one line, and the user turn this is for.
-
-    `failed`: tools whose failure was answered with other ways already.
-    """
+class Selected(TypedDict):
+    """Tools that the model is offered, each with the reason in one line, and the user turn this is for."""
 
     at: str
     tools: dict[str, str]
-    failed: NotRequired[list[str]]
 
 
-def merge_offered(old: Offered | None, new: Offered | None) -> Offered | None:
+def merge_selected(old: Selected | None, new: Selected | None) -> Selected | None:
     """Of one user turn both together, else the new one."""
     if not old or not new or (new["at"] and new["at"] != old["at"]):  # a channel begins with {}
         return new or old
-    failed = dict.fromkeys((*old.get("failed", ()), *new.get("failed", ())))
-    return Offered(at=old["at"], tools={**new["tools"], **old["tools"]}, failed=list(failed))
+    return Selected(at=old["at"], tools={**new["tools"], **old["tools"]})
 
 
-class OfferedState(TypedDict):
+class SelectedState(TypedDict):
     """The private key of `ToolRetriever`, to be added to a state of one's own."""
 
-    toolmem_offered: NotRequired[Annotated[Offered, merge_offered]]
-
-
-PLANNING: Final = "toolmem_planning"
-"""Key of the state."""
+    toolmem_selected: NotRequired[Annotated[Selected, merge_selected]]
 
 
 class Planning(TypedDict, total=False):
@@ -130,45 +113,8 @@ class PlanningState(TypedDict):
     toolmem_planning: NotRequired[Annotated[Planning, merge_planning]]
 
 
-class MemoryState(MessagesState, HintState, AvoidedState, OfferedState, PlanningState):
+class MemoryState(MessagesState, HintState, LeftOutState, SelectedState, PlanningState):
     """`MessagesState` with room for what the memory has to say: ``StateGraph(MemoryState)``."""
-
-
-def place_of(messages: Sequence[Any]) -> str:
-    """The point of a run after these messages."""
-    last = messages[-1] if messages else None
-    identity, content = (_field(last, name) for name in ("id", "content"))
-    return digest("place", len(messages), identity or repr(content))
-
-
-def turn_of(messages: Sequence[Any]) -> str:
-    """The user turn that these messages are in: identity of the latest user message; "" if there is none.
-
-    It stays the same while the agent works, and when older messages are trimmed away, as long as messages have ids.
-    A message that is edited is another turn.
-    """
-    for index in range(len(messages) - 1, -1, -1):
-        if _is_users(messages[index]):
-            identity, content = (_field(messages[index], name) for name in ("id", "content"))
-            place = identity or sum(_is_users(message) for message in messages[:index])
-            return digest("user-turn", place, repr(messages[index] if content is None else content))
-    return ""
-
-
-def _is_users(message: Any) -> bool:
-    if isinstance(message, str):
-        return True
-    if isinstance(message, (tuple, list)):
-        return bool(message) and message[0] in _USER
-    if (_field(message, "role") or _field(message, "type")) not in _USER:
-        return False
-    marks = _field(message, "additional_kwargs")
-    # SummarizationMiddleware puts its summary in as a message of the user.
-    return not (isinstance(marks, Mapping) and marks.get("lc_source") == "summarization")
-
-
-def _field(message: Any, name: str) -> Any:
-    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
 
 
 def new_hint(role: str, text: str, messages: Sequence[Any], scope: Scope = "call") -> dict[str, dict[str, Hint]]:
@@ -178,11 +124,11 @@ def new_hint(role: str, text: str, messages: Sequence[Any], scope: Scope = "call
         role: whose hint it is.
         text: what the model shall read; "" if there is nothing to say.
         messages: the history so far.
-        scope: "call": for the model call that comes now; "turn": for each until the next user message.
+        scope: how long it holds.
     """
     if scope == "turn":
         return {HINTS: {role: Hint(text=text, at=turn_of(messages), scope=scope)}}
-    return {HINTS: {role: Hint(text=text, at=place_of(messages))}}
+    return {HINTS: {role: Hint(text=text, at=point_of(messages))}}
 
 
 def has_hint(state: Any, role: str, *, messages_key: str = "messages") -> bool:
@@ -193,42 +139,32 @@ def has_hint(state: Any, role: str, *, messages_key: str = "messages") -> bool:
         role: whose hint.
         messages_key: key of the messages.
     """
-    hint = _hints(state).get(role)
+    hint = (_kept(state, HINTS) or {}).get(role)
     return hint is not None and _holds(hint, read_key(state, messages_key) or ())
 
 
-def new_avoided(tools: Mapping[str, str], messages: Sequence[Any]) -> dict[str, Avoided]:
+def new_left_out(tools: Mapping[str, str], messages: Sequence[Any]) -> dict[str, LeftOut]:
     """The update of the state for the tools that are left out until the next user message."""
-    return {AVOIDED: Avoided(at=turn_of(messages), tools=dict(tools))}
+    return {LEFT_OUT: LeftOut(at=turn_of(messages), tools=dict(tools))}
 
 
-def avoided_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str] | None:
-    """The tools that are left out in this user turn, each with the reason; None if nobody looked yet.
-
-    Args:
-        state: the state, with the key `toolmem_avoided`.
-        messages_key: key of the messages.
-    """
-    found = None if isinstance(state, (list, tuple)) else read_key(state, AVOIDED)
+def left_out_now(state: Any, *, messages_key: str = "messages") -> Mapping[str, str] | None:
+    """The tools that are left out in this user turn, each with the reason; None if nobody looked yet."""
+    found = _kept(state, LEFT_OUT)
     if not found or found["at"] != turn_of(read_key(state, messages_key) or ()):
         return None
     tools: Mapping[str, str] = found["tools"]
     return tools
 
 
-def new_offered(tools: Mapping[str, str], messages: Sequence[Any], failed: Iterable[str] = ()) -> dict[str, Offered]:
+def new_selected(tools: Mapping[str, str], messages: Sequence[Any]) -> dict[str, Selected]:
     """The update of the state for tools that are offered, beside others, until the next user message."""
-    return {OFFERED: Offered(at=turn_of(messages), tools=dict(tools), failed=list(failed))}
+    return {SELECTED: Selected(at=turn_of(messages), tools=dict(tools))}
 
 
-def offered_now(state: Any, *, messages_key: str = "messages") -> Offered | None:
-    """What is offered in this user turn; None if nobody looked yet.
-
-    Args:
-        state: the state, with the key `toolmem_offered`.
-        messages_key: key of the messages.
-    """
-    found: Offered | None = None if isinstance(state, (list, tuple)) else read_key(state, OFFERED)
+def selected_now(state: Any, *, messages_key: str = "messages") -> Selected | None:
+    """What is offered in this user turn; None if nobody looked yet."""
+    found: Selected | None = _kept(state, SELECTED)
     # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
     if not found or turn_of(read_key(state, messages_key) or ()) not in (found["at"], ""):
         return None
@@ -236,12 +172,8 @@ def offered_now(state: Any, *, messages_key: str = "messages") -> Offered | None
 
 
 def planning_now(state: Any) -> Planning | None:
-    """What a planner keeps of this thread; None if the state has no room for it.
-
-    Args:
-        state: the state, with the key `toolmem_planning`.
-    """
-    found: Planning | None = None if isinstance(state, (list, tuple)) else read_key(state, PLANNING)
+    """What a planner keeps of this thread; None if the state has no room for it."""
+    found: Planning | None = _kept(state, PLANNING)
     return found if isinstance(found, dict) else None
 
 
@@ -256,7 +188,7 @@ def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemM
         state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it there is nothing to say.
         messages_key: key of the messages.
     """
-    hints = _hints(state)
+    hints = _kept(state, HINTS)
     if not hints:
         return []
     messages = read_key(state, messages_key) or ()
@@ -264,13 +196,21 @@ def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemM
     return [SystemMessage("\n\n".join(texts))] if texts else []
 
 
-def _hints(state: Any) -> Mapping[str, Hint]:
-    hints = None if isinstance(state, (list, tuple)) else read_key(state, HINTS)
-    return hints or {}
+def with_hint(message: SystemMessage | None, text: str) -> SystemMessage:
+    """A system message with a hint after what it says already."""
+    if message is None or not message.content:
+        return SystemMessage(text)
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": f"{message.content}\n\n{text}"})
+    return message.model_copy(update={"content": [*message.content, {"type": "text", "text": text}]})
+
+
+def _kept(state: Any, key: str) -> Any:
+    return None if isinstance(state, (list, tuple)) else read_key(state, key)
 
 
 def _holds(hint: Hint, messages: Sequence[Any]) -> bool:
     if hint.get("scope") != "turn":
-        return hint["at"] == place_of(messages)
+        return hint["at"] == point_of(messages)
     # Without any user message the one it is for was trimmed or summarised, and nobody has spoken since.
     return bool(messages) and turn_of(messages) in (hint["at"], "")

@@ -87,7 +87,7 @@ def config_of() -> RunnableConfig | None:
         return None
 
 
-def run_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | None:
+def thread_id_of(config: RunnableConfig | None, runtime: Any = None) -> str | None:
     """The thread, if the graph has a checkpointer."""
     thread = (config or {}).get("configurable", {}).get("thread_id")
     if thread is None:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages, get_buffer_string
-from langchain_core.runnables import RunnableConfig
+
+from langgraph_toolmem.turn.ask import Ask, Asking
 
 MAX_CHARS: Final = 12_000
 """Of the history, its latest part, that the model reads."""
-_ASIDE: Final = RunnableConfig(tags=["nostream"])  # langgraph.constants.TAG_NOSTREAM: not for the user's eyes
 
 _YES_OR_NO: Final = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
 
@@ -27,9 +27,9 @@ _WRITE: Final = (
 )
 
 
-def recall_summary(
+def asking_summary(
     model: BaseChatModel | None, messages: Sequence[Any], *, failed: Callable[[Exception], None]
-) -> str | None:
+) -> Asking[str | None]:
     """The summary of a history, if the model finds that it needs one.
 
     Args:
@@ -41,23 +41,8 @@ def recall_summary(
         return None
     try:
         history = _history(messages)
-        needed = model.invoke([SystemMessage(_DECIDE), history], _ASIDE)
-        return _text(model.invoke([SystemMessage(_WRITE), history], _ASIDE)) if _wanted(needed) else None
-    except Exception as error:  # noqa: BLE001 - whatever a model or its client raises
-        failed(error)
-        return None
-
-
-async def arecall_summary(
-    model: BaseChatModel | None, messages: Sequence[Any], *, failed: Callable[[Exception], None]
-) -> str | None:
-    """Async twin of `recall_summary`."""
-    if model is None:
-        return None
-    try:
-        history = _history(messages)
-        needed = await model.ainvoke([SystemMessage(_DECIDE), history], _ASIDE)
-        return _text(await model.ainvoke([SystemMessage(_WRITE), history], _ASIDE)) if _wanted(needed) else None
+        needed = yield Ask(model, [SystemMessage(_DECIDE), history])
+        return _text((yield Ask(model, [SystemMessage(_WRITE), history]))) if _wanted(needed) else None
     except Exception as error:  # noqa: BLE001 - whatever a model or its client raises
         failed(error)
         return None

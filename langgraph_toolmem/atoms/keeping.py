@@ -1,0 +1,180 @@
+"""How atoms come to be kept: extracted as a run ends, stored and worded in the background."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem.atoms.atoms import Atom, from_plain, merge_all, to_plain
+from langgraph_toolmem.atoms.extract import Extracted, Extractor
+from langgraph_toolmem.atoms.library import AtomLibrary
+from langgraph_toolmem.atoms.mask import Habits
+from langgraph_toolmem.atoms.seen import SeenHabits
+from langgraph_toolmem.atoms.support import Support, storable
+from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.jobs import NotYetError
+from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.stores.job_queue import Job
+
+logger = logging.getLogger("langgraph_toolmem.atoms")
+
+ATOMS, WORDING = "atoms", "wording"
+"""Kinds of jobs: atoms are stored or judged, and worded by a chat model."""
+WAITS: Final = 3
+"""Failures after which a wording no longer waits for its atoms, which were forgotten or judged away."""
+CHECK_SECONDS: Final = 2.0
+"""Where several processes write to one Chroma, what was written is looked for again so long after."""
+
+Namespace = tuple[str, ...]
+
+
+class AtomKeeping:
+    """The atoms of a memory, and the work of keeping them. Made when atoms are first used (numpy).
+
+    Args:
+        core: of the memory.
+        writer: words atoms with a chat model; None: they are read off runs and schemas.
+    """
+
+    def __init__(self, core: Core, writer: AtomWriter | None) -> None:
+        self._core, self.writer = core, writer
+        refresh = REFRESH_SECONDS if core.shared or core.read_only else None
+        how: dict[str, Any] = {"refresh": refresh, "read_only": core.read_only}
+        self.library = AtomLibrary(core.vectors, now=core.now, **how)
+        self._extractor: tuple[Any, Habits | None, Extractor] | None = None
+
+    # --- making them ---
+
+    def extracted(self, run: Run, habits: Habits | None = None) -> list[Extracted]:
+        """The atoms of one run, not merged; sources are named by digests, as thread ids may name a person.
+
+        Args:
+            run: as read.
+            habits: what never varies; what the memory has seen if None.
+        """
+        with self._core.lock:
+            specs, made = self._core.catalogue.specs, self._extractor
+            if made is None or made[0] != specs or made[1] is not habits:
+                extractor = Extractor(specs, habits=habits or SeenHabits(self._values_seen))
+                self._extractor = made = dict(specs), habits, extractor
+        found: list[Extracted] = []
+        for each in made[2].steps(run, source=run.digest):
+            try:
+                found.append(each._replace(atom=storable(each.atom)))
+            except InputError as error:  # one call that cannot be kept must not keep the others
+                logger.debug("a step is not kept as an atom: %s", type(error).__name__)
+        return found
+
+    def _values_seen(self, slot: str) -> dict[str, tuple[float, int]]:
+        """What a parameter was given: how often, and in how many runs."""
+        graph = self._core.graph
+        with self._core.lock:
+            witnesses = graph.value_witnesses.rows.get(slot, {})
+            return {
+                value: (cell[0], len(witnesses[value][0]) if value in witnesses else 0)
+                for value, cell in graph.values.row(slot).items()
+            }
+
+    # --- keeping them ---
+
+    def put_run(self, ended: EndedRun, user: str) -> bool:
+        """Puts the atoms of a run into the queue; whether it has any."""
+        run, namespace = ended.run, ended.user.namespace
+        read = self.extracted(run)
+        if not read:
+            return False
+        core = self._core
+        atoms = [to_plain(each) for each in merge_all(each.atom for each in read)]
+        payload = {"score": ended.score, "time": core.now(), "atoms": atoms, "worded": self.writer is not None}
+        where: dict[str, Any] = {"run": run.digest, "user": user, "namespace": namespace}
+        core.jobs.put(ATOMS, payload, **where, placed=True)
+        if self.writer is not None:
+            steps = {each.atom.id: to_job(each) for each in reversed(read)}
+            core.jobs.put(WORDING, {"steps": list(steps.values())}, **where)
+        return True
+
+    def put_verdict(self, run: str, score: float, user: str, namespace: Namespace) -> None:
+        """Puts a verdict on a run into the queue that has its atoms."""
+        self._core.jobs.put(ATOMS, {"score": score}, run=run, user=user, namespace=namespace)
+
+    def store(self, namespace: Namespace, supports: Sequence[Support]) -> None:
+        """Stores atoms here and now."""
+        new = self.library.store(namespace).put(supports)
+        if new:
+            self._core.count("atoms", new)
+
+    def import_runs(
+        self, namespace: Namespace, runs: Sequence[EndedRun], habits: Habits | None, writer: AtomWriter | None
+    ) -> tuple[list[str], int]:
+        """Atoms of runs that were read already, here and now: the runs that have any, and how many good steps."""
+        now, writer = self._core.now(), writer or self.writer
+        supports: list[Support] = []
+        names: list[str] = []
+        steps = 0
+        for each in runs:
+            read = self.extracted(each.run, habits)
+            made = merge_all(one.atom if writer is None else writer.write(one) for one in read)
+            if made:
+                names.append(each.run.digest)
+                steps += 0 if each.score is None else sum(one.visits for one in made)
+                user = each.user.digest or ""
+                supports += [Support(one, each.run.digest, user, each.score, now) for one in made]
+        if supports:
+            self.store(namespace, supports)
+            owners = {each.run.digest: each.user.digest or "" for each in runs}
+            self._core.jobs.queue.note_places([(name, owners[name]) for name in names], namespace)
+        return names, steps
+
+    # --- in the background ---
+
+    def do(self, job: Job) -> Callable[[], object]:
+        """Stores the atoms of a run, or a verdict on them; returns what undoes it."""
+        said, namespace = job.payload, tuple(job.payload["namespace"])
+        run, score, store = said["run"], said["score"], self.library.store(namespace)
+        if "atoms" in said:
+            made = (from_plain(plain) for plain in said["atoms"])
+            given = [Support(atom, run, job.user, score, said["time"]) for atom in made]
+            if said.get("again"):
+                look_again = store.put(given, missing=True) > 0
+            else:
+                self.store(namespace, given)
+                # Others may write to it. What is worded anew is looked for in vain.
+                look_again = self._core.vectors.given and not said.get("worded")
+            if look_again:
+                key = digest("again", job.id)
+                after = CHECK_SECONDS * (1 + int(key[:2], 16) / 255)  # not when all others look too
+                where: dict[str, Any] = {"run": run, "user": job.user, "namespace": namespace}
+                self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
+        else:
+            store.judge(run, score, user=job.user)
+        return partial(store.forget_run, run)
+
+    def word(self, job: Job) -> str:
+        """What the model says of the steps of a run, as JSON."""
+        if self.writer is None:
+            return "[]"
+        said = [self.writer.pattern(from_job(plain)) for plain in job.payload["steps"]]
+        return json.dumps([None if each is None else each.model_dump() for each in said])
+
+    def take_words(self, job: Job, answer: str) -> None:
+        """Puts them into the atoms."""
+        from langgraph_toolmem.atoms.abstract import Pattern
+
+        made: dict[str, Atom] = {}
+        for plain, said in zip(job.payload["steps"], json.loads(answer), strict=True):
+            if said is not None:
+                each = from_job(plain)
+                made[each.atom.id] = storable(worded(each, Pattern.model_validate(said)))
+        store = self.library.store(tuple(job.payload["namespace"]))
+        if made and not store.reword(job.payload["run"], made):
+            raise NotYetError("the atoms of that run are not stored yet", tries=WAITS + 1)

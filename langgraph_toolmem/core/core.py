@@ -1,0 +1,122 @@
+"""The core: what all methods stand on. It reads messages, keeps evidence, rows, jobs, users and tools, and knows no
+method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import check_namespace
+from langgraph_toolmem.core.catalogue import Catalogue, without_own
+from langgraph_toolmem.core.episodes import Episodes
+from langgraph_toolmem.core.events import Events
+from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.core.ledger import Booking, Ledger
+from langgraph_toolmem.core.listener import Listener
+from langgraph_toolmem.core.users import Users
+from langgraph_toolmem.runs.executions import ExecutionLog
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
+from langgraph_toolmem.stores.vectors import VectorStore
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+    from langgraph.store.base import BaseStore
+
+    from langgraph_toolmem.stores.executors import Executor
+
+DEFAULT_NAMESPACE: Final = ("toolmem",)
+
+
+class Core(Evidence):
+    """The pieces of a memory; see `ToolMemory` for the arguments.
+
+    Attributes:
+        folder: of the memory; None: nothing is on disk.
+        shared: other processes write to what this one reads.
+        catalogue: the tools.
+        vectors: Chroma.
+        jobs: work in the background.
+        ledger: what was shown to the model, whether it was followed, how that run ended.
+        episodes: finished runs with their verdicts, from whichever method keeps them.
+        events: what happens to runs, and who is told.
+        listeners: the methods, in their order.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        listeners: Sequence[Listener],
+        *,
+        tools: Iterable[ToolLike] | None,
+        embeddings: Embeddings | str | None,
+        chroma: Any | None,
+        store: BaseStore | None,
+        namespace: tuple[str, ...],
+        graph_namespace: tuple[str, ...],
+        fsync: Fsync,
+        read_only: bool,
+        now: Callable[[], float],
+        executor: Executor | None,
+    ) -> None:
+        users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
+        self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
+        specs = None if tools is None else without_own(read_tools(tools))
+        embedder = resolve_embedder(embeddings)
+        self.folder = None if path is None else Path(path)
+        self.shared = chroma is not None or store is not None
+        self.listeners = tuple(listeners)
+        home = self.folder
+        if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
+            home = home / f"graph-{digest(*self.graph_namespace)}"
+        kept = GraphStore(home, shared=store, namespace=self.graph_namespace, fsync=fsync, read_only=read_only)
+        super().__init__(kept, users, now=now, read_only=read_only)
+        self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)
+        self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
+        self.executions = ExecutionLog()
+        self.ledger = Ledger(self.graph, self.apply, self._book, self.lock)
+        self.episodes = Episodes()
+        describe = None if read_only else lambda record: self.apply(None, record)
+        self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
+        self.events = Events(self, self.catalogue, self.executions, self.ledger, self.jobs, self.listeners)
+
+    def read(self, messages: Any, thread_id: str | None = None) -> Run:
+        """Messages as a run, calls as recorders saw them executed.
+
+        Raises:
+            MessageError: they cannot be read.
+        """
+        return self.executions.read(messages, thread_id)
+
+    def owner_of(self, run: str, user: str | None = None) -> str:
+        """Digest of the user whose run it is, so that `forget` finds what is said about it; "" if that is unknown.
+
+        Args:
+            run: digest of the run.
+            user: digest of the user who is named now, if anybody is.
+        """
+        return user or self.jobs.owner_of(run) or self.known_owner(run)
+
+    def place_of(self, run: str, user_id: str | None) -> tuple[str, ...] | None:
+        """The namespace of what is kept of a run; without a user id as it was noted when the run was finished.
+
+        None: nobody is named, and the run was finished elsewhere.
+        """
+        if user_id or not self.users.apart:
+            return self.users.of(user_id).namespace
+        return self.jobs.place_of(run)
+
+    def _book(self, booking: Booking) -> None:
+        """What became of things that the model was shown goes into the rows of their method."""
+        listener = next((each for each in self.listeners if each.name == booking.method), None)
+        namespace = None if self.closed or listener is None else self.place_of(booking.run, booking.user_id)
+        if listener is not None and namespace is not None:
+            self.quietly(
+                f"the record of {booking.method} could not be kept",
+                lambda: listener.book(namespace, booking.ids, booking.sums()),
+            )

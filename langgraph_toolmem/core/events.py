@@ -1,0 +1,333 @@
+"""What happens to runs, and who is told: turns are learned, runs end, verdicts come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Literal
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.catalogue import Catalogue
+from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.core.ledger import Ledger
+from langgraph_toolmem.core.listener import EndedRun, JudgedRun, LearnedTurn, Listener
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
+from langgraph_toolmem.graph.operations import Outcome, Record, Verdict
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.runs.executions import ExecutionLog, last_step
+from langgraph_toolmem.runs.run import Execution, Run, Turn
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.job_queue import Job
+
+
+logger = logging.getLogger("langgraph_toolmem.memory")
+
+VERDICT: Final = "verdict"
+"""The kind of job with which a verdict is left to the process that writes to the folder."""
+MAX_COMMENT: Final = 500
+
+
+class Events:
+    """Takes in what was done, and verdicts on it; tells the methods.
+
+    Args:
+        evidence: of the memory.
+        catalogue: the tools at hand where a run does not say.
+        executions: what recorders saw; it reads messages.
+        ledger: told what was followed, and how runs ended.
+        jobs: carry verdicts from process to process.
+        listeners: the methods, in their order.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        catalogue: Catalogue,
+        executions: ExecutionLog,
+        ledger: Ledger,
+        jobs: Jobs,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self._evidence, self._catalogue, self._executions = evidence, catalogue, executions
+        self._ledger, self._jobs, self._listeners = ledger, jobs, listeners
+        if not evidence.read_only:
+            jobs.handle(VERDICT, self._take_verdict)
+
+    # --- what happens ---
+
+    def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
+        """See `ToolMemory.observe`."""
+        run, user = self._executions.read(messages, thread_id), self._evidence.users.of(user_id)
+        _, new = self.learn(run, user)
+        self._learned(run, user)
+        return new
+
+    def finish(
+        self,
+        messages: Any,
+        *,
+        thread_id: str | None = None,
+        success: bool | float | None = None,
+        comment: str | None = None,
+        user_id: str | None = None,
+    ) -> int:
+        """See `ToolMemory.finish`; `success` may be a score, too."""
+        evidence = self._evidence
+        run, user = self._executions.read(messages, thread_id), evidence.users.of(user_id)
+        _, new = self.learn(run, user, last_turn_too=True)
+        if success is not None:
+            self.note_verdict(run.digest, float(success), comment, user_id)
+        self._learned(run, user)
+        owner = user.digest or self._jobs.owner_of(run.digest) or evidence.known_owner(run.digest)
+        score, said = evidence.verdict_of(run.digest, owner)
+        self._tell("ended", EndedRun(run, user, score, said))
+        return new
+
+    def feedback(
+        self, thread_id: str, *, score: float, comment: str | None = None, user_id: str | None = None
+    ) -> None:
+        """See `ToolMemory.feedback`."""
+        if not 0 <= score <= 1:
+            raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
+        evidence, run = self._evidence, digest("run", thread_id)
+        if not evidence.read_only:
+            self.judge(run, float(score), comment, user_id)
+            return
+        if not self._jobs.outlive:
+            raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
+        said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
+        user = user_digest(user_id or None) or self._jobs.owner_of(run) or evidence.known_owner(run)
+        self._jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
+
+    def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """A verdict on a run (its digest): for the graph, the ledger and the methods."""
+        self.note_verdict(run, score, comment, user_id or None)
+        self._tell("judged", JudgedRun(run, score, comment, user_id or None))
+
+    def after_model(
+        self, messages: Any, answer: Iterable[Any], *, thread_id: str | None = None, user_id: str | None = None
+    ) -> int:
+        """Learns what is new up to the model's answer; a recorder will tell what becomes of the calls in it.
+
+        Args:
+            messages: the history that the model was asked with.
+            answer: the messages of its turn.
+            thread_id: the thread.
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: the messages cannot be read; nothing was learned.
+            NamespaceError: the namespace needs a user id.
+        """
+        read, history = self._executions.read, list(messages)
+        turn = read(history, thread_id).next_key
+        run, user = read([*history, *answer], thread_id), self._evidence.users.of(user_id)
+        with self._evidence.lock:
+            if turn is not None:
+                self._executions.begins(turn)
+            _, new = self.learn(run, user)
+        self._learned(run, user)
+        return new
+
+    def executed(
+        self,
+        messages: Any,
+        call_id: str,
+        *,
+        tool: str,
+        args: Mapping[str, Any],
+        status: Literal["ok", "failed"],
+        raised: bool = False,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+    ) -> int:
+        """Tells what was really executed for a call of the last model turn. This is what a recorder calls.
+
+        It goes before what the messages say: a person may have edited the call. Once all calls of the turn are
+        answered, in the messages or told here, the turn is learned.
+
+        Args:
+            messages: the history up to the model turn with the call, as `observe` takes it.
+            call_id: id of the call in its message.
+            tool: the tool that was executed.
+            args: the arguments it was given, injected ones left out.
+            status: what came of it.
+            raised: it raised, so another attempt may come; if none does, the answer in the messages or `gave_up`
+                tells.
+            thread_id: the thread.
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+
+        Raises:
+            MessageError: `messages` cannot be read; nothing was learned.
+            NamespaceError: the namespace needs a user id.
+        """
+        evidence = self._evidence
+        run, user = self._executions.read(messages, thread_id), evidence.users.of(user_id)
+        with evidence.lock:
+            found = last_step(run, call_id)
+            if found is None:
+                return 0
+            turn, step = found
+            if not self._begun_elsewhere(turn):
+                self._executions.begins(turn.key)
+            attempts = 0
+            while evidence.graph.has_seen(attempt_digest(step, attempts + 1)):
+                attempts += 1
+            if raised or (attempts and status == "failed"):
+                evidence.apply(attempt_digest(step, attempts + 1), [Outcome(tool, "failed")])
+            elif attempts and evidence.graph.has_seen(turn_digest(turn)):
+                # It failed for good, was learned so, and then its thread was resumed.
+                evidence.apply(attempt_digest(step, "ok"), [Outcome(tool, "ok")])
+            self._executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
+            return 0 if raised else self._learn_settled(messages, thread_id, user)
+
+    def gave_up(
+        self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None
+    ) -> int:
+        """The error of a call goes on to the host, and no further attempt comes: the call failed for good.
+
+        Args:
+            messages: the history up to the model turn with the call.
+            call_id: id of the call in its message.
+            thread_id: the thread.
+            user_id: whose run it is.
+
+        Returns:
+            How many turns were new.
+        """
+        evidence = self._evidence
+        run, user = self._executions.read(messages, thread_id), evidence.users.of(user_id)
+        with evidence.lock:
+            found = last_step(run, call_id)
+            before = None if found is None else self._executions.executions.get(found[1].key)
+            if found is None or before is None or before.over:
+                return 0
+            self._executions.saw(found[1].key, replace(before, over=True))
+            return self._learn_settled(messages, thread_id, user)
+
+    # --- learning ---
+
+    def learn(
+        self,
+        run: Run,
+        user: User,
+        *,
+        last_turn_too: bool = False,
+        specs: Mapping[str, ToolSpec] | None = None,
+        **options: Any,
+    ) -> tuple[RunState, int]:
+        """Learns the turns of a run that were not learned before: one record for each, methods' parts included.
+
+        Args:
+            run: as read.
+            user: whose it is.
+            last_turn_too: learn the last turn although some of its calls have no answer.
+            specs: the tools at hand in this run; the catalogue's if None.
+            options: what the caller changes for this pass, by name of the method.
+
+        Returns:
+            The state after the run, and how many turns were new.
+        """
+        evidence = self._evidence
+        with evidence.lock:
+            evidence.refresh()
+            state = RunState(cut=run.truncated)
+            at_hand = self._catalogue.specs if specs is None else specs
+            new, thought, scratch = 0, "", dict[str, Any]()
+            for index, event in enumerate(run.events):
+                # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
+                headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
+                if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
+                    learned = LearnedTurn(
+                        state, event, run.digest, thought, user.digest, at_hand, evidence.hour(), options, scratch
+                    )
+                    key = turn_digest(event)
+                    if not evidence.graph.has_seen(key):
+                        new += 1
+                        evidence.apply(key, self._record(learned))
+                    elif again := self._again(learned):
+                        evidence.apply(None, again)
+                    if event.chosen_by == "model" and event.text:
+                        thought = event.text
+                elif not isinstance(event, Turn):
+                    thought = ""
+                state.push(event)
+            return state, new
+
+    def _record(self, learned: LearnedTurn) -> Record:
+        record: Record = []
+        for each in self._listeners:
+            record += each.turn(learned)
+        record += self._ledger.followed(learned.turn)
+        record += learn_turn(
+            self._evidence.graph,
+            learned.state,
+            learned.turn,
+            specs=learned.specs,
+            neighbours=learned.neighbours,
+            run=learned.run,
+            user=learned.user,
+            hour=learned.hour,
+        )
+        return record
+
+    def _again(self, learned: LearnedTurn) -> Record:
+        """The model was asked again at a known point (a fork) and did the same again."""
+        record: Record = []
+        for each in self._listeners:
+            record += each.repeated(learned)
+        return record + self._ledger.followed(learned.turn)
+
+    def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
+        """Learns the history if no call of its last turn is pending any more."""
+        run = self._executions.read(messages, thread_id)
+        return 0 if run.next_key is None else self.learn(run, user)[1]
+
+    def _begun_elsewhere(self, turn: Turn) -> bool:
+        """Whether another process saw one of the turn's calls fail: then this one did not watch it all."""
+        core, known = self._core, self._self._executions.executions
+        return any(step.key not in known and evidence.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
+
+    # --- telling ---
+
+    def note_verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
+        """A verdict for the graph and the ledger. Nobody named: it is by the one whose run it is, so that `forget`
+        finds it."""
+        evidence = self._evidence
+        with evidence.lock:
+            evidence.refresh()
+            author = user_digest(user_id) or evidence.graph.owner(run)
+            record: Record = [Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author)]
+            for each in self._listeners:
+                record += each.verdict(run, score)
+            self._ledger.judged(run, score, user_id)
+            evidence.apply(None, record)
+
+    def _take_verdict(self, job: Job) -> None:
+        said = job.payload
+        self.judge(said["run"], said["score"], said["comment"], said["user_id"])
+
+    def _learned(self, run: Run, user: User) -> None:
+        evidence = self._evidence
+        self._ledger.flush()
+        for each in self._listeners:
+            evidence.quietly(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
+        self._jobs.look()
+
+    def _tell(self, event: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
+        evidence = self._evidence
+        for each in self._listeners:
+            evidence.quietly(f"{each.name} could not take in a run", partial(getattr(each, event), what))
+        self._ledger.flush()

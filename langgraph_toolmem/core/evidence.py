@@ -1,0 +1,143 @@
+"""The evidence of a memory as all parts see it: one lock, one graph, and one way in for records."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from langgraph_toolmem.base.errors import NamespaceError, StorageError
+from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.core.users import User, Users
+from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE
+from langgraph_toolmem.graph.operations import HOUR, Count, Record
+from langgraph_toolmem.stores.graph_store import GraphStore
+
+logger = logging.getLogger("langgraph_toolmem.memory")
+
+
+class Evidence:
+    """The evidence graph with its lock, its persistence and its users. Safe to use from several threads.
+
+    Args:
+        store: keeps the graph.
+        users: whose memory is meant.
+        now: seconds since 1970.
+        read_only: nothing is written.
+
+    Attributes:
+        lock: over the graph.
+        graph: the graph; to be read under the lock.
+        forgettings: how often a user was forgotten in this process.
+        closed: nothing is opened any more.
+    """
+
+    def __init__(self, store: GraphStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
+        self.lock = threading.RLock()
+        self.store, self.users, self.now, self.read_only = store, users, now, read_only
+        self.graph = store.graph
+        self.forgettings = 0
+        self.closed = False
+        self._warned: set[str] = set()
+
+    def apply(self, key: str | None, record: Record) -> bool:
+        """Keeps a record and applies it to the graph, once for each key. The caller holds the lock."""
+        return self.store.apply(key, record)
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Takes in what other workers learned, if it is time to look or if that is asked for."""
+        with self.lock:
+            self.store.refresh(at_once=at_once)
+
+    def hour(self) -> int:
+        """Now, in hours since 1970."""
+        return int(self.now() // HOUR)
+
+    def quietly(self, what: str, do: Callable[[], object]) -> Exception | None:
+        """Does something that must not stop the caller; says once what failed, and returns the error."""
+        try:
+            do()
+        except NamespaceError as error:
+            logger.debug("%s: no user is named", what)
+            return error
+        except Exception as error:  # noqa: BLE001 - whatever it is, learning and the host go on
+            level = logging.DEBUG if what in self._warned else logging.WARNING
+            self._warned.add(what)
+            log_failure(logger, level, what, error=error)
+            return error
+        return None
+
+    def failed_quietly(self, what: str, error: Exception) -> None:
+        """Says once that something failed that stops nobody."""
+
+        def again() -> None:
+            raise error
+
+        self.quietly(what, again)
+
+    def refuse_if_closed(self) -> None:
+        """Nothing is opened any more that nobody would close.
+
+        Raises:
+            StorageError: the memory is closed.
+        """
+        if self.closed:
+            raise StorageError("The memory is closed. Make a new one to go on.")
+
+    def refuse_if_read_only(self) -> None:
+        """Raises StorageError if the memory only looks."""
+        if self.read_only:
+            raise StorageError("A memory opened with read_only=True keeps nothing: do this where it is written.")
+
+    # --- counting ---
+
+    def has_seen(self, key: str) -> bool:
+        """Whether a record with this key was applied."""
+        with self.lock:
+            return self.graph.has_seen(key)
+
+    def count(self, counter: str, amount: float = 1) -> None:
+        """Adds to a counter."""
+        with self.lock:
+            self.apply(None, [Count(counter, amount)])
+
+    def count_once(self, key: str, counter: str) -> None:
+        """Adds one to a counter, once for each key."""
+        with self.lock:
+            self.apply(key, [Count(counter, 1)])
+
+    def counter(self, name: str) -> int:
+        """A counter."""
+        with self.lock:
+            return int(self.graph.counters.get(name, 0))
+
+    # --- runs and whose they are ---
+
+    def score_of(self, run: str) -> float | None:
+        """The verdict on a run (its digest) so far."""
+        with self.lock:
+            return self.graph.score(run)
+
+    def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
+        """Score and comment of a run, unless it is another user's run with the same id that was judged."""
+        with self.lock:
+            entry = self.graph.runs.get(run)
+        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, user):
+            return None, None
+        return entry[SCORE], entry[COMMENT]
+
+    def known_owner(self, run: str) -> str:
+        """Digest of the user whose run it is, or who judged it; "" if that is unknown."""
+        with self.lock:
+            entry = self.graph.runs.get(run)
+            return self.graph.owner(run) or (None if entry is None else entry[AUTHOR]) or ""
+
+    def forget(self, user: User) -> int:
+        """Takes a user out of the evidence graph and what is kept of it; returns how many pieces.
+
+        Raises:
+            StorageError: what is kept could not be rewritten.
+        """
+        with self.lock:
+            self.forgettings += 1
+            return self.store.forget_user(str(user.digest))

@@ -1,0 +1,191 @@
+"""What entries do at a model call: past runs are shown, disliked tools are taken out, and the end of a run is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+from langchain_core.language_models import BaseChatModel
+from langgraph.errors import GraphBubbleUp
+
+from langgraph_toolmem.base.checks import is_count, is_share, names_given
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.entries import PATIENCE, Entries
+from langgraph_toolmem.entries.guide import DomainOf, Guidance, guide
+from langgraph_toolmem.entries.guide import to_event as guidance_event
+from langgraph_toolmem.entries.guide import to_prompt as preference_prompt
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.recollection import Recollection
+from langgraph_toolmem.entries.render import BUDGET, to_event, to_prompt
+from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
+from langgraph_toolmem.turn.ask import Asking
+from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.hints import left_out_now, new_left_out
+from langgraph_toolmem.turn.step import Place, Scope, Step
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.entries.preferences import Preference
+
+How = Literal["leave_out", "tell", "both"]
+"""What is done with preferences: avoided tools are left out, the model is told, or both."""
+
+Verdict: TypeAlias = Callable[[Any], "bool | float | None"]
+"""Judges a run from the graph's state: True or False, a score from 0 (bad) to 1 (good), None: it cannot tell."""
+
+
+class Recall(Step[Entries]):
+    """Shows the model past runs with similar requests, once per user turn; see `MemoryRecall` for the arguments."""
+
+    role: ClassVar[str] = "recall"
+    about: ClassVar[str] = "shows past runs with similar requests, once per user turn; calls no model"
+    scope: Scope = "turn"
+
+    def __init__(
+        self, method: Entries, *, policy: RecallPolicy | None = None, budget: int = BUDGET, unjudged: bool = False
+    ) -> None:
+        super().__init__(method)
+        if policy is not None and not isinstance(policy, RecallPolicy):
+            raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
+        if not is_count(budget, 1):
+            raise ConfigurationError(f"budget is a whole number of tokens from 1, not {budget!r}.")
+        if not isinstance(unjudged, bool):
+            raise ConfigurationError(f"unjudged is True or False, not {unjudged!r}.")
+        self.budget = budget
+        self.options: dict[str, Any] = {"policy": policy, "unjudged": unjudged, "budget": budget}
+
+    def look(self, call: Call) -> Recollection:
+        """The past runs that are worth showing."""
+        return self.method.recollect(call.messages, thread_id=call.thread_id, user_id=call.user_id, **self.options)
+
+    def say(self, call: Call, found: Recollection) -> Said:
+        """Them, within the budget."""
+        notes = {"toolmem.recalled": len(found.entries)}
+        return Said(to_prompt(found, budget=self.budget), event=to_event(found), notes=notes)
+
+
+class Preferences(Step[Entries]):
+    """Takes out tools that this user rated badly on similar requests; see `PreferenceGuide` for the arguments."""
+
+    role: ClassVar[str] = "preferences"
+    about: ClassVar[str] = "leaves out tools that this user rated badly on similar requests; calls no model by default"
+    scope: Scope = "turn"
+    place: ClassVar[Place] = "around"
+
+    def __init__(
+        self,
+        method: Entries,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        how: How = "leave_out",
+        domain_of: DomainOf | None = None,
+        model: BaseChatModel | None = None,
+        policy: RecallPolicy | None = None,
+        keep: Iterable[str] = (),
+    ) -> None:
+        super().__init__(method)
+        if how not in get_args(How):
+            raise ConfigurationError(f"how is one of {', '.join(map(repr, get_args(How)))}, not {how!r}.")
+        if domain_of is not None and not callable(domain_of):
+            raise ConfigurationError(f"domain_of is a function from a tool's name, not {type(domain_of).__name__}.")
+        if model is not None and not isinstance(model, BaseChatModel):
+            raise ConfigurationError(f"model is a chat model, not {type(model).__name__}.")
+        if policy is not None and not isinstance(policy, RecallPolicy):
+            raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
+        self.how, self.domain_of = how, domain_of
+        self.keep = frozenset(names_given("keep", keep))
+        self.tools_given = None if tools is None else tuple(read_tools(tools))
+        self._options: dict[str, Any] = {"domain_of": domain_of, "model": model, "policy": policy}
+
+    def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
+        """Whether the state says what is left out in this user turn."""
+        return left_out_now(state, messages_key=messages_key) is not None
+
+    def look(self, call: Call) -> Asking[list[Preference]]:
+        """What the user likes and avoids; the model is asked if there is one."""
+        if not self._names(call):
+            return []
+        found = yield from self.method.asking_preferences(
+            call.messages, user_id=call.user_id, wait=PATIENCE, **self._options
+        )
+        return found
+
+    def say(self, call: Call, found: Sequence[Preference]) -> Said:
+        """The tools that go, among those that this call offers; something is always left."""
+        names, text = self._names(call), ""
+        if not names:
+            return Said()
+        guidance = Guidance()
+        if self.how != "tell":
+            guidance = guide(found, names, domain_of=self.domain_of, keep=self.keep | call.insisted)
+        if self.how != "leave_out":
+            text = preference_prompt(found, names, domain_of=self.domain_of, left_out=guidance.left_out)
+        return Said(
+            text,
+            left_out=guidance.left_out,
+            state=new_left_out(guidance.left_out, call.messages),
+            event=guidance_event(found, guidance),
+            notes={"toolmem.left_out": len(guidance.left_out)},
+        )
+
+    def _names(self, call: Call) -> Sequence[str]:
+        if self.tools_given is not None:
+            return self.tools_given
+        return [name for tool in call.offered if (name := name_of(tool)) is not None]
+
+
+class Reflection(Step[Entries]):
+    """Keeps each run with its verdict at its end; see `ReflectionWriter` for the arguments."""
+
+    role: ClassVar[str] = "reflection"
+    about: ClassVar[str] = "keeps the finished run with its verdict; critiques are written in the background"
+    place: ClassVar[Place] = "around"
+    ends: ClassVar[bool] = True
+
+    def __init__(self, method: Entries, *, verdict: Verdict | None = None, wait: bool = False) -> None:
+        super().__init__(method)
+        if verdict is not None and not callable(verdict):
+            raise ConfigurationError(f"verdict is a function of the state, not {type(verdict).__name__}.")
+        if not isinstance(wait, bool):
+            raise ConfigurationError(f"wait is True or False, not {wait!r}.")
+        self._verdict, self._wait = verdict, wait
+
+    def over(self, call: Call) -> Said:
+        """The run is over: learns the rest of it and keeps it, with the verdict if there is one."""
+        score = None
+        if self._verdict is not None:
+            try:
+                score = _score(self._verdict(call.state))
+            except GraphBubbleUp:
+                raise
+            except Exception as error:  # noqa: BLE001 - the run is kept all the same
+                self.failed(error)
+        core = self.core
+        new = core.events.finish(call.messages, thread_id=call.thread_id, success=score, user_id=call.user_id)
+        if self._wait:
+            core.quietly("what waits to be written cannot be waited for", core.jobs.flush)
+        notes: dict[str, Any] = {"toolmem.learned_turns": new}
+        notes |= {} if score is None else {"toolmem.score": score}
+        return Said(event={"score": score, "learned_turns": new}, notes=notes)
+
+    def broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+        """The run has its entry with what was done so far, and with the kind of the error: its text may quote somebody.
+
+        Reported again, it replaces itself; the run's end takes its place if the thread is resumed. Nothing is learned
+        that was not learned as it happened: calls that are pending may be executed then.
+        """
+        core = self.core
+        messages = call.messages if failed_call is None else call.after_failure(failed_call)
+        run, user = core.read(messages, call.thread_id), core.users.of(call.user_id)
+        score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
+        said = said if score is not None else f"the run ended with {type(error).__name__}"
+        self.method.keep_run(run, user, score=score, comment=said)
+
+
+def _score(verdict: Any) -> float | None:
+    if verdict is None:
+        return None
+    if isinstance(verdict, bool) or is_share(verdict):
+        return float(verdict)
+    raise ConfigurationError(
+        f"verdict gave a {type(verdict).__name__} that is neither True, False nor None, nor a score from 0 to 1."
+    )

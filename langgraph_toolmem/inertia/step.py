@@ -1,0 +1,127 @@
+"""What inertia does at a model call: it makes the call itself when the record is sure, else it steps aside."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final, NamedTuple
+
+from langchain_core.messages import AIMessage
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
+from langgraph_toolmem.inertia.traces import note_decision
+from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, checked_rules, refusal_of, refusal_text
+from langgraph_toolmem.turn.step import Place, Step
+
+MARK: Final = "toolmem"
+"""Key in ``additional_kwargs`` of a message that no model made."""
+_FREE_CHOICE: Final = (None, "auto", "any", "required")
+
+
+class Decided(NamedTuple):
+    """A decision, and the policy it was taken under."""
+
+    decision: Decision
+    policy: InertiaPolicy
+
+
+class Shortcut(Step[Inertia]):
+    """Makes the next call without asking the model, when the record says it may.
+
+    Args:
+        method: whose step it is.
+        policy: when to act; the method's own if None.
+        models: models that may get the history, besides the one of the call. If the API of one of them refuses turns
+            that it did not make, no shortcut is taken.
+        rules: such models.
+        force: take shortcuts with such models all the same.
+    """
+
+    role: ClassVar[str] = "inertia"
+    about: ClassVar[str] = "makes the next tool call if the record is sure of it, else asks the model"
+    place: ClassVar[Place] = "around"
+
+    def __init__(
+        self,
+        method: Inertia,
+        *,
+        policy: InertiaPolicy | None = None,
+        models: Iterable[Any] = (),
+        rules: Iterable[ProviderRule] = PROVIDER_RULES,
+        force: bool = False,
+    ) -> None:
+        super().__init__(method)
+        if policy is not None and not isinstance(policy, InertiaPolicy):
+            raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
+        self.policy = policy
+        self._models: tuple[Any, ...] = ()
+        self._rules: tuple[ProviderRule, ...] = ()
+        self.guard_providers(models, rules, force=force)
+
+    def guard_providers(self, models: Iterable[Any], rules: Iterable[ProviderRule], *, force: bool) -> None:
+        """Adds models that may get the history, and says which rules hold for all of them."""
+        checked = checked_rules(rules)
+        self._models = (*self._models, *models)
+        self._rules = () if force else checked
+
+    def look(self, call: Call) -> Decided:
+        """The decision about this model call; the model turn begins with it."""
+        policy = settings_policy(call.context, self.policy or self.method.policy)
+        if policy is None:
+            return Decided(Decision(None, SWITCHED_OFF), self.method.policy)
+        known = self.core.catalogue.specs
+        if never := {*call.left_out, *(name for name in known if not call.allows(name))}:
+            policy = policy.with_(never=policy.never | never)
+        decision = self.method.begin_turn(
+            call.messages,
+            thread_id=call.thread_id,
+            user_id=call.user_id,
+            policy=policy,
+            tools=call.tools,
+            recorded=call.recorded,
+            forbidden=self._forbidden(call),
+        )
+        return Decided(decision, policy)
+
+    def say(self, call: Call, found: Decided) -> Said:
+        """The call in the model's place, or nothing."""
+        decision, policy = found
+        note_decision(self.role, decision)
+        answer = None
+        if decision.acts and decision.proposal is not None:
+            answer = shortcut_message(decision.proposal, announce=policy.announces)
+        return Said(answer=answer, event=decision.to_event())
+
+    def _forbidden(self, call: Call) -> str:
+        if call.tool_choice not in _FREE_CHOICE:
+            return "the request settles which tools may be called: the model is asked"
+        for model in (call.model, *self._models):
+            if model is not None and (rule := refusal_of(model, call.settings, self._rules)):
+                return refusal_text(rule)
+        return ""
+
+
+def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
+    """The message that stands for the model's: one tool call, marked as made by the shortcut.
+
+    Args:
+        proposal: the call.
+        announce: say in the text, for the model to read, that the shortcut chose the call (as the paper does).
+    """
+    args = json.loads(json.dumps(dict(proposal.args), default=str))
+    text = ""
+    if announce:
+        text = f"[inertia shortcut] The tool graph chose {proposal.tool} with {json.dumps(args, ensure_ascii=False)}."
+    mark = {
+        "by": "inertia",
+        "confidence": round(float(proposal.confidence), 4),
+        "evidence": proposal.evidence,
+    }
+    call = {"name": proposal.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
+    return AIMessage(content=text, tool_calls=[call], additional_kwargs={MARK: mark})

@@ -1,0 +1,341 @@
+"""Nodes that put something before the model: past runs, next tools, steps that worked, tools taken out or chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from langchain_core.language_models import BaseChatModel
+
+from langgraph_toolmem.atoms import Atoms
+from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
+from langgraph_toolmem.atoms.settings import SGASettings, When
+from langgraph_toolmem.atoms.step import Plan
+from langgraph_toolmem.entries import Entries
+from langgraph_toolmem.entries.guide import DomainOf
+from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.entries.render import BUDGET
+from langgraph_toolmem.entries.steps import How, Preferences, Recall
+from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.navigator import Navigator
+from langgraph_toolmem.navigator.step import MOST, TARGETS, SelectTools
+from langgraph_toolmem.nodes.of_memory import method_of
+from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
+from langgraph_toolmem.runs.tools import ToolLike, name_of
+from langgraph_toolmem.sit import SIT
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.step import Suggest
+from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.hints import left_out_now, selected_now
+from langgraph_toolmem.turn.node import StepNode
+
+T = TypeVar("T")
+
+
+class MemoryRecall(StepNode):
+    """Puts past runs with similar requests into the private hint state, for every model call of the user's turn.
+
+    As many as are worth it, often none; those that went well and those that went wrong apart, the latter with their
+    critique. Stands anywhere before the model, in the loop or in front of it: it looks once per user turn. The
+    model's node reads the hint with `memory_prompt`::
+
+        builder = StateGraph(MemoryState)
+        builder.add_node("recall", MemoryRecall(memory))
+        builder.add_edge(START, "recall")
+        builder.add_edge("recall", "agent")
+        ...
+        model.invoke([*memory_prompt(state), *state["messages"]])
+
+    Args:
+        memory: the memory.
+        policy: how many runs are worth showing; the memory's own if None.
+        budget: tokens at most (a quarter of the text's length in UTF-8 is counted).
+        unjudged: show runs that nobody judged too.
+        messages_key: key of the messages in the host's state.
+        name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        policy: RecallPolicy | None = None,
+        budget: int = BUDGET,
+        unjudged: bool = False,
+        messages_key: str = "messages",
+        name: str | None = None,
+    ) -> None:
+        method = method_of(memory, Entries, "MemoryRecall")
+        step = Recall(method, policy=policy, budget=budget, unjudged=unjudged)
+        super().__init__(step, messages_key=messages_key, name=name)
+
+
+class SITSummary(StepNode):
+    """Puts the likeliest next tools into the private hint state, for the model call that follows (SIT-Graph).
+
+    Stands between the shortcut and the model; the model's node reads the hint with `memory_prompt`::
+
+        builder = StateGraph(MemoryState)
+        sit = SITSummary(memory)
+        builder.add_node("sit", sit)
+        builder.add_edge("sit", "agent")
+        ...
+        model.invoke([*memory_prompt(state), *state["messages"]])
+
+    No model is called for it. `sit.tool` is the summary tool: give it to the model and to the ToolNode, and the
+    model can ask for more when it is not sure. With ``SITPolicy(recall="auto")`` and a `model`, that model is asked
+    before each step whether it needs to recall, and if so writes the summary (two calls).
+
+    Args:
+        memory: the memory.
+        policy: how states are compared; the memory's own if None.
+        model: writes summaries with ``recall="auto"``; in an agent its own model if None.
+        summary_tool: in an agent: give it the summary tool.
+        messages_key: key of the messages in the host's state.
+        name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        policy: SITPolicy | None = None,
+        model: BaseChatModel | None = None,
+        summary_tool: bool = True,
+        messages_key: str = "messages",
+        name: str | None = None,
+    ) -> None:
+        method = method_of(memory, SIT, "SITSummary")
+        how: dict[str, Any] = {"summary_tool": summary_tool, "messages_key": messages_key}
+        step = Suggest(method, policy=policy, model=model, **how)
+        super().__init__(step, messages_key=messages_key, name=name)
+        self.tool = step.tool
+
+
+class SGAPlanner(StepNode):
+    """Puts single steps that worked at such a point of other runs into the private hint state (SGA-MCTS, online part).
+
+    The steps are atoms (`memory.atoms.search`), learned from runs that went well or found by ``toolmem discover``,
+    without values and not bound to tool names. They are looked up by where the run stands, by what is still open and
+    by the types of the values that are known, and shown as patterns with these values filled in. Stands between the
+    shortcut and the model; the model's node reads the hint with `memory_prompt`::
+
+        builder = StateGraph(MemoryState)
+        builder.add_node("sga", SGAPlanner(memory, tools=tools))
+        builder.add_edge("sga", "agent")
+        ...
+        model.invoke([*memory_prompt(state), *state["messages"]])
+
+    No model is called for it by default: what is known and what is open are read off the messages. With a `model`,
+    that model says so in one structured call (a second one if its answer cannot be used); if it is of no use twice in a
+    row, it is left alone until the user speaks again. What is known is kept in the private state, so it is still there
+    when messages were trimmed. ``StateGraph(MemoryState, output_schema=MessagesState)`` keeps it out of what the app
+    returns.
+
+    A tool that a `PreferenceGuide` leaves out or a `ToolRetriever` does not offer gives no hint, nor does one of which
+    a person rejected a call since the user spoke. Before the first call of a user turn only steps are shown that have
+    words in common with what is open (or whatever an embedder of your own finds like it).
+
+    Args:
+        memory: the memory.
+        tools: the agent's tools; those that the memory knows if None.
+        model: says where the run stands and what comes next: a chat model or ``"provider:model"``.
+        when: the model is asked before each model call ("step"), when what is open has changed or a call has failed
+            ("goal"), or once per user turn ("turn").
+        k: patterns shown, at most.
+        beta: weight of what is known against words, 0 to 1.
+        budget: tokens of the patterns at most.
+        rules: add the decision rules to the patterns: no identical repeat, a change after a failure.
+        guard: in an agent: if the model's answer repeats a call of the run without a change, ask it once more with the
+            complaint. The second answer is let pass whatever it is, and if asking again fails, the first one. At most
+            one model call more per step, which a ``ModelCallLimitMiddleware`` counts; what was streamed of the first
+            answer stays streamed. In a graph a `SGAGuard` does so.
+        messages_key: key of the messages in the host's state.
+        name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        *,
+        tools: Iterable[ToolLike] | None = None,
+        model: BaseChatModel | str | None = None,
+        when: When = "step",
+        k: int = 3,
+        beta: float = 0.3,
+        budget: int = PLANNING_BUDGET,
+        rules: bool = True,
+        guard: bool = False,
+        messages_key: str = "messages",
+        name: str | None = None,
+    ) -> None:
+        method = method_of(memory, Atoms, "SGAPlanner")
+        settings = SGASettings(model, when, k, beta, budget, rules, guard)
+        super().__init__(Plan(method, settings, tools=tools), messages_key=messages_key, name=name)
+
+
+class PreferenceGuide(StepNode):
+    """Takes the tools out that this user rated badly on similar requests, for every model call of the user's turn.
+
+    The model's node binds what is left; the ToolNode keeps all tools::
+
+        builder = StateGraph(MemoryState)
+        builder.add_node("preferences", PreferenceGuide(memory, tools))
+        builder.add_edge(START, "preferences")
+        ...
+        model.bind_tools(guided_tools(state, tools)).invoke(state["messages"])
+
+    Without a model the ratings are counted; see `langgraph_toolmem.entries.guide` for the rules: at least two ratings,
+    and something has to be left. In an agent, tools of the provider without a name, the memory's own, tools of a
+    structured answer and one that the request insists on stay.
+
+    Args:
+        memory: the memory.
+        tools: the agent's tools; in an agent those of each model call if None.
+        how: "leave_out": what is avoided is left out. "tell": nothing is left out, and a hint for `memory_prompt`
+            says what the user likes and avoids. "both".
+        domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are looked at.
+        model: reads the ratings and says in words what is preferred (one call per user turn); they are counted if
+            None.
+        policy: which requests are alike; the memory's own if None.
+        keep: names of tools that are never left out.
+        messages_key: key of the messages in the host's state.
+        name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        how: How = "leave_out",
+        domain_of: DomainOf | None = None,
+        model: BaseChatModel | None = None,
+        policy: RecallPolicy | None = None,
+        keep: Iterable[str] = (),
+        messages_key: str = "messages",
+        name: str | None = None,
+    ) -> None:
+        method = method_of(memory, Entries, "PreferenceGuide")
+        step = Preferences(method, tools, how=how, domain_of=domain_of, model=model, policy=policy, keep=keep)
+        super().__init__(step, messages_key=messages_key, name=name)
+
+    def update(self, call: Call, said: Said) -> Any:
+        """What is left out, and the hint if there is one."""
+        return super().update(call, said) if said.text else dict(said.state)
+
+
+class ToolRetriever(StepNode):
+    """Finds the tools that the user's request needs, as complete chains, for a graph with many tools.
+
+    A chain is a tool that fits the request with all those that give what it needs; chains come first, other tools
+    that fit fill up to `most`. Stands in the loop before the model: it looks once per user turn, and when a call
+    failed it adds the tools of another way. The model's node binds what is offered; `retriever.tool` is the search
+    tool, with which the model asks for more in words::
+
+        builder = StateGraph(MemoryState)
+        retriever = ToolRetriever(memory, tools)
+        builder.add_node("retriever", retriever)
+        builder.add_edge(START, "retriever")
+        builder.add_edge("retriever", "agent")
+        builder.add_node("tools", ToolNode([*tools, retriever.tool]))
+        builder.add_edge("tools", "retriever")
+        ...
+        model.bind_tools(offered_tools(state, [*tools, retriever.tool])).invoke(state["messages"])
+
+    In front of an `InertiaShortcut`, no shortcut goes to a tool that is not offered. With no more than `most` tools
+    nothing is left out.
+
+    Args:
+        memory: the memory.
+        tools: the agent's tools; in an agent those of each model call if None.
+        most: tools that are offered for a request, at most; what a failure or a search brings comes on top.
+        targets: tools that fit best and bring their chain.
+        always: names of tools that are always offered.
+        search_tool: in an agent: give it the search tool. Without it all tools are offered where nothing fits.
+        messages_key: key of the messages in the host's state.
+        name: of the node in traces.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(
+        self,
+        memory: ToolMemory,
+        tools: Iterable[ToolLike] | None = None,
+        *,
+        most: int = MOST,
+        targets: int = TARGETS,
+        always: Iterable[str] = (),
+        search_tool: bool = True,
+        messages_key: str = "messages",
+        name: str | None = None,
+    ) -> None:
+        method = method_of(memory, Navigator, "ToolRetriever")
+        how: dict[str, Any] = {"search_tool": search_tool, "messages_key": messages_key}
+        step = SelectTools(method, tools, most=most, targets=targets, always=always, **how)
+        super().__init__(step, messages_key=messages_key, name=name)
+        self.tool = step.tool
+
+    def update(self, call: Call, said: Said) -> Any:
+        """What is offered now."""
+        return dict(said.state) or None
+
+
+def guided_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
+    """The tools that are left after preference guiding: what the model's node binds.
+
+    ::
+
+        model.bind_tools(guided_tools(state, tools))
+
+    Args:
+        state: the state, with the key `toolmem_left_out` (see `MemoryState`). Without it all tools are left.
+        tools: the tools of this step; those without a name are left.
+        messages_key: key of the messages.
+
+    Returns:
+        All of them if otherwise none that acts on the world would be left.
+    """
+    there = list(tools)
+    out = left_out_now(state, messages_key=messages_key) or {}
+    left = [each for each in there if name_of(each) not in out]
+    return left if any(name_of(each) not in OWN_TOOLS for each in left) else there
+
+
+def offered_tools(state: Any, tools: Iterable[T], *, messages_key: str = "messages") -> list[T]:
+    """The tools that a `ToolRetriever` offers in this user turn: what the model's node binds.
+
+    ::
+
+        model.bind_tools(offered_tools(state, [*tools, retriever.tool]))
+
+    What a `PreferenceGuide` leaves out is left out here too.
+
+    Args:
+        state: the state, with the key `toolmem_selected` (see `MemoryState`). Without it all tools are offered.
+        tools: the tools of this step; those without a name, and the memory's own, are always offered.
+        messages_key: key of the messages.
+
+    Returns:
+        The tools in their order. All of them but the search tool where nothing was chosen.
+    """
+    there = guided_tools(state, tools, messages_key=messages_key)
+    selected = selected_now(state, messages_key=messages_key)
+    if selected is None:
+        return [each for each in there if name_of(each) != SEARCH_TOOL]
+    names = {*selected["tools"], *OWN_TOOLS}
+    return [each for each in there if (name := name_of(each)) is None or name in names]

@@ -1,0 +1,349 @@
+"""States of runs in words: written down as a run goes, kept in the evidence graph until it has a verdict, then stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.graph.operations import GOOD
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.learning import source_of
+from langgraph_toolmem.graph.operations import Counted, Record
+from langgraph_toolmem.graph.state import START
+from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.search.tool_index import ToolIndex
+from langgraph_toolmem.sit.drafts import LATER, DraftAdded, Drafts, DraftsDropped
+from langgraph_toolmem.sit.extract import extractive_summary
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.transitions import Transition, just_asked, transitions
+from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.runs.tools import ToolSpec
+    from langgraph_toolmem.sit.store import SummaryStore
+    from langgraph_toolmem.sit.summary import NewSummary
+
+MAX_STORES: Final = 64
+"""Users whose summaries are in RAM at once."""
+MAX_DRAFT: Final = 4_000
+"""Characters of a summary that are kept."""
+MAX_WRITTEN: Final = 4_096
+"""Summaries whose turn has not come yet, in RAM."""
+
+Write = Callable[[Run], "str | None"]
+"""Puts the state after a history into words; None or "": it has none."""
+
+
+class WaitingStates:
+    """Keeps the summaries of successful runs. Chroma failing stops nobody: what could not be stored waits.
+
+    Args:
+        policy: of the method.
+        remembers: states are put into words from the beginning.
+    """
+
+    def __init__(self, policy: SITPolicy, *, remembers: bool) -> None:
+        self._policy, self.remembers = policy, remembers
+        self.table = Drafts()
+        self._stores: dict[tuple[str, ...], SummaryStore] = {}
+        self._written: dict[str, str] = {}
+        self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
+
+    def open(self, core: Core) -> None:
+        """Takes what it needs."""
+        self._core = core
+
+    def tool_index(self, specs: Mapping[str, ToolSpec]) -> ToolIndex:
+        """Tools by the words of their descriptions."""
+        if self._index is None or self._index[0] is not specs:
+            index = ToolIndex()
+            index.declare(specs)
+            self._index = specs, index
+        return self._index[1]
+
+    # --- written down ---
+
+    def learned(self, learned: LearnedTurn) -> Record:
+        """The state before a turn in words, to be kept if the run turns out well."""
+        state, turn, user = learned.state, learned.turn, learned.user
+        written = self._written.pop(turn.key, None)
+        if not turn.summary and not written and not self.remembers:
+            return []
+        if user is None and self._core.users.apart:
+            return []  # nobody's: it could only end up with somebody else
+        source = source_of(state)
+        targets = [step for step in turn.steps if step.status == "ok"]
+        if source is None or not targets:
+            return []
+        text = (turn.summary or written or extractive_summary(state))[:MAX_DRAFT]
+        place = START if just_asked(state) else source
+        made_by = "tool" if turn.summary else "model" if written else "extractive"
+        return [
+            DraftAdded(learned.run, step.key, place, step.tool, text, made_by, user) for step in targets if text
+        ]
+
+    def note_written(self, turn: str, summary: str | None) -> None:
+        """A summary that the agent's model wrote outside its history goes with the turn that comes."""
+        if summary is not None and (text := summary.strip()):
+            with self._core.lock:
+                self._written[turn] = text
+                if len(self._written) > MAX_WRITTEN:
+                    del self._written[next(iter(self._written))]
+
+    def judged(self, run: str, score: float) -> Record:
+        """What a verdict means: summaries of a run that turns out bad are to be taken out."""
+        core = self._core
+        if score < GOOD and core.graph.has_seen(stored_key(run)):
+            return [_later(run, core.graph.owner(run))]
+        return []
+
+    @property
+    def waiting(self) -> int:
+        """Summaries that wait for a verdict. The caller holds the lock."""
+        return sum(bool(step) for drafts in self.table.drafts.values() for step in drafts)
+
+    # --- stored ---
+
+    def settle(self, run: str, user: User) -> None:
+        """Puts summaries where the verdict on their run says: with the others, or away.
+
+        Those of `run` and those that were left over. What a user's namespace holds waits until that user is named.
+        """
+        core, drafts = self._core, self.table.drafts
+        if core.read_only:
+            return
+        with core.lock:
+            now = run in drafts and (core.score_of(run) is not None or self._policy.unlabelled > 0)
+            waiting = [run] if now else []
+            waiting += [other for other in drafts if other != run and self._due(other)]
+            waiting = [each for each in waiting if self._mine(each, user)]
+        for each in waiting:
+            error = core.quietly("summaries could not be stored, and wait", partial(self._settle, each, user))
+            if isinstance(error, StorageError):
+                if now and each == run:
+                    with core.lock:
+                        if LATER not in drafts.get(run, {}):
+                            core.apply(None, [_later(run, user.digest)])
+                break  # Chroma is away, or holds what another embedder made: that is so for the others too
+
+    def _due(self, run: str) -> bool:
+        """Whether something of a run was left over."""
+        if self._core.score_of(run) is not None:
+            return True
+        return LATER in self.table.drafts[run] and self._policy.unlabelled > 0
+
+    def _mine(self, run: str, user: User) -> dict[str, list[str]]:
+        """The summaries of a run that wait and belong where a user's are kept."""
+        drafts = self.table.drafts.get(run, {})
+        if not self._core.users.apart:
+            return dict(drafts)
+        return {step: draft for step, draft in drafts.items() if draft[-1] == user.digest}
+
+    def _settle(self, run: str, user: User) -> None:
+        core = self._core
+        with core.lock:
+            drafts, good, before = self._mine(run, user), self._is_good(run), core.forgettings
+            known = core.graph.has_seen(stored_key(run))
+        new = _summaries({run: drafts})
+        store, kept = self.store(user), 0
+        if good and new:
+            with core.lock:
+                core.apply(stored_key(run), [])  # first: whatever happens then, they are looked for
+            kept = sum(each is not None for each in store.add_many(new))
+        elif not good and known and not core.vectors.empty:
+            store.forget_run(run)
+        with core.lock:
+            fine = before == core.forgettings and good == self._is_good(run)
+            if fine:
+                core.apply(None, [DraftsDropped(run, list(drafts)), *([Counted("summaries", kept)] if kept else [])])
+        if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
+            store.forget_run(run)
+            self._settle(run, user)
+
+    def _is_good(self, run: str) -> bool:
+        score = self._core.score_of(run)
+        return self._policy.unlabelled > 0 if score is None else score >= GOOD
+
+    def keep(self, runs: Iterable[str], user: User, *, unlabelled: bool = False) -> int:
+        """Stores the summaries that wait with these runs, if their verdict is good, in one go; else takes them away.
+
+        Args:
+            runs: digests.
+            user: whose runs they are.
+            unlabelled: those of runs without a verdict too, whatever the policy says.
+
+        Raises:
+            StorageError: they could not be stored; they go on waiting.
+        """
+        core, names = self._core, dict.fromkeys(runs)
+
+        def teaches(run: str) -> bool:
+            score = core.score_of(run)
+            return unlabelled if score is None else score >= GOOD
+
+        with core.lock:
+            before = core.forgettings
+            waiting = {run: self._mine(run, user) for run in names if teaches(run)}
+            bad = [run for run in names if run in self.table.drafts and core.score_of(run) is not None]
+            bad = [run for run in bad if run not in waiting]
+        for run in bad:
+            self._settle(run, user)
+        new = _summaries(waiting)
+        if not new:
+            return 0
+        store = self.store(user)
+        with core.lock:
+            for run in waiting:
+                core.apply(stored_key(run), [])
+        kept = sum(each is not None for each in store.add_many(new))
+        with core.lock:
+            changed = [run for run in waiting if before != core.forgettings or not teaches(run)]
+            if not changed:
+                gone = [DraftsDropped(run, list(drafts)) for run, drafts in waiting.items() if drafts]
+                core.apply(None, [*gone, Counted("summaries", kept)])
+        for run in changed:  # forgotten or judged anew in between
+            store.forget_run(run)
+        return kept
+
+    # --- written afterwards ---
+
+    def unwritten(self, run: Run, user: User) -> int:
+        """How many states of a run nobody has put into words: as often `write_states` asks its writer.
+
+        Raises:
+            StorageError: the summaries that are there cannot be read.
+        """
+        turns = _turns(run)
+        return len({turns[each.key] for each in self._unwritten(run, transitions(run), user)})
+
+    def write_states(self, run: Run, user: User, *, write: Write | None = None) -> int:
+        """Puts the states of a run into words, where neither the agent nor anybody else did. They wait with the run.
+
+        Args:
+            run: as read.
+            user: whose run it is.
+            write: writes a state, given the history up to it; the built-in extract of the history if None. What it
+                raises is raised; states that were written before that are kept.
+
+        Returns:
+            How many states were put into words.
+
+        Raises:
+            StorageError: the summaries that are there cannot be read.
+        """
+        found = transitions(run, summarise=extractive_summary if write is None else None)
+        new = self._unwritten(run, found, user)
+        turns, written = _turns(run), dict[int, str]()
+        for each in new:
+            turn = turns[each.key]
+            if turn not in written:
+                text = each.summary if write is None else write(_history(run, turn))
+                written[turn] = (text or "").strip()
+            made_by = "extractive" if write is None else "model"
+            self._draft(run, each, written[turn][:MAX_DRAFT], made_by, user)
+        return sum(bool(text) for text in written.values())
+
+    def _unwritten(self, run: Run, found: Iterable[Transition], user: User) -> list[Transition]:
+        """Those whose state nobody has put into words: not the agent, not an import, not the memory as it looked on."""
+        core = self._core
+        store = None if core.vectors.empty else self.store(user)
+        with core.lock:
+            drafts = self.table.drafts.get(run.digest, {})
+            new = [
+                each
+                for each in found
+                if each.made_by != "tool" and each.key not in drafts and not core.graph.has_seen(_written_key(each))
+            ]
+        return new if store is None else [each for each in new if not store.stands(each.place, each.target, each.key)]
+
+    def _draft(self, run: Run, made: Transition, text: str, made_by: str, user: User) -> None:
+        record: Record = []
+        if text:
+            record = [DraftAdded(run.digest, made.key, made.place, made.target, text, made_by, user.digest)]
+        with self._core.lock:
+            self._core.apply(_written_key(made), record)
+
+    # --- the stores ---
+
+    def store(self, user: User) -> SummaryStore:
+        """The summaries that a user may see."""
+        return self.store_of(user.namespace)
+
+    def store_of(self, namespace: tuple[str, ...]) -> SummaryStore:
+        """The summaries of a namespace."""
+        left: SummaryStore | None = None
+        with self._core.lock:
+            found = self._stores.pop(namespace, None)
+            if found is None:
+                found = self._new_store(namespace)
+                if len(self._stores) >= MAX_STORES:
+                    left = self._stores.pop(next(iter(self._stores)))
+            self._stores[namespace] = found  # the latest used is the last
+        if left is not None:
+            self._core.quietly("summaries could not be written", left.close)
+        return found
+
+    def _new_store(self, namespace: tuple[str, ...]) -> SummaryStore:
+        from langgraph_toolmem.sit.store import SummaryStore  # numpy: only when summaries are used
+
+        return SummaryStore(
+            self._core.vectors.scoped(namespace),
+            now=self._core.now,
+            max_per_edge=self._policy.max_per_edge,
+            merge_above=self._policy.merge_above,
+            refresh=REFRESH_SECONDS if self._core.shared else None,
+        )
+
+    def close(self) -> None:
+        """Writes what was booked."""
+        with self._core.lock:
+            stores, self._stores = self._stores, {}
+        for store in stores.values():
+            self._core.quietly("summaries could not be written", store.close)
+
+    def forget_written(self) -> None:
+        """A user was forgotten: what was written outside of histories goes, whosever it is."""
+        self._written.clear()
+
+
+def stored_key(run: str) -> str:
+    """The key that says that summaries of a run were stored once."""
+    return digest("stored", run)
+
+
+def _written_key(transition: Transition) -> str:
+    """The key that says that the state before a call was put into words once."""
+    return digest("written", transition.key)
+
+
+def _later(run: str, user: str | None) -> DraftAdded:
+    """The operation that has a run's summaries looked at again."""
+    return DraftAdded(run, LATER, "", "", "", "", user)
+
+
+def _summaries(drafts: Mapping[str, Mapping[str, list[str]]]) -> list[NewSummary]:
+    from langgraph_toolmem.sit.summary import NewSummary
+
+    return [
+        NewSummary(place, target, text, key=step, run=run, user=owner or None, made_by=made_by)
+        for run, steps in drafts.items()
+        for step, (place, target, text, made_by, owner) in steps.items()
+        if step != LATER
+    ]
+
+
+def _turns(run: Run) -> dict[str, int]:
+    """Where the turns of calls are among the events."""
+    return {step.key: i for i, event in enumerate(run.events) if isinstance(event, Turn) for step in event.steps}
+
+
+def _history(run: Run, turn: int) -> Run:
+    """The run up to a turn."""
+    key = run.events[turn].key
+    return replace(run, events=run.events[:turn], next_key=key)

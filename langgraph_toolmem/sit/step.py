@@ -1,0 +1,83 @@
+"""What SIT does at a model call: it suggests the tools that came next in similar situations."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from langchain_core.language_models import BaseChatModel
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.sit import SIT, Advice
+from langgraph_toolmem.sit.ask import asking_summary
+from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.render import to_event, to_prompt
+from langgraph_toolmem.sit.tool import SummaryTool
+from langgraph_toolmem.turn.ask import Asking
+from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.step import Step
+
+
+class Suggest(Step[SIT]):
+    """Puts the likeliest next tools before the model; see `SITSummary` for the arguments.
+
+    Args:
+        method: whose step it is.
+        policy: how states are compared; the method's own if None.
+        model: writes summaries with ``recall="auto"``; the agent's own model if None.
+        summary_tool: give the agent the summary tool.
+        messages_key: key of the messages in the host's state, for the tool.
+    """
+
+    role: ClassVar[str] = "sit"
+    about: ClassVar[str] = "suggests next tools from similar past states; calls no model by default"
+
+    def __init__(
+        self,
+        method: SIT,
+        *,
+        policy: SITPolicy | None = None,
+        model: BaseChatModel | None = None,
+        summary_tool: bool = True,
+        messages_key: str = "messages",
+    ) -> None:
+        super().__init__(method)
+        if policy is not None and not isinstance(policy, SITPolicy):
+            raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
+        if model is not None and not isinstance(model, BaseChatModel):
+            raise ConfigurationError(f"model is a chat model, not {type(model).__name__}.")
+        self.policy, self.model = policy or method.policy, model
+        self.tool = SummaryTool(method=method, policy=policy, messages_key=messages_key)
+        self.tools = [self.tool] if summary_tool else []
+        method.remember_states(self.policy)
+
+    def look(self, call: Call) -> Asking[tuple[Advice, bool]]:
+        """The suggestions, and whether a model wrote a summary for them."""
+        summary = None
+        if self.policy.recall == "auto":
+            summary = yield from asking_summary(self.model or call.model, call.messages, failed=self.failed)
+        advice = self.method.advise(
+            call.messages,
+            summary=summary,
+            policy=self.policy,
+            available=None if call.tools is None else _names(call),
+            tools=call.tools,
+            thread_id=call.thread_id,
+            user_id=call.user_id,
+            shown=True,
+        )
+        return advice, summary is not None
+
+    def say(self, call: Call, found: tuple[Advice, bool]) -> Said:
+        """Them, as advice."""
+        advice, recalled = found
+        return Said(
+            to_prompt(advice.suggestions, missing=advice.missing),
+            event=to_event(advice.suggestions, missing=advice.missing, recalled=recalled),
+            notes={"toolmem.suggestions": len(advice.suggestions)},
+        )
+
+
+def _names(call: Call) -> set[Any]:
+    return {name for tool in call.offered if (name := name_of(tool)) is not None and name not in OWN_TOOLS}

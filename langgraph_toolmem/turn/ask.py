@@ -1,0 +1,111 @@
+"""One body for sync and async: a generator that yields what it wants done, and is sent what came of it.
+
+As httpx does authentication. What is wanted is a model's answer (`Ask`), or that the host goes on (`GoOn`). Between two
+of them the body may block: where it is awaited, it runs in a worker thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import GraphBubbleUp
+
+R = TypeVar("R")
+
+ASIDE: Final = RunnableConfig(tags=["nostream"])
+"""``langgraph.constants.TAG_NOSTREAM``: what is asked aside is not for the user's eyes."""
+
+
+class Ask(NamedTuple):
+    """A question to a model; an error of the model is raised where it is asked.
+
+    Attributes:
+        model: what is asked: anything with ``invoke`` and ``ainvoke``.
+        input: the prompt.
+        config: of the call.
+    """
+
+    model: Runnable[Any, Any]
+    input: Any
+    config: RunnableConfig = ASIDE
+
+
+class GoOn(NamedTuple):
+    """The host goes on with a request: its handler is called, and its error raised here."""
+
+    request: Any
+
+
+Asking: TypeAlias = Generator[Any, Any, R]
+"""A body that may ask."""
+
+def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | None = None) -> R:
+    """Runs a body.
+
+    Args:
+        body: a function, or one that makes a generator.
+        handler: of the host, for `GoOn`.
+    """
+    found = body()
+    if not isinstance(found, Generator):
+        return found
+    move: Callable[[], Any] = partial(next, found)
+    while True:
+        try:
+            wanted = move()
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            if isinstance(wanted, Ask):
+                answer = wanted.model.invoke(wanted.input, wanted.config)
+            else:
+                assert handler is not None
+                answer = handler(wanted.request)
+        except GraphBubbleUp:
+            found.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
+            move = partial(found.throw, error)
+        else:
+            move = partial(found.send, answer)
+
+
+async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
+    """Runs a body, what blocks in it in a worker thread."""
+    found, wanted = await asyncio.to_thread(_begun, body)
+    while found is not None:
+        try:
+            if isinstance(wanted, Ask):
+                answer = await wanted.model.ainvoke(wanted.input, wanted.config)
+            else:
+                assert handler is not None
+                answer = await handler(wanted.request)
+        except GraphBubbleUp:
+            found.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - the body has its own ways with errors
+            move: Callable[[], Any] = partial(found.throw, error)
+        else:
+            move = partial(found.send, answer)
+        found, wanted = await asyncio.to_thread(_moved, found, move)
+    return wanted  # type: ignore[no-any-return]
+
+
+def _begun(body: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:
+    """The generator and what it wants first; or no generator and the result."""
+    found = body()
+    return _moved(found, partial(next, found)) if isinstance(found, Generator) else (None, found)
+
+
+def _moved(
+    found: Generator[Any, Any, Any], move: Callable[[], Any]
+) -> tuple[Generator[Any, Any, Any] | None, Any]:
+    """A StopIteration cannot leave a thread as the exception of a future."""
+    try:
+        return found, move()
+    except StopIteration as end:
+        return None, end.value

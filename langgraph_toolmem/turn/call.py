@@ -1,0 +1,97 @@
+"""One model call as a step sees it, and what a step has to say at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from langchain_core.messages import ToolMessage
+
+from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.turn.hints import left_out_now, selected_now
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+    from langgraph_toolmem.runs.tools import ToolSpec
+
+
+@dataclass(slots=True)
+class Call:
+    """A model call that comes now.
+
+    Attributes:
+        messages: the history.
+        thread_id: the thread, if the host has a checkpointer.
+        user_id: whose run it is, if anybody is named.
+        state: the host's state.
+        messages_key: key of the messages in it.
+        runtime: of the graph; None outside of one.
+        tools: the tools that this call offers and that the agent executes, by name; None: nobody says.
+        offered: all that is offered, as the request has it.
+        insisted: names of tools that the request cannot do without.
+        model: the model that is asked, if it is known; `settings` of the request, and `tool_choice`.
+        recorded: a recorder tells of executions.
+        left_out: tools that an earlier step took out, each with the reason.
+        selected: tools that an earlier step chose, each with the reason; None: all.
+    """
+
+    messages: list[Any]
+    thread_id: str | None = None
+    user_id: str | None = None
+    state: Any = None
+    messages_key: str = "messages"
+    runtime: Any = None
+    tools: Mapping[str, ToolSpec] | None = None
+    offered: Sequence[Any] = ()
+    insisted: frozenset[str] = frozenset()
+    model: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tool_choice: Any = None
+    recorded: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    selected: Mapping[str, str] | None = None
+
+    @property
+    def context(self) -> Any:
+        """What the host runs with."""
+        return getattr(self.runtime, "context", None)
+
+    def allows(self, tool: str) -> bool:
+        """Whether no earlier step took the tool out."""
+        return tool not in self.left_out and (self.selected is None or tool in self.selected or tool in OWN_TOOLS)
+
+    def after_failure(self, call_id: str) -> list[Any]:
+        """The history with an answer to a call that raised: it was tried, and failed."""
+        return [*self.messages, ToolMessage("", tool_call_id=call_id, status="error")]
+
+    def note_state(self) -> None:
+        """Reads from the host's state what earlier nodes took out or chose."""
+        key = self.messages_key
+        self.left_out = left_out_now(self.state, messages_key=key) or {}
+        selected = selected_now(self.state, messages_key=key)
+        self.selected = None if selected is None else selected["tools"]
+
+
+class Said(NamedTuple):
+    """What a step has to say at a model call.
+
+    Attributes:
+        text: for the model to read, as a hint.
+        answer: in the model's place.
+        left_out: tools that the model is not offered, each with the reason in one line.
+        state: the private state that a graph keeps.
+        event: for the host's stream; None: nothing new to tell.
+        notes: for traces: nothing in it is a user's.
+    """
+
+    text: str = ""
+    answer: AIMessage | None = None
+    left_out: Mapping[str, str] = {}
+    state: Mapping[str, Any] = {}
+    event: Mapping[str, Any] | None = None
+    notes: Mapping[str, str | int | float | bool] = {}
+
+
+NOTHING = Said()

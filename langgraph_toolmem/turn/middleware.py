@@ -1,0 +1,327 @@
+"""Steps as LangChain middleware: around the model, around tools, and at the end of a run; sync and async."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from typing import Annotated, Any, Final
+
+from langchain.agents import AgentState
+from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.messages import AIMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+from typing_extensions import NotRequired, TypedDict, get_type_hints
+
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.turn.ask import Asking, GoOn, adrive, drive
+from langgraph_toolmem.turn.call import NOTHING, Call, Said
+from langgraph_toolmem.turn.hints import with_hint
+from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, thread_id_of, user_id_of
+from langgraph_toolmem.turn.memo import Memo
+from langgraph_toolmem.turn.offered import OfferedTools
+from langgraph_toolmem.turn.recorder import CallRecorder, identity_of
+from langgraph_toolmem.turn.step import Step
+from langgraph_toolmem.turn.telemetry import annotate
+
+logger = logging.getLogger("langgraph_toolmem.middleware")
+
+RECORDER: Final = "recorder"
+MODEL_CALL_COUNTS: Final = ("run_model_call_count", "thread_model_call_count")
+"""Where ModelCallLimitMiddleware counts. It adds one after each model step, a shortcut's too."""
+_NO_TOOL: Final = (None, "auto", "any", "required", "none")
+"""Values of ``tool_choice`` that name no tool."""
+_NOT_OVER: Final = (GraphBubbleUp, CancelledError)
+"""An interrupt, a drain, a cancelled call: the run is not over, or nobody wants it any more."""
+
+
+class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Some steps of a memory in an agent. It never raises into the host's run.
+
+    Args:
+        core: of the memory.
+        steps: in their order, from the outside in.
+        recorder: learn each model turn, and each tool call as it was executed. What stands innermost sees arguments as
+            a person edited them, and each attempt of a retry.
+        outermost: nothing of the memory stands further out: an error that gets here is nobody's, and ends the run.
+        name: unique in the agent.
+    """
+
+    def __init__(
+        self, core: Core, steps: Iterable[Step[Any]], *, recorder: bool, outermost: bool, name: str
+    ) -> None:
+        super().__init__()
+        self._core, self._steps, self._name = core, tuple(steps), name
+        self._outermost = outermost
+        self._own_errors = ErrorLog(name, logger)
+        self._memos = {step: Memo(step.scope) for step in self._steps}
+        self._recorder = CallRecorder(core, errors=self._own_errors) if recorder else None
+        self._offered = OfferedTools()
+        self.tools = [tool for step in self._steps for tool in step.tools]
+        if keeps := {key: _private(*kept) for step in self._steps for key, kept in step.keeps.items()}:
+            make: Any = TypedDict  # the keys are known when the agent is made, not when types are checked
+            self.state_schema = make("MemoryAgentState", {**get_type_hints(AgentState, include_extras=True), **keeps})
+
+    @property
+    def name(self) -> str:
+        """Of the middleware, in traces and Studio."""
+        return self._name
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+        """Has the steps say what they have to say, and the model called if none of them answers."""
+        return drive(lambda: self._around_model(request), handler)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Has the steps say what they have to say, and the model called if none of them answers."""
+        return await adrive(lambda: self._around_model(request), handler)
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        """Has the call executed and learns what came of it; notes an error on its way out."""
+        return drive(lambda: self._around_tool(request), handler)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Has the call executed and learns what came of it; notes an error on its way out."""
+        return await adrive(lambda: self._around_tool(request), handler)
+
+    # --- one body each ---
+
+    def _around_model(self, request: ModelRequest[Any]) -> Asking[Any]:
+        call = self._call_of(request)
+        asked, update = request, dict[str, Any]()
+        for step in self._steps:
+            said = yield from self._said(step, call)
+            if said.answer is not None:
+                return _in_its_place(said.answer, request)
+            update |= {key: value for key, value in said.state.items() if key in step.keeps}
+            asked = self._changed(asked, call, said)
+        try:
+            response = yield from self._asked(asked)
+            for step in self._steps:
+                if step.reviews and (complaint := self._quietly(step, lambda s=step: s.review(call, _turn(response)))):
+                    response = yield from self._asked_again(step, call, asked, response, complaint, update)
+        except _NOT_OVER:
+            raise
+        except Exception as error:
+            self._broke(call, error, None)
+            raise
+        return _extended(response, update, request.state)
+
+    def _around_tool(self, request: ToolCallRequest) -> Asking[Any]:
+        try:
+            if self._recorder is None:
+                return (yield GoOn(request))
+            return (yield from self._recorder.around(request))
+        except _NOT_OVER:
+            raise
+        except Exception as error:
+            if self._outermost:
+                who, call_id = identity_of(request), request.tool_call["id"] or ""
+                messages = request.state["messages"]
+                self._tell(lambda: self._core.events.gave_up(messages, call_id, **who))
+                self._broke(Call(list(messages), **who), error, call_id)
+            raise
+
+    def _said(self, step: Step[Any], call: Call) -> Asking[Said]:
+        """What a step says at this call; nothing where it failed."""
+        memo, forgettings = self._memos[step], self._core.forgettings
+        try:
+            kept = memo.get(call, forgettings)
+            if kept is None:
+                found = step.look(call)
+                if isinstance(found, Generator):
+                    found = yield from found
+                kept = memo.put(call, forgettings, found)
+            if kept.broken:
+                return NOTHING
+            said = step.say(call, kept.found)
+            if said.event is not None and said.event != kept.told:
+                kept.told = said.event
+                self._note(step.role, said, call.runtime)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            step.failed(error)
+            memo.put(call, forgettings, None, broken=True)  # what is broken is not asked again in this scope
+            return NOTHING
+        return said
+
+    def _asked(self, request: ModelRequest[Any]) -> Asking[Any]:
+        """The answer of what stands further in, which is learned."""
+        response = yield GoOn(request)
+        if self._recorder is not None:
+            self._tell(lambda: self._learn(request, response))
+        return response
+
+    def _asked_again(
+        self,
+        step: Step[Any],
+        call: Call,
+        asked: ModelRequest[Any],
+        response: Any,
+        complaint: str,
+        update: dict[str, Any],
+    ) -> Asking[Any]:
+        second = None
+        try:
+            second = yield from self._asked(_hinted(asked, complaint))
+        except GraphBubbleUp:
+            raise
+        except Exception:  # noqa: BLE001 - there is an answer, and the host has its own ways with errors
+            logger.debug("the model could not be asked once more", exc_info=True)
+        else:
+            update |= {name: asked.state.get(name, 0) + 1 for name in MODEL_CALL_COUNTS}
+
+        again = None if second is None else _turn(second)
+        if (told := self._quietly(step, lambda: step.reviewed(call, _turn(response), again))) is not None:
+            self._note(*told, call.runtime)
+        return response if second is None else second
+
+    # --- pieces ---
+
+    def _call_of(self, request: ModelRequest[Any]) -> Call:
+        config = config_of()
+        return Call(
+            list(request.state["messages"]),
+            thread_id_of(config, request.runtime),
+            user_id_of(config, request.runtime),
+            request.state,
+            "messages",
+            request.runtime,
+            tools=self._offered.of(request.tools),
+            offered=request.tools,
+            insisted=frozenset(_insisted_on(request)),
+            model=request.model,
+            settings=request.model_settings,
+            tool_choice=request.tool_choice,
+            recorded=True,  # what stands innermost of the memory records
+        )
+
+    def _changed(self, request: ModelRequest[Any], call: Call, said: Said) -> ModelRequest[Any]:
+        """The request with what a step said; the call sees the tools that are left."""
+        if said.left_out:
+            left = [tool for tool in request.tools if name_of(tool) not in said.left_out]
+            if len(left) != len(request.tools):
+                request = request.override(tools=left)
+                call.offered, call.tools = left, self._offered.of(left)
+        return _hinted(request, said.text)
+
+    def _learn(self, request: ModelRequest[Any], response: Any) -> None:
+        config = config_of()
+        who = {"thread_id": thread_id_of(config, request.runtime), "user_id": user_id_of(config, request.runtime)}
+        new = self._core.events.after_model(request.state["messages"], _turn(response), **who)
+        annotate({"toolmem.node": RECORDER, "toolmem.learned_turns": new})
+        emit(request.runtime, {"node": RECORDER, "learned_turns": new})
+
+    def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+        for step in self._steps:
+            if step.ends:
+                self._quietly(step, lambda s=step: s.broke(call, error, failed_call))
+
+    def _note(self, role: str, said: Said, runtime: Any) -> None:
+        if said.notes:
+            annotate({"toolmem.node": role, **said.notes})
+        if said.event is not None:
+            emit(runtime, {"node": role, **said.event})
+
+    def _quietly(self, step: Step[Any], do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except GraphBubbleUp:
+            raise
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            step.failed(error)
+            return None
+
+    def _tell(self, do: Callable[[], object]) -> None:
+        try:
+            do()
+        except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+            self._own_errors.failed(error)
+
+
+class EndingMiddleware(StepsMiddleware):
+    """Steps of which one has something to do at the end of the run."""
+
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+        """The run is over."""
+        drive(lambda: self._over(state, runtime))
+
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+        """The run is over."""
+        await adrive(lambda: self._over(state, runtime))
+
+    def _over(self, state: Any, runtime: Runtime[Any]) -> Asking[None]:
+        config = config_of()
+        call = Call(
+            list(state["messages"]), thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime=runtime
+        )
+        for step in self._steps:
+            if step.ends:
+                try:
+                    said = step.over(call)
+                    if isinstance(said, Generator):
+                        said = yield from said
+                    self._note(step.role, said, runtime)
+                except GraphBubbleUp:
+                    raise
+                except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
+                    step.failed(error)
+
+
+def _private(kind: Any, merge: Callable[..., Any]) -> Any:
+    return NotRequired[Annotated[kind, PrivateStateAttr, merge]]
+
+
+def _insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
+    """Names of the tools that the request cannot do without."""
+    choice = request.tool_choice
+    if isinstance(choice, Mapping):
+        choice = name_of(dict(choice))
+    if choice not in _NO_TOOL and isinstance(choice, str):
+        yield choice
+    for spec in getattr(request.response_format, "schema_specs", None) or ():
+        yield spec.name
+
+
+def _hinted(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
+    return request.override(system_message=with_hint(request.system_message, text)) if text else request
+
+
+def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
+    state: Mapping[str, Any] = request.state
+    counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
+    return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))
+
+
+def _turn(response: Any) -> list[Any]:
+    """The messages of a model response, whatever form the next middleware gave it."""
+    if isinstance(response, ExtendedModelResponse):
+        response = response.model_response
+    return [response] if isinstance(response, AIMessage) else list(response.result)
+
+
+def _extended(response: Any, update: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
+    """The response with what is to be kept in the private state."""
+    new = {key: value for key, value in update.items() if key not in state or state[key] != value}
+    if not new or isinstance(response, ExtendedModelResponse):
+        return response  # the latter has a command of its own; the messages tell again what is known
+    if isinstance(response, AIMessage):
+        response = ModelResponse(result=[response])
+    return ExtendedModelResponse(response, Command(update=new))
+
+
+def steps_middleware(
+    core: Core, steps: Sequence[Step[Any]], *, name: str, recorder: bool, outermost: bool
+) -> StepsMiddleware:
+    """The middleware of some steps; see `StepsMiddleware`."""
+    kind = EndingMiddleware if any(step.ends for step in steps) else StepsMiddleware
+    return kind(core, steps, recorder=recorder, outermost=outermost, name=name)

@@ -1,0 +1,93 @@
+"""A step: what a method does at a model call, at the end of a run, and at an error. Written once; shown to a graph as a
+node and to an agent as middleware, sync and async."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from langchain_core.tools import BaseTool
+
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.turn.ask import Asking
+from langgraph_toolmem.turn.call import NOTHING, Call, Said
+from langgraph_toolmem.turn.hints import Scope, has_hint
+from langgraph_toolmem.turn.host import ErrorLog
+
+logger = logging.getLogger("langgraph_toolmem.steps")
+
+M = TypeVar("M", bound=Method)
+
+Place = Literal["around", "inside"]
+Keeps = Mapping[str, tuple[Any, Callable[..., Any]]]
+"""Keys of a private state: the type of each, and what joins an old and a new value."""
+
+
+class Step(ABC, Generic[M]):
+    """What a method does at a model call. Override `look`, and what else is needed.
+
+    Attributes:
+        role: name of its node, its hint and its events.
+        about: what it does, in one line, for Studio and traces.
+        scope: how long what it finds holds: "call": it looks at every model call; "point": a model call that is
+            retried gets the same again; "turn": it looks once until the user speaks again.
+        place: in an agent: "around" the shortcut and the host's own middleware, or "inside" them, right at the model. A
+            skipped model call skips what is inside.
+        ends: whether it has something to do at the end of a run (`over`, `broke`).
+        reviews: whether it looks at the model's answer (`review`).
+        keeps: keys of the private state that an agent keeps for it.
+        tools: tools that it gives the agent.
+        method: whose step it is.
+    """
+
+    role: ClassVar[str]
+    about: ClassVar[str]
+    scope: Scope = "call"
+    place: ClassVar[Place] = "inside"
+    ends: ClassVar[bool] = False
+    reviews: bool = False
+    keeps: ClassVar[Keeps] = {}
+    tools: Sequence[BaseTool] = ()
+
+    def __init__(self, method: M) -> None:
+        self.method = method
+        #: Notes an error that is passed over; whoever shows the step sets it.
+        self.failed: Callable[[Exception], None] = ErrorLog(type(self).__name__, logger).failed
+
+    @property
+    def core(self) -> Core:
+        """What the memory stands on."""
+        return self.method.core
+
+    def look(self, call: Call) -> Any | Asking[Any]:
+        """What it finds, for as long as its scope says: a `Said`, or anything that `say` makes one of.
+
+        A step that asks a model is a generator that yields `Ask` and is sent the answer.
+        """
+        return NOTHING
+
+    def say(self, call: Call, found: Any) -> Said:
+        """What it says at this model call, of what it found. Cheap."""
+        return found if isinstance(found, Said) else NOTHING
+
+    def has_looked(self, state: Any, *, messages_key: str = "messages") -> bool:
+        """In a graph: whether the state holds what it found for the scope that comes now."""
+        return self.scope != "call" and has_hint(state, self.role, messages_key=messages_key)
+
+    def review(self, call: Call, answer: Sequence[Any]) -> str:
+        """What speaks against the model's answer, for the model to read: it is asked once more. "" if nothing does."""
+        return ""
+
+    def reviewed(self, call: Call, before: Sequence[Any], again: Sequence[Any] | None) -> tuple[str, Said]:
+        """What to tell of a review, and under which role: of the first answer and the second (None: there was none)."""
+        return self.role, NOTHING
+
+    def over(self, call: Call) -> Said | Asking[Said]:
+        """The run is over."""
+        return NOTHING
+
+    def broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
+        """The run ends with an error, of the model, or of a tool (id of its call), that nobody caught so far."""

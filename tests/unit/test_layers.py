@@ -1,0 +1,147 @@
+"""The house: imports go down, methods do not import each other, no private name crosses a folder, nothing is too long."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import langgraph_toolmem
+
+ROOT = Path(langgraph_toolmem.__file__).parent
+NAME = "langgraph_toolmem"
+FLOORS = [
+    {"_version", "base"},
+    {"runs"},
+    {"words"},
+    {"search"},
+    {"graph"},
+    {"stores"},
+    {"core"},
+    {"turn", "report"},
+    {"inertia", "sit", "navigator", "entries", "atoms"},
+    {"memory", "extend"},
+    {"nodes"},
+    {"middleware"},
+    {"offline"},
+    {"page"},
+    {"cli"},
+]
+APART = {"testing", "__init__"}
+"""Test doubles stand alone; the package's face hands names on when they are asked for."""
+MOST_LINES, MOST_OF_A_METHOD = 400, 350
+NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make"}
+
+FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name below it."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imports(module: str) -> Iterator[tuple[str, list[str]]]:
+    """What a module imports of the package, wherever it does so: the module, and the names taken."""
+    for node in ast.walk(modules()[module]):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                if each.name.startswith(f"{NAME}."):
+                    yield each.name.removeprefix(f"{NAME}."), []
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == NAME:
+            below = node.module.removeprefix(NAME).lstrip(".")
+            names = [each.name for each in node.names]
+            for name in names:
+                inside = f"{below}.{name}" if below else name
+                yield (inside, []) if inside in modules() else (below or "__init__", [name])
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_imports_go_down(module: str) -> None:
+    if room(module) in APART:
+        return
+    for target, _ in imports(module):
+        if room(target) != room(module):
+            assert room(target) in FLOOR, f"{module} imports {target}, which stands on no floor"
+            assert FLOOR[room(target)] < FLOOR[room(module)], f"{module} imports {target}: that is not below it"
+
+
+def test_test_doubles_stand_alone() -> None:
+    for module in modules():
+        if room(module) == "testing":
+            assert {room(target) for target, _ in imports(module)} <= {"testing", "base"}
+
+
+def test_there_is_no_circle() -> None:
+    below = {module: {t for t, _ in imports(module) if t in modules()} - {module} for module in modules()}
+    below["__init__"] = set()
+    while free := [module for module, targets in below.items() if not targets]:
+        for module in free:
+            del below[module]
+        for targets in below.values():
+            targets.difference_update(free)
+    assert not below, f"circles among {sorted(below)}"
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+@cache
+def private_names(folder: str) -> set[str]:
+    """Names with an underscore that are defined in a folder."""
+    found: set[str] = set()
+    for module, tree in modules().items():
+        if module.rpartition(".")[0] != folder and module != folder:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(node.name)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _private(node.value):
+                found.add(node.value)  # __slots__
+    return found
+
+
+def _folder(module: str) -> str:
+    return module if (ROOT / module.replace(".", "/")).is_dir() else module.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_no_private_name_crosses_a_folder(module: str) -> None:
+    for target, names in imports(module):
+        if _folder(target) != _folder(module):
+            crossed = [name for name in names if _private(name) and name != "_version"]
+            assert not crossed, f"{module} takes {crossed} from {target}"
+    mine = private_names(_folder(module))
+    for node in ast.walk(modules()[module]):
+        if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in NAMED_TUPLE:
+            assert node.attr in mine, f"{module}:{node.lineno} reaches for {node.attr}"
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_is_too_long(path: Path) -> None:
+    a_method = path.name == "__init__.py" and path.parent.name in FLOORS[8]
+    assert len(path.read_text().splitlines()) <= (MOST_OF_A_METHOD if a_method else MOST_LINES)
+
+
+def test_nothing_but_hgt_imports_torch() -> None:
+    for module, tree in modules().items():
+        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert room(module) == "hgt" or not any(name.split(".")[0] == "torch" for name in names)
