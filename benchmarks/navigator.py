@@ -34,9 +34,9 @@ from benchmarks.navigator_data import (
 )
 from benchmarks.replay import DATA
 from benchmarks.scale import rss_mib
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.planner import Strategy, plan
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.upstream import upstream
 
 SIZES: Final = (1_000, 4_000, 16_000)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, episodes, requests, tools_of
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import ChainSearch
-from langgraph_toolmem.navigator.search_history import Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import ChainSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 
 Floats = npt.NDArray[np.float64]

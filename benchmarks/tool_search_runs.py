@@ -13,9 +13,9 @@ from zlib import crc32
 from benchmarks.tool_search_data import Episode, Request, episodes, halves, requests, tools_of
 from benchmarks.tool_search_fit import precedents
 from benchmarks.tool_search_rivals import RANK_OFFSET, yardsticks
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import ChainSearch
-from langgraph_toolmem.navigator.search_history import Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import ChainSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder
 

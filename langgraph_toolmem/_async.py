@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
-    from langgraph_toolmem.navigator.plan import Chain, Plan
-    from langgraph_toolmem.navigator.planner import Strategy
-    from langgraph_toolmem.navigator.reroute import Recombination
-    from langgraph_toolmem.navigator.rules import ClusterRules
-    from langgraph_toolmem.navigator.scoring import EdgeScorer
-    from langgraph_toolmem.navigator.search_hit import ToolHit
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
+    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
+    from langgraph_toolmem.navigator.plan.planner import Strategy
+    from langgraph_toolmem.navigator.plan.reroute import Recombination
+    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
     from langgraph_toolmem.report.report import Report
     from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.runs.tools import ToolLike, ToolSpec

@@ -24,7 +24,6 @@ from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.inertia.engine import InertiaEngine
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
-from langgraph_toolmem.navigator.observed import paths_of, shows_fields
 from langgraph_toolmem.runs.executions import ExecutionLog, timed
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tool_note import news_of
@@ -38,6 +37,7 @@ from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
 from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.words.result_paths import paths_of, shows_fields
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.library import EntryLibrary
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
-    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.scoring import EdgeScorer
-    from langgraph_toolmem.navigator.search import ToolSearch
-    from langgraph_toolmem.navigator.search_chain import ChainSearch
-    from langgraph_toolmem.navigator.search_past import PastRuns
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.dependencies.history import History
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+    from langgraph_toolmem.navigator.tool_search.past import PastRuns
+    from langgraph_toolmem.navigator.tool_search.prerequisites import ChainSearch
+    from langgraph_toolmem.navigator.tool_search.search import ToolSearch
     from langgraph_toolmem.sit.store import SummaryStore
     from langgraph_toolmem.stores.executors import Executor
     from langgraph_toolmem.stores.job_queue import JobQueue
@@ -141,7 +141,7 @@ class MemoryCore:
         self._extractor: tuple[Mapping[str, ToolSpec], Habits | None, Extractor] | None = None
         self._atom_bookings: list[tuple[str, list[str], AtomRecord, str | None]] = []
         if scorer is not None:
-            from langgraph_toolmem.navigator.scoring import check_scorer
+            from langgraph_toolmem.navigator.dependencies.links import check_scorer
 
             check_scorer(scorer)
         self._scorer = scorer

@@ -19,9 +19,9 @@ from langgraph_toolmem.graph.evolving import MAX_DAYS
 from langgraph_toolmem.graph.export import START
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.rules import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.history import History
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
 
 _MOST_DAYS: Final = MAX_DAYS - 1
 
@@ -57,7 +57,7 @@ class EvolvingGraph(Navigating):
             ConfigurationError: there is no bound, or an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        from langgraph_toolmem.navigator.evolution import prune
+        from langgraph_toolmem.navigator.evolve.evolution import prune
 
         if above is not None and not is_number(above):
             raise ConfigurationError(f"above is a score, a number, not {above!r}.")
@@ -127,7 +127,7 @@ class EvolvingGraph(Navigating):
             ConfigurationError: an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        from langgraph_toolmem.navigator.evolution import moved, shifts_of
+        from langgraph_toolmem.navigator.evolve.evolution import moved, shifts_of
 
         if not is_number(days) or not 1 <= days <= _MOST_DAYS:
             raise ConfigurationError(f"days is a number from 1 to {_MOST_DAYS}, not {days!r}.")
@@ -145,7 +145,7 @@ class EvolvingGraph(Navigating):
 
     def cluster_rules(self) -> ClusterRules:
         """What a user said about clusters of parameters (`regroup`); empty if nothing."""
-        from langgraph_toolmem.navigator.rules import ClusterRules
+        from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
 
         with self._lock:
             self._store.refresh()
@@ -166,9 +166,9 @@ class EvolvingGraph(Navigating):
             ConfigurationError: the rules cannot be read.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        from langgraph_toolmem.navigator.evolution import regrouping
-        from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-        from langgraph_toolmem.navigator.rules import ClusterRules
+        from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+        from langgraph_toolmem.navigator.evolve.evolution import regrouping
 
         if rules is None:
             new = ClusterRules()

@@ -14,13 +14,13 @@ from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.view import view_of
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.plan import Chain, Plan
-    from langgraph_toolmem.navigator.planner import Strategy
-    from langgraph_toolmem.navigator.reroute import Recombination
-    from langgraph_toolmem.navigator.rules import ClusterRules
-    from langgraph_toolmem.navigator.scoring import EdgeScorer
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.dependencies.history import History
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
+    from langgraph_toolmem.navigator.plan.planner import Strategy
+    from langgraph_toolmem.navigator.plan.reroute import Recombination
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
@@ -71,9 +71,9 @@ class Navigating(Searching):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: tools are searched by meaning, and stored vectors were made by another embedder.
         """
-        from langgraph_toolmem.navigator.plan import Plan, Subgraph
-        from langgraph_toolmem.navigator.planner import plan
-        from langgraph_toolmem.navigator.scoring import check_scorer
+        from langgraph_toolmem.navigator.dependencies.links import check_scorer
+        from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
+        from langgraph_toolmem.navigator.plan.planner import plan
 
         if scorer is not None:
             check_scorer(scorer)
@@ -132,8 +132,8 @@ class Navigating(Searching):
             The way to go on; "none" if there is none in this part of the graph: then a fresh `plan` may find other
             targets.
         """
-        from langgraph_toolmem.navigator.plan import Chain
-        from langgraph_toolmem.navigator.reroute import recombine
+        from langgraph_toolmem.navigator.plan.chains import Chain
+        from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):
             raise ConfigurationError(f"chain is a Chain of a plan, not {type(chain).__name__}.")
@@ -164,7 +164,7 @@ class Navigating(Searching):
 
     def _navigator(self) -> ToolDependencyGraph:
         """The dependency graph of the tools known now. The caller holds its lock."""
-        from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 
         with self._lock:
             specs = dict(self._known_tools())
@@ -202,7 +202,7 @@ class Navigating(Searching):
 
     def _history(self) -> History:
         """The counts of the evidence graph, as they were at most `FRESH_SECONDS` ago."""
-        from langgraph_toolmem.navigator.history import History
+        from langgraph_toolmem.navigator.dependencies.history import History
 
         now = time.monotonic()
         if self._counted is None or now - self._counted[0] > FRESH_SECONDS:
@@ -235,7 +235,7 @@ def _check(known: object, done: object, k: object, strategy: object, seed: objec
 
 def _rules(plain: Any) -> ClusterRules | None:
     """What a user said about clusters; None, and the log says so, if it cannot be read."""
-    from langgraph_toolmem.navigator.rules import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
 
     try:
         return ClusterRules.from_dict(plain)

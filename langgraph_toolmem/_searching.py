@@ -16,10 +16,10 @@ from langgraph_toolmem.runs.tool_note import spec_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.search import ToolSearch
-    from langgraph_toolmem.navigator.search_chain import ChainSearch
-    from langgraph_toolmem.navigator.search_history import Precedents
-    from langgraph_toolmem.navigator.search_hit import ToolHit
+    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
+    from langgraph_toolmem.navigator.tool_search.precedents import Precedents
+    from langgraph_toolmem.navigator.tool_search.prerequisites import ChainSearch
+    from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 
 TARGETS: Final = 3
 """Tools that a request is taken to be about (NaviAgent, arXiv 2506.19500)."""
@@ -81,8 +81,8 @@ class Searching(Recalling):
 
     def _searched(self) -> tuple[ToolSearch, ChainSearch]:
         """The searches, over the tools known now."""
-        from langgraph_toolmem.navigator.search import ToolSearch
-        from langgraph_toolmem.navigator.search_chain import ChainSearch
+        from langgraph_toolmem.navigator.tool_search.prerequisites import ChainSearch
+        from langgraph_toolmem.navigator.tool_search.search import ToolSearch
         from langgraph_toolmem.stores.tool_vectors import ToolVectors
 
         with self._finding:
@@ -117,7 +117,7 @@ class Searching(Recalling):
         return found[0] if found else None
 
     def _past_of(self, namespace: tuple[str, ...]) -> Precedents | None:
-        from langgraph_toolmem.navigator.search_past import PastRuns
+        from langgraph_toolmem.navigator.tool_search.past import PastRuns
 
         store = self._library.loaded(namespace, PATIENCE)
         if store is None:
@@ -158,7 +158,7 @@ class Searching(Recalling):
 
     def _targets(self, query: str, out: Collection[str], user_id: str | None = None) -> list[str]:
         """The tools that a request is about, best first; none of those in `out`, none if it asks for nothing."""
-        from langgraph_toolmem.navigator.offering import targets_of
+        from langgraph_toolmem.navigator.select.candidates import targets_of
 
         search, _ = self._searched()
         past = self._precedents(user_id)

@@ -9,10 +9,10 @@ import histories as h
 import pytest
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navigator.offer import Offer, Way, asked_for, offer
-from langgraph_toolmem.navigator.offering import LookUp, look_up, look_up_turn, other_ways, progress_of
-from langgraph_toolmem.navigator.plan import Chain, Gift, Plan, Step, Subgraph
-from langgraph_toolmem.navigator.search_hit import ToolHit
+from langgraph_toolmem.navigator.plan.chains import Chain, Gift, Plan, Step, Subgraph
+from langgraph_toolmem.navigator.select.candidates import LookUp, look_up, look_up_turn, other_ways, progress_of
+from langgraph_toolmem.navigator.select.selection import Offer, Way, asked_for, offer
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run

@@ -10,7 +10,7 @@ import pytest
 from examples.many_tools import generated
 from examples.office.office import ALTERNATIVES, Office
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.decide.standins import MOST, StandIns, writes
+from langgraph_toolmem.navigator.decide.fallbacks import MOST, StandIns, writes
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 
@@ -61,7 +61,7 @@ def test_what_a_search_finds_goes_before_what_only_sounds_alike() -> None:
 
 
 def test_among_very_many_only_what_a_search_finds_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.navigator.decide.standins.POOL", 3)
+    monkeypatch.setattr("langgraph_toolmem.navigator.decide.fallbacks.POOL", 3)
     assert StandIns(SPECS, lambda text, most: ["search_directory"]).of("find_person", SPECS) == ["search_directory"]
 
 

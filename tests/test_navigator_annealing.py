@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.navigator import annealing
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.problem import Problem
-from langgraph_toolmem.navigator.scoring import RecordScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import RecordScorer
+from langgraph_toolmem.navigator.plan import annealing
+from langgraph_toolmem.navigator.plan.problem import Problem
+from langgraph_toolmem.navigator.plan.settings import SearchSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 
 NOUNS = (("order", "parcel", "invoice"), ("customer", "ticket", "device"), ("contract", "room", "vendor"))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.rules import ClusterRules
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}

@@ -18,8 +18,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.navigator.history import Flow
-from langgraph_toolmem.navigator.scoring import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.history import Flow
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.testing import ScriptedChatModel

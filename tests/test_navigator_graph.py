@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History, plain_path
-from langgraph_toolmem.navigator.planner import plan
-from langgraph_toolmem.navigator.scoring import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import Flow, History, plain_path
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 TEXT = {"type": "string"}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.navigator.plan import Plan
+from langgraph_toolmem.navigator.plan.chains import Plan
 
 SCHEMAS = [
     h.schema("find_customer", "name"),

@@ -13,16 +13,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.alphabeta import alpha_beta
-from langgraph_toolmem.navigator.annealing import anneal
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.plan import Chain, tree
-from langgraph_toolmem.navigator.planner import Strategy, plan
-from langgraph_toolmem.navigator.problem import Choice, Draft, Problem, fitness, lacking, reliability
-from langgraph_toolmem.navigator.reroute import recombine
-from langgraph_toolmem.navigator.scoring import Link, RecordScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import Flow, History
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
+from langgraph_toolmem.navigator.plan.annealing import anneal
+from langgraph_toolmem.navigator.plan.chains import Chain, tree
+from langgraph_toolmem.navigator.plan.planner import Strategy, plan
+from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, fitness, lacking, reliability
+from langgraph_toolmem.navigator.plan.reroute import recombine
+from langgraph_toolmem.navigator.plan.settings import SearchSettings
 from langgraph_toolmem.navigator.upstream import upstream
 from langgraph_toolmem.runs.tools import ToolSpec
 

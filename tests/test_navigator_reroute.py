@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.evolution import Use, propagate, prune, prune_score, recent
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.planner import plan
-from langgraph_toolmem.navigator.reroute import equivalents, recombine
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.evolve.evolution import Use, propagate, prune, prune_score, recent
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.observed import merge_paths, paths_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.ports import inputs_of, outputs_of
+from langgraph_toolmem.words.result_paths import merge_paths, paths_of
 from langgraph_toolmem.words.schema import MAX_DEPTH, MAX_DESCRIPTION, MAX_LEAVES, leaves_of, lookup
 
 

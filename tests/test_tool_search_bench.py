@@ -12,8 +12,8 @@ from benchmarks.replay import DATA
 from benchmarks.tool_search_data import CATALOGUE, Episode, Request, _joined, episodes, halves, requests, tools_of
 from benchmarks.tool_search_fit import Rows, odds, precedents, softmax_regression
 from benchmarks.tool_search_rivals import best_ranks, fused
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import ChainSearch
+from langgraph_toolmem.navigator.tool_search.prerequisites import ChainSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 
 
 def test_figures_of_a_ranking_by_hand():

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import SIGNALS, WEIGHTS, ChainSearch, outputs
-from langgraph_toolmem.navigator.search_history import PRIOR, STEPS, TRUST, Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import PRIOR, STEPS, TRUST, Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, WEIGHTS, ChainSearch, outputs
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 
 

@@ -14,8 +14,8 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.navigator.offering import LookUp, look_up, targets_of
-from langgraph_toolmem.navigator.search_hit import ToolHit
+from langgraph_toolmem.navigator.select.candidates import LookUp, look_up, targets_of
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.tool_index import ToolIndex
@@ -352,7 +352,7 @@ def test_runs_that_cannot_be_read_leave_the_search(monkeypatch: pytest.MonkeyPat
 
 
 def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.navigator.search_past.MOST", 3)
+    monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.past.MOST", 3)
     with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
         for number in range(9):
             went(memory, number, "alpha" if number < 6 else "beta")

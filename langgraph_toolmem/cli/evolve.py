@@ -22,8 +22,8 @@ from langgraph_toolmem.cli.terminal import answer_json, console, note
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
-    from langgraph_toolmem.navigator.rules import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
 
 LINKS_SHOWN: Final = 20
 DRY_RUN: Final = "Dry run: nothing was changed. Do it with --apply."

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.navigator.clusters import Cluster
-    from langgraph_toolmem.navigator.evolution import Leaving
-    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.plan import Chain, Plan
-    from langgraph_toolmem.navigator.scoring import Link
+    from langgraph_toolmem.navigator.dependencies.clusters import Cluster
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.dependencies.history import History
+    from langgraph_toolmem.navigator.dependencies.links import Link
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving
+    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
 
 LINKS_SHOWN: Final = 20
 LINKS_READ: Final = 2_000
@@ -70,7 +70,7 @@ def graph(
         raise ConfigurationError("give a REQUEST or --target, not both")
     if as_json and graphml is not None:
         raise ConfigurationError("choose one of --json and --graphml")
-    from langgraph_toolmem.navigator.evolution import prune as leaving
+    from langgraph_toolmem.navigator.evolve.evolution import prune as leaving
 
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True, embeddings=embeddings) as opened:
@@ -104,7 +104,7 @@ def graph(
 def take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
     """Has the memory know all tools that were described to it, and those of a file."""
     from langgraph_toolmem.inertia.engine import infer_spec
-    from langgraph_toolmem.navigator.offering import take_in
+    from langgraph_toolmem.navigator.select.candidates import take_in
     from langgraph_toolmem.runs.tool_note import spec_of
     from langgraph_toolmem.runs.tools import read_tools
 
@@ -127,7 +127,7 @@ def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
 
 def _links(drawn: ToolDependencyGraph, history: History) -> list[tuple[Link, float]]:
     """The best giver of each needed input, the likeliest first."""
-    from langgraph_toolmem.navigator.scoring import RecordScorer
+    from langgraph_toolmem.navigator.dependencies.links import RecordScorer
 
     scorer = RecordScorer(history)
     names = sorted(drawn.apis, key=lambda name: (-history.uses.get(name, 0), name))[:LINKS_READ]
@@ -171,7 +171,7 @@ def _show_graph(
 
 
 def _show_plan(out: Console, plan: Plan) -> None:
-    from langgraph_toolmem.navigator.plan import tree
+    from langgraph_toolmem.navigator.plan.chains import tree
 
     out.print()
     out.print("Plan", style="bold")

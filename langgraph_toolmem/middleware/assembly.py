@@ -20,7 +20,7 @@ from langgraph_toolmem.middleware.recorder import RecorderMiddleware
 from langgraph_toolmem.middleware.reflection import ReflectionMiddleware
 from langgraph_toolmem.middleware.sga import SGAMiddleware
 from langgraph_toolmem.middleware.sit import SITMiddleware
-from langgraph_toolmem.navigator.offering import MOST
+from langgraph_toolmem.navigator.select.candidates import MOST
 from langgraph_toolmem.nodes.preferences import name_of
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule

@@ -20,9 +20,7 @@ from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.preferences import insisted_on
-from langgraph_toolmem.navigator.asking import SearchTool
-from langgraph_toolmem.navigator.offer import Offer, Way, offer
-from langgraph_toolmem.navigator.offering import (
+from langgraph_toolmem.navigator.select.candidates import (
     MOST,
     LookUp,
     check_offering,
@@ -31,6 +29,8 @@ from langgraph_toolmem.navigator.offering import (
     progress_of,
     take_in,
 )
+from langgraph_toolmem.navigator.select.search_tool import SearchTool
+from langgraph_toolmem.navigator.select.selection import Offer, Way, offer
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.turn.hints import Offered, merge_offered, offered_now
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of

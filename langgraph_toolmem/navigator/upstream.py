@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection
 
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.scoring import EdgeScorer, Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
 
 
 def upstream(

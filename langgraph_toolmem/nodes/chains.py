@@ -12,9 +12,7 @@ from langgraph.runtime import Runtime
 from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.asking import SearchTool
-from langgraph_toolmem.navigator.offer import Offer, offer
-from langgraph_toolmem.navigator.offering import (
+from langgraph_toolmem.navigator.select.candidates import (
     MOST,
     Progress,
     check_offering,
@@ -23,6 +21,8 @@ from langgraph_toolmem.navigator.offering import (
     progress_of,
     take_in,
 )
+from langgraph_toolmem.navigator.select.search_tool import SearchTool
+from langgraph_toolmem.navigator.select.selection import Offer, offer
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.nodes.preferences import guided_tools, name_of
 from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL

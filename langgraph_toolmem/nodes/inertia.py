@@ -19,7 +19,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.offering import known_tools
+from langgraph_toolmem.navigator.select.candidates import known_tools
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.turn.hints import avoided_now, offered_now
 from langgraph_toolmem.turn.host import emit, read_key, run_id_of, runtime_of, user_id_of

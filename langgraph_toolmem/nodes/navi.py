@@ -22,13 +22,13 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.decide.decider import Decider, Method
+from langgraph_toolmem.navigator.decide.events import DecisionHook
 from langgraph_toolmem.navigator.decide.guards import guards
-from langgraph_toolmem.navigator.decide.handing import DecisionHook
 from langgraph_toolmem.navigator.decide.rounds import Judge
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
-from langgraph_toolmem.navigator.offering import take_in
-from langgraph_toolmem.navigator.planner import Strategy
+from langgraph_toolmem.navigator.plan.planner import Strategy
+from langgraph_toolmem.navigator.select.candidates import take_in
 from langgraph_toolmem.nodes.recorder import Recorder
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.turn.hints import AvoidedState

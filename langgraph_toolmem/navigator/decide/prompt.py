@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_toolmem.entries.entry import as_text, shortened
 from langgraph_toolmem.navigator.decide.state import WINDOW, Made, NaviRecord, chain_of
-from langgraph_toolmem.navigator.plan import tree
+from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.runs.outputs import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 

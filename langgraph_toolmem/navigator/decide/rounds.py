@@ -13,9 +13,9 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph_toolmem.base.keys import canonical
 from langgraph_toolmem.entries.entry import shortened
 from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, due
+from langgraph_toolmem.navigator.decide.fallbacks import writes
 from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.decide.prompt import call_line, indented
-from langgraph_toolmem.navigator.decide.standins import writes
 from langgraph_toolmem.navigator.decide.state import (
     WINDOW,
     Call,

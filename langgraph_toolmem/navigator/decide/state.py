@@ -10,7 +10,7 @@ from langgraph.managed import RemainingSteps
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.checks import expect, is_count
-from langgraph_toolmem.navigator.plan import Ask, Chain, Feed, Gift, Plan, Step
+from langgraph_toolmem.navigator.plan.chains import Ask, Chain, Feed, Gift, Plan, Step
 
 WINDOW: Final = 3
 """Observation–action pairs before the current one that a decider sees (NaviAgent, arXiv 2506.19500)."""

@@ -16,12 +16,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send, interrupt
 
 from langgraph_toolmem.navigator.decide.decider import ASIDE, Decider, Outcome
-from langgraph_toolmem.navigator.decide.handing import DecisionHook, decision_event, outcome_event
-from langgraph_toolmem.navigator.decide.lookup import LookUp, Now
+from langgraph_toolmem.navigator.decide.events import DecisionHook, decision_event, outcome_event
+from langgraph_toolmem.navigator.decide.known_values import known_values
 from langgraph_toolmem.navigator.decide.prompt import closing_messages, decider_messages, plain_closing, request_at
+from langgraph_toolmem.navigator.decide.retriever import LookUp, Now
 from langgraph_toolmem.navigator.decide.rounds import Judge, begun, decided, observed, with_found, with_route
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, new_record, tools_of
-from langgraph_toolmem.navigator.known import known_values
 from langgraph_toolmem.runs.outputs import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -31,7 +31,7 @@ from langgraph_toolmem.turn.telemetry import annotate
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.planner import Strategy
+    from langgraph_toolmem.navigator.plan.planner import Strategy
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide")
 

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_history import Precedents, Rates
-from langgraph_toolmem.navigator.search_hit import ToolHit, largest_first
-from langgraph_toolmem.navigator.search_index import Floats
-from langgraph_toolmem.navigator.search_text import kit_name, kit_of
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
+from langgraph_toolmem.navigator.tool_search.index import Floats
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents, Rates
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import stem, words
+from langgraph_toolmem.search.tool_words import kit_name, kit_of
 
 SIGNALS: Final = ("request", "came before", "gives what it takes", "same toolkit", "similar requests", "came with")
 WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51], dtype=np.float32)

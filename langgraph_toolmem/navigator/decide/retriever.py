@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from langgraph_toolmem.navigator.decide.fallbacks import StandIns, writes
 from langgraph_toolmem.navigator.decide.rounds import known, succeeded
-from langgraph_toolmem.navigator.decide.standins import StandIns, writes
 from langgraph_toolmem.navigator.decide.state import (
     Call,
     Found,
@@ -19,14 +19,14 @@ from langgraph_toolmem.navigator.decide.state import (
     found_of,
     tools_of,
 )
-from langgraph_toolmem.navigator.plan import Chain, Plan
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.planner import Strategy
-    from langgraph_toolmem.navigator.reroute import Recombination
+    from langgraph_toolmem.navigator.plan.planner import Strategy
+    from langgraph_toolmem.navigator.plan.reroute import Recombination
 
 MAX_QUERY: Final = 4_000
 FEW_HITS: Final = 8

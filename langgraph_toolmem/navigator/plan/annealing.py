@@ -15,8 +15,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from langgraph_toolmem.navigator.alphabeta import Found
-from langgraph_toolmem.navigator.problem import Draft, Problem, fitness, levels_of
+from langgraph_toolmem.navigator.plan.alphabeta import Found
+from langgraph_toolmem.navigator.plan.problem import Draft, Problem, fitness, levels_of
 from langgraph_toolmem.words.ports import Port
 
 Genes = dict[tuple[str, str, str], int]

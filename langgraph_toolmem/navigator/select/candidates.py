@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.offer import Way
-from langgraph_toolmem.navigator.plan import Plan
+from langgraph_toolmem.navigator.plan.chains import Plan
+from langgraph_toolmem.navigator.select.selection import Way
 from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.search_hit import ToolHit
+    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
     from langgraph_toolmem.runs.tools import ToolSpec
 
 MOST: Final = 20

@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from langgraph_toolmem.navigator.problem import Choice, Draft, Problem, levels_of
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, levels_of
+from langgraph_toolmem.navigator.plan.settings import SearchSettings
 from langgraph_toolmem.words.ports import Port
 
 _CLOCK_EVERY: Final = 32  # nodes between two looks at the clock

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.plan import Ask, Chain, Edge, Feed, Gift, Node, Step, Subgraph
-from langgraph_toolmem.navigator.problem import Draft, Problem, levels_of
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.plan.chains import Ask, Chain, Edge, Feed, Gift, Node, Step, Subgraph
+from langgraph_toolmem.navigator.plan.problem import Draft, Problem, levels_of
 from langgraph_toolmem.words.ports import Port
 
 

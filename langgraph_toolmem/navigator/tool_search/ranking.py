@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.navigator.search_index import DESCRIPTION, NAME, TOOLKIT, Answer, Floats
+from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, NAME, TOOLKIT, Answer, Floats
 
 SIGNALS: Final = (
     "sentence", "clause", "whole request", "name", "description", "parameters", "neighbouring words",

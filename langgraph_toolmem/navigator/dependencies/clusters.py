@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
-from langgraph_toolmem.navigator.rules import ClusterRules
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
 from langgraph_toolmem.search.lexical import stem
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS

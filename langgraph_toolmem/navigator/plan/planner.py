@@ -7,15 +7,15 @@ from random import Random
 from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.alphabeta import Found, alpha_beta
-from langgraph_toolmem.navigator.annealing import anneal
-from langgraph_toolmem.navigator.chains import chain_of, subgraph_of
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan import Chain, Plan
-from langgraph_toolmem.navigator.problem import Problem, lacking
-from langgraph_toolmem.navigator.scoring import EdgeScorer, RecordScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, RecordScorer
+from langgraph_toolmem.navigator.plan.alphabeta import Found, alpha_beta
+from langgraph_toolmem.navigator.plan.annealing import anneal
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan
+from langgraph_toolmem.navigator.plan.drafts import chain_of, subgraph_of
+from langgraph_toolmem.navigator.plan.problem import Problem, lacking
+from langgraph_toolmem.navigator.plan.settings import SearchSettings
 
 Strategy = Literal["alpha_beta", "annealing"]
 

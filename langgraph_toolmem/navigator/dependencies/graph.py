@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.clusters import Cluster, Clusters, Embed
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.observed import merge_paths, paths_of
-from langgraph_toolmem.navigator.rules import ClusterRules
-from langgraph_toolmem.navigator.scoring import Link
+from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters, Embed
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import stem
 from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
 from langgraph_toolmem.words.ports import TRUST, Port, inputs_of, outputs_of
+from langgraph_toolmem.words.result_paths import merge_paths, paths_of
 from langgraph_toolmem.words.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
 
 if TYPE_CHECKING:
     import networkx as nx
 
-logger = logging.getLogger("langgraph_toolmem.navigator.graph")
+logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
 MAX_PRODUCERS: Final = 64
 """Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
@@ -255,7 +255,7 @@ class ToolDependencyGraph:
 
     def to_networkx(self, history: History | None = None) -> nx.MultiDiGraph[str]:
         """The graph for export; see `export`."""
-        from langgraph_toolmem.navigator.export import to_networkx
+        from langgraph_toolmem.navigator.dependencies.export import to_networkx
 
         return to_networkx(self, history)
 

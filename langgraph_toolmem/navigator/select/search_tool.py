@@ -14,8 +14,8 @@ from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.offer import Offer, asked_for, offer
-from langgraph_toolmem.navigator.offering import look_up
+from langgraph_toolmem.navigator.select.candidates import look_up
+from langgraph_toolmem.navigator.select.selection import Offer, asked_for, offer
 from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.turn.hints import new_offered
 from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, user_id_of

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from langgraph_toolmem.navigator.observed import is_field, is_table, shows_fields
 from langgraph_toolmem.runs.run import Run, Step, UserMessage
 from langgraph_toolmem.words.meaning import meaning_of
+from langgraph_toolmem.words.result_paths import is_field, is_table, shows_fields
 from langgraph_toolmem.words.schema import MAX_DEPTH, Leaf, type_of
 
 MOST: Final = 64

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.navigator.search_index import K1, WordIndex
-from langgraph_toolmem.navigator.search_text import Fields, stems
+from langgraph_toolmem.navigator.tool_search.index import K1, WordIndex
+from langgraph_toolmem.search.tool_words import Fields, stems
 from langgraph_toolmem.words import clauses
 
 Floats = npt.NDArray[np.float64]

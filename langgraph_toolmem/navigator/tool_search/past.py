@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from langgraph_toolmem.navigator.search_history import Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.store import EntryStore

@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.nature import Nature, nature_of
-from langgraph_toolmem.navigator.scoring import EdgeScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+from langgraph_toolmem.navigator.plan.settings import SearchSettings
+from langgraph_toolmem.navigator.plan.value_source import Nature, nature_of
 from langgraph_toolmem.words.meaning import canonical, meaning_of
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.schema import Leaf, type_of

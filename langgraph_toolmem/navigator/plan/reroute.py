@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langgraph_toolmem.navigator.graph import ApiNode, ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.plan import Chain
-from langgraph_toolmem.navigator.planner import Strategy, plan
-from langgraph_toolmem.navigator.scoring import EdgeScorer, Link, RecordScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
+from langgraph_toolmem.navigator.plan.chains import Chain
+from langgraph_toolmem.navigator.plan.planner import Strategy, plan
+from langgraph_toolmem.navigator.plan.settings import SearchSettings
 
 _LEAST = 0.5
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from langgraph_toolmem.navigator.search_index import Floats
-from langgraph_toolmem.navigator.search_text import USUAL, stems
+from langgraph_toolmem.navigator.tool_search.index import Floats
+from langgraph_toolmem.search.tool_words import USUAL, stems
 from langgraph_toolmem.words import clauses
 from langgraph_toolmem.words.small_talk import is_small_talk
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from langgraph_toolmem.navigator.plan import Chain, Plan, Step
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan, Step
 
 MAX_ASKED: Final = 120
 """Characters of the model's own words that a reason repeats."""

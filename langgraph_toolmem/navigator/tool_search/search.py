@@ -19,9 +19,9 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.navigator.search_hit import ToolHit, largest_first
-from langgraph_toolmem.navigator.search_index import Answer, Floats, WordIndex
-from langgraph_toolmem.navigator.search_rank import (
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
+from langgraph_toolmem.navigator.tool_search.index import Answer, Floats, WordIndex
+from langgraph_toolmem.navigator.tool_search.ranking import (
     CANDIDATES,
     MEANING_SIGNALS,
     SIGNALS,
@@ -33,13 +33,13 @@ from langgraph_toolmem.navigator.search_rank import (
     probability,
     signals,
 )
-from langgraph_toolmem.navigator.search_request import Asked, read
-from langgraph_toolmem.navigator.search_text import Wording, embedded_text, kit_name, kit_of
-from langgraph_toolmem.navigator.search_vectors import Embedding, Rows, Vectors, VectorSource
+from langgraph_toolmem.navigator.tool_search.request import Asked, read
+from langgraph_toolmem.navigator.tool_search.vectors import Embedding, Rows, Vectors, VectorSource
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.search.tool_words import Wording, embedded_text, kit_name, kit_of
 
-logger = logging.getLogger("langgraph_toolmem.navigator.search")
+logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 
 PAUSE: Final = 0.02
 """Seconds between two looks whether another task has embedded the tools."""
