@@ -175,7 +175,7 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def _scalars(value: Any, path: str) -> Iterable[tuple[str, str]]:
-    """(path, text) of every value in an output, paths as `observed.paths_of` names them."""
+    """(path, text) of every value in an output, paths as `result_paths.paths_of` names them."""
     if isinstance(value, dict) and value:
         table = is_table(value)
         for key, inner in value.items():

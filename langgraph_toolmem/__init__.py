@@ -63,7 +63,7 @@ _HOMES = {
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.savings",
-    "ToolHit": "navigator.search_hit",
+    "ToolHit": "navigator.tool_search.hit",
     "ToolMemory": "memory",
 }
 """Where a name comes from; all others are errors."""

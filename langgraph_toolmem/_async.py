@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
@@ -398,7 +398,7 @@ class AsyncTwins:
         user_id: str | None = None,
     ) -> list[ToolHit]:
         """Async twin of `search_tools`; an embedder is asked by its async methods."""
-        searching = _memory(self)._asearch_tools
+        searching = _memory(self).navigator.asearch
         return await searching(query, k=k, available=available, target=target, user_id=user_id)
 
     async def aprune(
@@ -427,15 +427,15 @@ class AsyncTwins:
         """Async twin of `pruned`."""
         return await asyncio.to_thread(_memory(self).pruned)
 
-    async def acluster_rules(self) -> ClusterRules:
-        """Async twin of `cluster_rules`."""
-        return await asyncio.to_thread(_memory(self).cluster_rules)
+    async def acluster_constraints(self) -> ClusterConstraints:
+        """Async twin of `cluster_constraints`."""
+        return await asyncio.to_thread(_memory(self).cluster_constraints)
 
     async def aregroup(
-        self, rules: ClusterRules | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
+        self, constraints: ClusterConstraints | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
     ) -> Regrouping:
         """Async twin of `regroup`."""
-        return await asyncio.to_thread(_memory(self).regroup, rules, dry_run=dry_run)
+        return await asyncio.to_thread(_memory(self).regroup, constraints, dry_run=dry_run)
 
     async def areport(self, *, price: TokenPrice | None = None) -> Report:
         """Async twin of `report`."""

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
 from langgraph_toolmem._deciding import KeepingDecisions
-from langgraph_toolmem._evolving import EvolvingGraph
 from langgraph_toolmem._importing import Importing
+from langgraph_toolmem._navigating import Navigating
 from langgraph_toolmem._planning import Planning
 from langgraph_toolmem._recalling import KeepingEntries
 from langgraph_toolmem.base.errors import NamespaceError, StorageError
@@ -28,7 +28,7 @@ from langgraph_toolmem.runs.trajectory import Run
 M = TypeVar("M", bound="ToolMemory")
 
 
-class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Importing, AsyncTwins):
+class ToolMemory(Navigating, KeepingEntries, KeepingDecisions, Planning, Importing, AsyncTwins):
     """Learns from an agent's tool calls and predicts the next one.
 
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
@@ -57,7 +57,7 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
             a `Critic`. None: there are none.
         recall: how many past runs are worth recalling.
         scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
-            an object with ``weight(link) -> float`` (`navigator.scoring.EdgeScorer`).
+            an object with ``weight(link) -> float`` (`navigator.dependencies.links.EdgeScorer`).
         atoms: keep the steps of runs that go well (`finish`, `feedback`) as atoms, for `search_atoms`. None: from its
             first use on.
         atom_model: words atoms, in the background, and says which arguments are values of the day: a chat model or

@@ -83,7 +83,7 @@ def test_another_way_after_a_failure() -> None:
         assert chain is not None
         again = memory.reroute(chain, ["find_customer"], known=["customer_name"])
         assert again.way == "equivalent"
-        assert again.stands_in == "search_customers"
+        assert again.fallback == "search_customers"
         assert again.chain is not None
         assert again.chain.tools == ("search_customers", "list_orders", "refund_order")
         assert memory.reroute(chain, ["refund_order"]).way == "none"

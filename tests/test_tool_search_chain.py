@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_toolmem.navigator.tool_search.precedents import PRIOR, STEPS, TRUST, Precedents
-from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, WEIGHTS, ChainSearch, outputs
+from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, WEIGHTS, PrerequisiteSearch, outputs
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -168,7 +168,7 @@ def test_what_similar_requests_called_is_lifted_in_a_search():
 
 
 def test_what_gives_what_the_target_takes_comes_first():
-    found = ChainSearch(ToolSearch(shop())).upstream("I want my money back", "refund_order", 4)
+    found = PrerequisiteSearch(ToolSearch(shop())).search("I want my money back", "refund_order", 4)
     assert found[0].name == "get_order"
     assert found[0].parts["gives what it takes"] > 0
     assert "refund_order" not in names(found)
@@ -179,22 +179,23 @@ def test_what_always_came_before_comes_first():
     precedents = Precedents()
     for _ in range(20):
         precedents.add(["log_in", "refund_order"])
-    chains = ChainSearch(ToolSearch(shop()), precedents)
-    assert names(chains.upstream("I want my money back", "refund_order", 2))[0] == "log_in"
-    assert names(ChainSearch(ToolSearch(shop())).upstream("I want my money back", "refund_order", 4))[0] != "log_in"
+    chains = PrerequisiteSearch(ToolSearch(shop()), precedents)
+    assert names(chains.search("I want my money back", "refund_order", 2))[0] == "log_in"
+    alone = PrerequisiteSearch(ToolSearch(shop()))
+    assert names(alone.search("I want my money back", "refund_order", 4))[0] != "log_in"
 
 
 def test_similar_requests_help_a_target_never_seen():
     precedents = Precedents()
     for _ in range(20):
         precedents.add(["log_in", "get_order"], "I want my money back for a broken lamp")
-    chains = ChainSearch(ToolSearch(shop()), precedents)
-    assert "log_in" in names(chains.upstream("I want my money back for a broken chair", "refund_order", 2))
+    chains = PrerequisiteSearch(ToolSearch(shop()), precedents)
+    assert "log_in" in names(chains.search("I want my money back for a broken chair", "refund_order", 2))
 
 
 def test_tools_of_one_toolkit_come_together():
     tools = [replace(spec(name), toolkit=kit) for name, kit in zip("xyz", "KKL", strict=True)]
-    assert names(ChainSearch(ToolSearch(tools)).upstream("", "x", 2)) == ["y", "z"]
+    assert names(PrerequisiteSearch(ToolSearch(tools)).search("", "x", 2)) == ["y", "z"]
 
 
 def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
@@ -207,7 +208,7 @@ def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
     target = ToolSpec("target", "", {"type": "object", "properties": properties})
     needed = ToolSpec("needed", "", {**target.parameters, "required": ["tracking_number"]})
     tools = [gives, target, needed, *(spec(f"other{i}", "thing", f"result{i}") for i in range(9))]
-    chains = ChainSearch(ToolSearch(tools))
+    chains = PrerequisiteSearch(ToolSearch(tools))
     place = SIGNALS.index("gives what it takes")
 
     def given_by(name: str) -> float:
@@ -220,46 +221,46 @@ def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
 
 def test_the_chains_follow_the_tools():
     search = ToolSearch(shop())
-    chains = ChainSearch(search)
-    assert names(chains.upstream("", "refund_order", 1)) == ["get_order"]
+    chains = PrerequisiteSearch(search)
+    assert names(chains.search("", "refund_order", 1)) == ["get_order"]
     search.remove(["get_order", "weather", "log_in"])
     search.add([spec("look_up", "", "order_number")])
-    assert names(chains.upstream("", "refund_order", 5)) == ["look_up", "find_customer"]
+    assert names(chains.search("", "refund_order", 5)) == ["look_up", "find_customer"]
     search.add([spec("look_up", "", "nothing_of_use")])
-    assert chains.upstream("", "refund_order", 5)[0].parts["gives what it takes"] == 0
+    assert chains.search("", "refund_order", 5)[0].parts["gives what it takes"] == 0
     with pytest.raises(KeyError):
-        chains.upstream("", "get_order")
+        chains.search("", "get_order")
 
 
 def test_what_runs_showed_of_results_counts_like_what_is_declared():
     silent = [replace(each, returns=None) for each in shop()]
     search = ToolSearch(silent)
-    chains = ChainSearch(search)
+    chains = PrerequisiteSearch(search)
     part = "gives what it takes"
-    assert not any(hit.parts[part] for hit in chains.upstream("", "refund_order", 5))
+    assert not any(hit.parts[part] for hit in chains.search("", "refund_order", 5))
     chains.note_outputs({"get_order": ["[].order_number", "[].lines[].sku"]})
-    found = {hit.name: hit.parts[part] for hit in chains.upstream("", "refund_order", 5)}
+    found = {hit.name: hit.parts[part] for hit in chains.search("", "refund_order", 5)}
     assert [name for name, given in found.items() if given] == ["get_order"]
-    declared = ChainSearch(
+    declared = PrerequisiteSearch(
         ToolSearch([*silent[:1], spec("get_order", "customer_key", "order_number lines sku"), *silent[2:]])
     )
-    assert found["get_order"] == declared.upstream("", "refund_order", 1)[0].parts[part]
+    assert found["get_order"] == declared.search("", "refund_order", 1)[0].parts[part]
     chains.note_outputs({"get_order": [], "weather": ["order_number"]})
-    assert [hit.name for hit in chains.upstream("", "refund_order", 5) if hit.parts[part]] == ["weather"]
+    assert [hit.name for hit in chains.search("", "refund_order", 5) if hit.parts[part]] == ["weather"]
     search.add([replace(silent[3], description="Rain")])
-    assert [hit.name for hit in chains.upstream("", "refund_order", 5) if hit.parts[part]] == ["weather"]
+    assert [hit.name for hit in chains.search("", "refund_order", 5) if hit.parts[part]] == ["weather"]
 
 
 async def test_async_chains_are_the_same():
-    chains = ChainSearch(ToolSearch(shop()))
+    chains = PrerequisiteSearch(ToolSearch(shop()))
     query = "give the money of the order back"
-    assert await chains.aupstream(query, "refund_order", 3) == chains.upstream(query, "refund_order", 3)
-    assert names(chains.upstream(query, "refund_order", 3, exclude=["get_order"]))[0] != "get_order"
-    assert chains.upstream(query, "refund_order", 0) == []
+    assert await chains.asearch(query, "refund_order", 3) == chains.search(query, "refund_order", 3)
+    assert names(chains.search(query, "refund_order", 3, exclude=["get_order"]))[0] != "get_order"
+    assert chains.search(query, "refund_order", 0) == []
 
 
 def test_one_tool_alone():
-    assert ChainSearch(ToolSearch([spec("a")])).upstream("x", "a", 3) == []
+    assert PrerequisiteSearch(ToolSearch([spec("a")])).search("x", "a", 3) == []
 
 
 def test_outputs_of_any_schema():

@@ -32,7 +32,6 @@ from langgraph_toolmem.atoms.words import delexicalised, slots_in
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.navigator.select.candidates import take_in
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
@@ -171,7 +170,7 @@ class HintPlanner:
         self, messages: Sequence[Any], specs: Mapping[str, ToolSpec] | None, kept: Planning, run_id: str | None
     ) -> _Look:
         if specs:
-            take_in(self._memory, specs)
+            self._memory.adopt(specs)
         run = self._memory._read(messages, run_id)
         extractor = self._extractor(run, specs)
         known = tracked(run, extractor.slots, kept.get("slots"), kept.get("read", ""))

@@ -16,21 +16,20 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from typing_extensions import NotRequired
 
-from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.middleware.preferences import insisted_on
+from langgraph_toolmem.navigator.arguments import check_selection
 from langgraph_toolmem.navigator.select.candidates import (
     MOST,
-    LookUp,
-    check_offering,
-    look_up_turn,
-    other_ways,
+    Candidates,
+    find_reroutes,
     progress_of,
-    take_in,
+    turn_candidates,
 )
 from langgraph_toolmem.navigator.select.search_tool import SearchTool
-from langgraph_toolmem.navigator.select.selection import Offer, Way, offer
+from langgraph_toolmem.navigator.select.selection import Reroute, Selection, select_tools
+from langgraph_toolmem.navigator.tool_search.hit import TARGETS
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.turn.hints import Offered, merge_offered, offered_now
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, read_key, run_id_of, user_id_of
@@ -92,9 +91,9 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
         if not isinstance(memory, ToolMemory):
             raise ConfigurationError(f"{type(self).__name__} takes a ToolMemory, not {type(memory).__name__}.")
         self.memory = memory
-        self.always = check_offering(most, targets, always)
+        self.always = check_selection(most, targets, always)
         self.most, self.targets = most, targets
-        searching = SearchTool(memory=memory, names_of=self._at_hand, targets=targets)
+        searching = SearchTool(navigator=memory.navigator, names_of=self._at_hand, targets=targets)
         self.tools = [searching] if search_tool else []
         self._name = name or type(self).__name__
         self._errors = ErrorLog(self._name, logger)
@@ -147,34 +146,39 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _choose(
         self, request: ModelRequest[Any], key: TurnKey, who: dict[str, str | None], names: list[str]
-    ) -> tuple[_Turn, Offer | None, list[str]]:
+    ) -> tuple[_Turn, Selection | None, list[str]]:
         """The turn and what is offered in it; None: all tools."""
         turn = self._turns.get(key) or self._turns.put(key, _Turn())
         if turn.broken:
             return turn, None, names
         with turn.lock:
-            take_in(self.memory, self._offered.of(request.tools))
+            self.memory.adopt(self._offered.of(request.tools))
             where = progress_of(self.memory._read(request.state["messages"], who["run_id"]))
             # The messages of the turn may have been summarised away since the last look.
             turn.called |= where.called
             if turn.found is None or turn.names != frozenset(names):
                 turn.names, turn.ways = frozenset(names), {}
-                turn.found = look_up_turn(
-                    self.memory, where, turn.names, most=self.most, targets=self.targets, user_id=who["user_id"]
+                turn.found = turn_candidates(
+                    self.memory.navigator,
+                    where,
+                    turn.names,
+                    most=self.most,
+                    targets=self.targets,
+                    user_id=who["user_id"],
                 )
             failed = frozenset(tool for tool, ok in turn.called.items() if not ok)
             if failed and failed not in turn.ways:
-                turn.ways[failed] = other_ways(self.memory, turn.found, turn.called, turn.names)
+                turn.ways[failed] = find_reroutes(self.memory.navigator, turn.found, turn.called, turn.names)
             if not turn.found.hits and not self.tools:
                 return turn, None, names
             known = offered_now(request.state)
-            chosen = offer(
+            chosen = select_tools(
                 turn.found.plan,
                 turn.found.hits,
                 most=self.most,
                 always=self.always,
                 called=turn.called,
-                ways=turn.ways.get(failed, ()),
+                reroutes=turn.ways.get(failed, ()),
                 asked=known["tools"] if known else {},
                 earlier=where.earlier,
                 available=turn.names,
@@ -182,7 +186,7 @@ class ToolChainMiddleware(AgentMiddleware[Any, Any, Any]):
             return turn, chosen, names
 
     def _told(
-        self, request: ModelRequest[Any], turn: _Turn, chosen: Offer | None, names: list[str]
+        self, request: ModelRequest[Any], turn: _Turn, chosen: Selection | None, names: list[str]
     ) -> ModelRequest[Any]:
         if chosen is None:
             return _without_search(request)
@@ -228,10 +232,10 @@ class _Turn:
     """
 
     names: frozenset[str] = frozenset()
-    found: LookUp | None = None
+    found: Candidates | None = None
     called: dict[str, bool] = field(default_factory=dict)
-    ways: dict[frozenset[str], tuple[Way, ...]] = field(default_factory=dict)
-    told: Offer | None = None
+    ways: dict[frozenset[str], tuple[Reroute, ...]] = field(default_factory=dict)
+    told: Selection | None = None
     broken: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -9,20 +9,19 @@ from typing import Any, Final, TypeVar
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from langgraph_toolmem._searching import TARGETS
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.navigator.arguments import check_selection
 from langgraph_toolmem.navigator.select.candidates import (
     MOST,
     Progress,
-    check_offering,
-    look_up_turn,
-    other_ways,
+    find_reroutes,
     progress_of,
-    take_in,
+    turn_candidates,
 )
 from langgraph_toolmem.navigator.select.search_tool import SearchTool
-from langgraph_toolmem.navigator.select.selection import Offer, offer
+from langgraph_toolmem.navigator.select.selection import Selection, select_tools
+from langgraph_toolmem.navigator.tool_search.hit import TARGETS
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.nodes.preferences import guided_tools, name_of
 from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
@@ -85,16 +84,16 @@ class ToolRetriever(MemoryNode):
         name: str | None = None,
     ) -> None:
         super().__init__(memory, messages_key=messages_key, name=name)
-        self.always = check_offering(most, targets, always)
+        self.always = check_selection(most, targets, always)
         self.most, self.targets = most, targets
         specs = read_tools(tools)
         if SEARCH_TOOL in specs:
             raise ConfigurationError(f"{SEARCH_TOOL!r} is the name of the search tool; none of the tools may have it.")
         self.tools = {name: spec for name, spec in specs.items() if name not in OWN_TOOLS}
         self.tool = SearchTool(
-            memory=memory, names_of=lambda _: self.tools.keys(), targets=targets, messages_key=messages_key
+            navigator=memory.navigator, names_of=lambda _: self.tools.keys(), targets=targets, messages_key=messages_key
         )
-        take_in(memory, self.tools)
+        memory.adopt(self.tools)
 
     def _run(self, state: Any, config: RunnableConfig | None) -> Any:
         runtime = runtime_of(config)
@@ -106,7 +105,7 @@ class ToolRetriever(MemoryNode):
         found = await asyncio.to_thread(self._found, state, run_id_of(config, runtime), user_id_of(config, runtime))
         return self._answer(found, state, runtime)
 
-    def _found(self, state: Any, run_id: str | None, user_id: str | None) -> tuple[Offer, Progress] | None:
+    def _found(self, state: Any, run_id: str | None, user_id: str | None) -> tuple[Selection, Progress] | None:
         """What is to be offered now, and where the run stands; None if nothing is new."""
         if len(self.tools) <= self.most:
             return None
@@ -114,25 +113,26 @@ class ToolRetriever(MemoryNode):
         where = progress_of(self.memory._read(self._messages(state), run_id))
         if known is not None and where.failed <= set(known.get("failed", ())):
             return None
-        take_in(self.memory, self.tools)
+        self.memory.adopt(self.tools)
         out = avoided_now(state, messages_key=self.messages_key) or {}
         names = [name for name in self.tools if name not in out]
-        found = look_up_turn(self.memory, where, names, most=self.most, targets=self.targets, user_id=user_id)
-        ways = other_ways(self.memory, found, where.called, names)
-        chosen = offer(
+        navigator = self.memory.navigator
+        found = turn_candidates(navigator, where, names, most=self.most, targets=self.targets, user_id=user_id)
+        reroutes = find_reroutes(navigator, found, where.called, names)
+        chosen = select_tools(
             found.plan,
             found.hits,
             most=self.most,
             always=self.always,
             called=where.called,
-            ways=ways,
+            reroutes=reroutes,
             asked={} if known is None else known["tools"],
             earlier=where.earlier,
             available=names,
         )
         return chosen, where
 
-    def _answer(self, found: tuple[Offer, Progress] | None, state: Any, runtime: Runtime[Any] | None) -> Any:
+    def _answer(self, found: tuple[Selection, Progress] | None, state: Any, runtime: Runtime[Any] | None) -> Any:
         if found is None:
             return None
         chosen, where = found

@@ -19,7 +19,6 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.select.candidates import known_tools
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.turn.hints import avoided_now, offered_now
 from langgraph_toolmem.turn.host import emit, read_key, run_id_of, runtime_of, user_id_of
@@ -139,7 +138,7 @@ class InertiaShortcut(MemoryNode):
             return None
         never = set(avoided_now(state, messages_key=self.messages_key) or ())
         if offered := offered_now(state, messages_key=self.messages_key):
-            never |= known_tools(self.memory) - offered["tools"].keys()
+            never |= self.memory.navigator.tools.keys() - offered["tools"].keys()
         return policy.with_(never=policy.never | never) if never else policy
 
     def _options(

@@ -46,15 +46,6 @@ def shows_fields(output: Any) -> bool:
     return isinstance(output, (list, tuple)) and any(isinstance(each, (Mapping, list, tuple)) for each in output)
 
 
-def merge_paths(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Both together, at most `MAX_LEAVES`; those of `one` stay."""
-    found = dict(one)
-    for path, kinds in other.items():
-        if path in found or len(found) < MAX_LEAVES:
-            found[path] = found.get(path, frozenset()) | kinds
-    return found
-
-
 def is_field(key: Any) -> bool:
     """Whether a key looks like the name of a field: a letter, then letters, digits, "_" and "-", at most 60 in all.
 

@@ -1,4 +1,4 @@
-"""What whoever looks on is handed: each decision with its prompt, and later what became of its calls. Plain values."""
+"""What a decision hook gets: each decision with its prompt, and later what became of its calls. Plain values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.host import run_id_of, runtime_of, user_id_of
 
 DecisionHook = Callable[[dict[str, Any]], Any]
-"""Is handed what `decision_event` gives. In async runs it is called in a thread.
+"""Gets what `decision_event` gives. In async runs it is called in a thread.
 
-A hook that has a method ``observed`` is handed what `outcome_event` gives when the calls were made.
+Of a hook that has a method ``observed``, that gets what `outcome_event` gives when the calls were made.
 """
 
 

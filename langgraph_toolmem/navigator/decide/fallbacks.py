@@ -1,8 +1,8 @@
 """Tools that may do what a failed one does, by what they are said to do: the tool's own text is the query.
 
 Two rankings are joined: the cosine of the two tools' words, those of names, descriptions and parameters, rare ones
-weighing more; and what a search of the memory finds with the failed tool's description. What only reads never stands
-in for what writes, nor the other way round. No schema of outputs is needed and no history, so this works from the
+weighing more; and what a search of the memory finds with the failed tool's description. What only reads never takes
+the place of what writes, nor the other way round. No schema of outputs is needed and no history, so this works from the
 first run on, where a graph of parameters knows nothing yet.
 """
 
@@ -19,7 +19,7 @@ from langgraph_toolmem.words.meaning import canonical, canonical_words, verb_of
 from langgraph_toolmem.words.vocabulary import READING, STRICT_VERBS
 
 MOST: Final = 8
-"""Stand-ins that a failure brings, at most."""
+"""Fallbacks that a failure brings, at most."""
 LEAST: Final = 0.08
 """Cosine from which two tools have anything to do with each other."""
 POOL: Final = 600
@@ -35,8 +35,8 @@ Search = Callable[[str, int], Sequence[str]]
 """What finds the names of tools for a text, the best first, so many at most."""
 
 
-class StandIns:
-    """Finds tools that are like another one.
+class Fallbacks:
+    """Finds tools that may take the place of a failed one.
 
     Args:
         specs: the tools by name.
@@ -62,10 +62,10 @@ class StandIns:
         there = [name for name in (self._specs if len(self._specs) <= POOL else found) if name in allowed]
         kin = [name for name in there if name != tool and _akin(spec, self._specs[name])]
         scores = self._cosines(tool, kin)
-        alike = [name for name in sorted(kin, key=lambda name: -scores[name]) if scores[name] >= LEAST]
+        similar = [name for name in sorted(kin, key=lambda name: -scores[name]) if scores[name] >= LEAST]
         searched = [name for name in found if scores.get(name, 0.0) >= LEAST]
         joined: Counter[str] = Counter()
-        for ranking in (alike, searched):
+        for ranking in (similar, searched):
             for rank, name in enumerate(ranking):
                 joined[name] += 1 / (_RANK + rank)  # type: ignore[assignment]
         return sorted(joined, key=lambda name: (-joined[name], name))[:most]

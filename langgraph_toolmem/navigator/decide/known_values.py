@@ -1,4 +1,4 @@
-"""What the messages of a run already tell: values that a plan need not look for."""
+"""What the messages of a run already say: values that a plan need not look for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langgraph_toolmem.words.result_paths import is_field, is_table, shows_field
 from langgraph_toolmem.words.schema import MAX_DEPTH, Leaf, type_of
 
 MOST: Final = 64
-"""Values that are told, at most; the latest ones."""
+"""Values that are taken, at most; the latest ones."""
 _MOST_LOOKED_AT: Final = 600
 _CURRENCY: Final = r"(?:[$€£¥]|\b(?:USD|EUR|GBP|CHF|JPY)\b)"
 _NUMBER: Final = r"\d+(?:[.,]\d{3})*(?:[.,]\d{1,2})?(?![\w.,]*\d)"
@@ -31,7 +31,7 @@ def known_values(run: Run, *, most: int = MOST) -> dict[str, Any]:
     - Arguments of calls that went well, by parameter.
     - Parts of their results, by the name of the field; one that says too little alone ("id") is named after what it is
       the id of, and left out where that is not known. Lists of several elements are left out: which one is meant is
-      not told.
+      not said.
     - An e-mail address, URL, ISO date or amount of money in the user's words, as ``email``, ``url``, ``date`` and
       ``amount``, where there is one of the kind and not several.
 
@@ -64,15 +64,15 @@ def _in_words(text: str) -> Iterator[tuple[str, Any]]:
 
 def _of_step(step: Step) -> Iterator[tuple[str, Any]]:
     for name, value in step.args.items():
-        if _tells(value) and (told := _named(name, step.tool, value)):
-            yield told, value
+        if _says_something(value) and (label := _named(name, step.tool, value)):
+            yield label, value
     if shows_fields(step.output):
         for path, value in islice(_leaves(step.output, "", 0), _MOST_LOOKED_AT):
-            if _tells(value) and (told := _named(path, step.tool, value)):
-                yield told, value
+            if _says_something(value) and (label := _named(path, step.tool, value)):
+                yield label, value
 
 
-def _tells(value: Any) -> bool:
+def _says_something(value: Any) -> bool:
     return isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
 
 

@@ -1,4 +1,4 @@
-"""The decider's questions to the memory: tools for a description, and another way after a failure. Fails open."""
+"""What the decider asks the navigator: tools for a description, and another way after a failure. Fails open."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from langgraph_toolmem.navigator.decide.fallbacks import StandIns, writes
-from langgraph_toolmem.navigator.decide.rounds import known, succeeded
+from langgraph_toolmem.navigator.decide.fallbacks import Fallbacks, writes
+from langgraph_toolmem.navigator.decide.rounds import given_values, succeeded
 from langgraph_toolmem.navigator.decide.state import (
     Call,
-    Found,
     NaviLimits,
     NaviRecord,
+    Retrieved,
     Route,
     chain_of,
-    found_of,
+    retrieved_of,
     tools_of,
 )
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan
@@ -24,7 +24,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
 
@@ -42,31 +42,31 @@ class Now:
     Attributes:
         allowed: names of the tools that may be called.
         user_id: whose run it is, if anybody knows.
-        told: name -> value of what the user's words and the results tell.
+        known: name -> value of what the user's words and the results tell.
     """
 
     allowed: Collection[str]
     user_id: str | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
 
 
-class LookUp:
-    """Searches of one navigator in its memory.
+class Retriever:
+    """The searches of one subgraph.
 
-    Whatever goes wrong in the memory is logged once: then a search finds nothing, and the first search finds the
+    Whatever goes wrong in them is logged once: then a search finds nothing, and the first search finds the
     tools in their order.
 
     Args:
-        memory: the memory.
+        navigator: searches and plans.
         specs: the tools by name.
         limits: bounds.
-        strategy, seed, budget: of the memory's `plan`.
+        strategy, seed, budget: of its `plan`.
         errors: where failures are logged.
     """
 
     def __init__(
         self,
-        memory: ToolMemory,
+        navigator: Navigator,
         specs: Mapping[str, ToolSpec],
         *,
         limits: NaviLimits,
@@ -75,11 +75,11 @@ class LookUp:
         budget: float,
         errors: ErrorLog,
     ) -> None:
-        self._memory, self._specs, self._limits, self._errors = memory, specs, limits, errors
+        self._navigator, self._specs, self._limits, self._errors = navigator, specs, limits, errors
         self._strategy, self._seed, self._budget = strategy, seed, budget
-        self._stand_ins = StandIns(specs, lambda text, most: self._hits(text, Now(specs), most))
+        self._fallbacks = Fallbacks(specs, lambda text, most: self._hits(text, Now(specs), most))
 
-    def first(self, record: NaviRecord, now: Now) -> Found:
+    def first(self, record: NaviRecord, now: Now) -> Retrieved:
         """The tools that the first decision sees: complete chains, then what else fits; others if hardly any fits.
 
         Others stand in a small catalogue only, or where nothing was found: in a large one they would be noise.
@@ -89,18 +89,18 @@ class LookUp:
         hits = self._hits(request, now, most)
         if len(now.allowed) <= FEW_TOOLS or not (hits or (plan is not None and plan.tools)):
             hits += islice((name for name in self._specs if name in now.allowed), most)
-        return found_of(request, plan, hits)
+        return retrieved_of(request, plan, hits)
 
-    def search(self, record: NaviRecord, recall: str, now: Now) -> Found:
+    def search(self, record: NaviRecord, recall: str, now: Now) -> Retrieved:
         """What fits an imagined API: complete chains, then what is no candidate yet."""
         plan = self._plan(recall, record, now)
         had = set(record["failed"]).union(record["candidates"], () if plan is None else plan.tools)
         hits = [name for name in self._hits(recall, now, FEW_HITS + len(had)) if name not in had]
         if len(now.allowed) <= FEW_TOOLS:
             hits += [name for name in self._specs if name in now.allowed and name not in had and name not in hits]
-        return found_of(recall, plan, hits[:FEW_HITS])
+        return retrieved_of(recall, plan, hits[:FEW_HITS])
 
-    def another_way(self, before: NaviRecord, after: NaviRecord, call: Call, now: Now) -> tuple[Route, Found | None]:
+    def reroute(self, before: NaviRecord, after: NaviRecord, call: Call, now: Now) -> tuple[Route, Retrieved | None]:
         """What can be done about a failed call: an equivalent tool, another way from upstream, a fresh search.
 
         Args:
@@ -110,30 +110,30 @@ class LookUp:
             now: what holds now.
         """
         tool, out = call["tool"], set(after["failed"])
-        alike = self._stand_ins.of(tool, {name for name in now.allowed if name not in out})
+        similar = self._fallbacks.of(tool, {name for name in now.allowed if name not in out})
         chain = self._broken(before, tool, now, out)
         way = None if chain is None else self._rerouted(chain, after, now)
         if way is not None and way.chain is not None:
             plan = self._around(way.chain, after, now)
             tools = list(way.chain.tools)
-            others = [name for name in alike if name not in tools]
+            others = [name for name in similar if name not in tools]
             kind: Literal["equivalent", "upstream"] = "equivalent" if way.way == "equivalent" else "upstream"
-            route = Route(failed=tool, way=kind, stands_in=way.stands_in, chain=tools, alike=others)
-            return route, found_of(f"in place of {tool}", plan, [*tools, *others])
-        found = self._fresh(after, call, now, alike)
+            route = Route(failed=tool, way=kind, fallback=way.fallback, chain=tools, similar=others)
+            return route, retrieved_of(f"in place of {tool}", plan, [*tools, *others])
+        found = self._fresh(after, call, now, similar)
         if found is None:
-            return Route(failed=tool, way="none", stands_in="", chain=[], alike=[]), None
+            return Route(failed=tool, way="none", fallback="", chain=[], similar=[]), None
         first = tools_of(found["chains"][0]) if found["chains"] else []
-        return Route(failed=tool, way="fresh", stands_in="", chain=first, alike=alike), found
+        return Route(failed=tool, way="fresh", fallback="", chain=first, similar=similar), found
 
     def _rerouted(self, chain: Chain, record: NaviRecord, now: Now) -> Recombination | None:
         """Another chain to the same end by the graph; None if there is none that does no harm."""
         out = set(record["failed"])
         try:
-            way = self._memory.reroute(
+            way = self._navigator.reroute(
                 chain,
                 out,
-                known={**now.told, **known(record)},
+                known={**now.known, **given_values(record)},
                 available=now.allowed,
                 done=[name for name in succeeded(record) if name not in out],
                 strategy=self._strategy,
@@ -148,7 +148,7 @@ class LookUp:
     def _careless(self, way: Recombination, broken: Chain) -> bool:
         """Whether something would be written on the way only to get what the failed tool did not give."""
         steps = () if way.chain is None else way.chain.tools[:-1]
-        new = (name for name in steps if name not in broken.tools and name != way.stands_in)
+        new = (name for name in steps if name not in broken.tools and name != way.fallback)
         return any(name in self._specs and writes(self._specs[name]) for name in new)
 
     def _broken(self, before: NaviRecord, tool: str, now: Now, out: set[str]) -> Chain | None:
@@ -158,7 +158,7 @@ class LookUp:
             return chain_of(chain)
         if tool not in self._specs:
             return None
-        there = Now({*now.allowed, tool}, now.user_id, now.told)
+        there = Now({*now.allowed, tool}, now.user_id, now.known)
         plan = self._plan(None, before, there, out=out - {tool}, target=tool)
         return None if plan is None else plan.chain
 
@@ -170,24 +170,24 @@ class LookUp:
         others = tuple(other for other in plan.chains if other.tools != chain.tools)
         return Plan((chain, *others), plan.subgraph, plan.strategy, plan.cut_short)
 
-    def _fresh(self, record: NaviRecord, call: Call, now: Now, alike: list[str]) -> Found | None:
+    def _fresh(self, record: NaviRecord, call: Call, now: Now, similar: list[str]) -> Retrieved | None:
         """What is most like the failed tool, else other targets, by what it was called for.
 
         What is no candidate yet goes before what the decider could have taken all along.
         """
         spec = self._specs.get(call["tool"])
         about = "" if spec is None else spec.description.strip()
-        near: Found | None = None
-        if alike:
+        near: Retrieved | None = None
+        if similar:
             plan = self._plan(about, record, now) if about else None
-            near = found_of(about or call["intent"], plan, alike)
+            near = retrieved_of(about or call["intent"], plan, similar)
         for text in (about, call["intent"].strip(), record["request"].strip()):
             if near is not None and any(tool not in record["candidates"] for tool in near["tools"]):
                 return near
             if text:
                 found = self.search(record, text, now)
                 if any(tool not in record["candidates"] for tool in found["tools"]):
-                    return {**found, "tools": list(dict.fromkeys([*alike, *found["tools"]]))}
+                    return {**found, "tools": list(dict.fromkeys([*similar, *found["tools"]]))}
                 near = near or (found if found["chains"] else None)
         return near
 
@@ -202,10 +202,10 @@ class LookUp:
     ) -> Plan | None:
         out = set(record["failed"]) if out is None else out
         try:
-            return self._memory.plan(
+            return self._navigator.plan(
                 None if query is None else query[:MAX_QUERY],
                 target=target,
-                known={**now.told, **known(record)},
+                known={**now.known, **given_values(record)},
                 k=self._limits.chains,
                 available=now.allowed,
                 avoid=out,
@@ -220,7 +220,7 @@ class LookUp:
 
     def _hits(self, query: str, now: Now, most: int) -> list[str]:
         try:
-            hits = self._memory.search_tools(query[:MAX_QUERY], k=most, available=now.allowed, user_id=now.user_id)
+            hits = self._navigator.search(query[:MAX_QUERY], k=most, available=now.allowed, user_id=now.user_id)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return []

@@ -2,40 +2,44 @@
 
 A value joins, in this order [O]:
 
-1. the group of the user's file that names it;
+1. the group of the user's constraints that names it;
 2. the cluster of the same words, if shape, format and choices agree;
 3. a cluster whose words are its own with one more that its surroundings have, or one less that the cluster's
    surroundings have: ``sku`` of ``get_product`` and ``product_sku``;
 4. given an embedder: the nearest cluster, from a stated cosine on, if both or neither are identifiers;
 5. a new one.
 
-Every member keeps the reason it is there, so that a cluster can be explained and corrected (`rules`). Words are looked
-up in inverted indexes: what one value costs does not depend on the number of clusters (with an embedder it is one
-product of matrices).
+Every member keeps the reason it is there, so that a cluster can be explained and corrected (`constraints`). Words are
+looked up in inverted indexes: what one value costs does not depend on the number of clusters (with an embedder it is
+one product of matrices).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal
 
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.search.lexical import stem
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
 
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.vectors import Centres, ParameterVectors, Vector
+
 Reason = Literal["first", "words", "context", "embedding", "user"]
-Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 _REASONS: Final[dict[Reason, str]] = {
     "first": "opened the cluster",
     "words": "same words",
     "context": "same words with its surroundings",
     "embedding": "similar meaning (embedder)",
-    "user": "user's file",
+    "user": "user's constraints",
 }
+THRESHOLD: Final = 0.9
+"""Cosine from which two meanings are one. Below it all-MiniLM-L6-v2 takes a first name for a last name."""
 _EXAMPLES: Final = 3
 _SHARED_CONTEXT: Final = 0.5
 _HUB: Final = 1_000
@@ -121,34 +125,43 @@ class Clusters:
     """All parameter nodes.
 
     Args:
-        rules: what the user says.
-        embed: texts -> vectors of length 1, asked for new meanings only; None: words alone.
-        threshold: cosine from which two meanings are one, with an embedder.
+        constraints: what the user says.
+        vectors: meanings of parameters; None: words alone.
+        threshold: cosine from which two meanings are one.
     """
 
     def __init__(
-        self, rules: ClusterRules | None = None, *, embed: Embed | None = None, threshold: float = 0.9
+        self,
+        constraints: ClusterConstraints | None = None,
+        *,
+        vectors: ParameterVectors | None = None,
+        threshold: float = THRESHOLD,
     ) -> None:
-        self.rules = rules or ClusterRules()
+        self.constraints = constraints or ClusterConstraints()
         self.by_id: dict[int, Cluster] = {}
         self.of_port: dict[tuple[str, str, str], Cluster] = {}
         self._keys: dict[tuple[frozenset[str], str], list[Cluster]] = {}
         self._user: dict[str, Cluster] = {}
         self._stems: dict[str, dict[int, float]] = {}
-        self._vectors = _Vectors(embed, threshold) if embed is not None else None
+        self._vectors = vectors
+        self._centres: Centres | None = None
+        if vectors is not None:
+            from langgraph_toolmem.navigator.dependencies.vectors import Centres
+
+            self._centres = Centres(threshold)
         self._next = 0
 
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def prepare(self, ports: Iterable[Port]) -> None:
-        """Embeds the meanings of many ports at once; without an embedder nothing happens."""
+    def prepare(self, ports: Iterable[Port], *, again: bool = True) -> None:
+        """Embeds the meanings of many ports at once; see `ParameterVectors.prepare`."""
         if self._vectors is not None:
-            self._vectors.prepare({_text(port): None for port in ports})
+            self._vectors.prepare(ports, again=again)
 
     def add(self, port: Port) -> Cluster:
         """Puts a port into its cluster and returns that."""
-        group = self.rules.group_of(port)
+        group = self.constraints.group_of(port)
         if group is not None:
             cluster = self._user.get(group.name)
             if cluster is None:
@@ -159,6 +172,10 @@ class Clusters:
             cluster = found or self._open(port)
         cluster.add(port, reason)
         self.of_port[port.key] = cluster
+        if self._centres is not None and not cluster.user and cluster.id not in self._centres:
+            vector = self._vector(port)
+            if vector is not None:
+                self._centres.add(cluster.id, vector)
         return cluster
 
     def remove(self, port: Port) -> None:
@@ -176,12 +193,12 @@ class Clusters:
             del row[cluster.id]
             if not row:
                 del self._stems[word]
-        if self._vectors is not None:
-            self._vectors.remove(cluster.id)
+        if self._centres is not None:
+            self._centres.remove(cluster.id)
 
     def find(self, port: Port) -> Cluster | None:
         """The cluster a port would join; None if it would open one. Nothing changes."""
-        group = self.rules.group_of(port)
+        group = self.constraints.group_of(port)
         return self._user.get(group.name) if group is not None else self._find(port)[0]
 
     def near(self, port: Port, k: int = 5) -> list[tuple[Cluster, float]]:
@@ -230,8 +247,8 @@ class Clusters:
                     around = cluster.context[word] >= _SHARED_CONTEXT * len(cluster.members)
                     if around and not cluster.vague and _agree(cluster, port):
                         return cluster, "context"
-        if self._vectors is not None and not meaning.vague:
-            number = self._vectors.nearest(_text(port), lambda i: _alike(self.by_id[i], port))
+        if self._centres is not None and (vector := self._vector(port)) is not None:
+            number = self._centres.nearest(vector, lambda i: _may_join(self.by_id[i], port))
             if number is not None:
                 return self.by_id[number], "embedding"
         return None, "first"
@@ -239,9 +256,10 @@ class Clusters:
     def _open(self, port: Port) -> Cluster:
         cluster = self._new(port.meaning.label, port.meaning.words)
         self._keys.setdefault((port.meaning.words, port.meaning.shape), []).append(cluster)
-        if self._vectors is not None and not port.meaning.vague:
-            self._vectors.add(cluster.id, _text(port))
         return cluster
+
+    def _vector(self, port: Port) -> Vector | None:
+        return None if self._vectors is None or port.meaning.vague else self._vectors.of(port)
 
     def _new(self, label: str, words: frozenset[str], *, user: bool = False) -> Cluster:
         cluster = self.by_id[self._next] = Cluster(self._next, label, words, user=user)
@@ -260,58 +278,6 @@ class Clusters:
                 return
 
 
-class _Vectors:
-    """The vectors of clusters, searched by one product of matrices."""
-
-    def __init__(self, embed: Embed, threshold: float) -> None:
-        self._embed = embed
-        self._threshold = threshold
-        self._known: dict[str, Sequence[float]] = {}
-        self._row_of: dict[int, int] = {}
-        self._ids: list[int] = []
-        self._matrix: Any = None
-
-    def prepare(self, texts: Iterable[str]) -> None:
-        new = [text for text in texts if text not in self._known]
-        if new:
-            self._known.update(zip(new, self._embed(new), strict=True))
-
-    def add(self, number: int, text: str) -> None:
-        import numpy as np
-
-        self.prepare([text])
-        vector = np.asarray(self._known[text], dtype=np.float32)
-        if self._matrix is None:
-            self._matrix = np.zeros((256, len(vector)), dtype=np.float32)
-        elif len(self._ids) == len(self._matrix):
-            self._matrix = np.concatenate([self._matrix, np.zeros_like(self._matrix)])
-        self._matrix[len(self._ids)] = vector
-        self._row_of[number] = len(self._ids)
-        self._ids.append(number)
-
-    def remove(self, number: int) -> None:
-        row = self._row_of.pop(number, None)
-        if row is None:
-            return
-        last = len(self._ids) - 1
-        self._matrix[row] = self._matrix[last]
-        self._ids[row] = self._ids[last]
-        self._ids.pop()
-        if row != last:
-            self._row_of[self._ids[row]] = row
-
-    def nearest(self, text: str, fits: Callable[[int], bool]) -> int | None:
-        import numpy as np
-
-        if not self._ids:
-            return None
-        self.prepare([text])
-        cosines = self._matrix[: len(self._ids)] @ np.asarray(self._known[text], dtype=np.float32)
-        near = np.flatnonzero(cosines >= self._threshold)
-        ranked = (self._ids[row] for row in near[np.argsort(-cosines[near], kind="stable")])
-        return next((number for number in ranked if fits(number)), None)
-
-
 def _agree(cluster: Cluster, port: Port) -> bool:
     """Whether format and choices allow that a port is one of these."""
     leaf = port.leaf
@@ -320,7 +286,7 @@ def _agree(cluster: Cluster, port: Port) -> bool:
     return not (leaf.choices and cluster.choices and cluster.choices.isdisjoint(leaf.choices))
 
 
-def _alike(cluster: Cluster, port: Port) -> bool:
+def _may_join(cluster: Cluster, port: Port) -> bool:
     first = next(iter(cluster.members.values()))[0].meaning
     return (
         first.shape == port.meaning.shape
@@ -331,8 +297,3 @@ def _alike(cluster: Cluster, port: Port) -> bool:
 
 def _stems(words: Iterable[str]) -> list[str]:
     return sorted({stem(word) for word in words})
-
-
-def _text(port: Port) -> str:
-    described = port.leaf.description
-    return f"{port.meaning.label}: {described}" if described else port.meaning.label

@@ -61,7 +61,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class ClusterRules:
+class ClusterConstraints:
     """What a user says about clusters; see the module."""
 
     groups: tuple[Group, ...] = ()
@@ -96,8 +96,8 @@ class ClusterRules:
         return [str(member) for member in left]
 
     @classmethod
-    def from_dict(cls, plain: Any, *, where: str = "cluster rules") -> ClusterRules:
-        """Rules from plain values, checked.
+    def from_dict(cls, plain: Any, *, where: str = "cluster constraints") -> ClusterConstraints:
+        """Constraints from plain values, checked.
 
         Raises:
             ConfigurationError: something cannot be; the message names the place, such as ``join[0].members[2]``.
@@ -127,8 +127,8 @@ class ClusterRules:
         return found
 
     @classmethod
-    def from_file(cls, path: str | Path) -> ClusterRules:
-        """Rules from a YAML or JSON file.
+    def from_file(cls, path: str | Path) -> ClusterConstraints:
+        """Constraints from a YAML or JSON file.
 
         Raises:
             ConfigurationError: the file cannot be read, is neither, or says something that cannot be.
@@ -137,7 +137,7 @@ class ClusterRules:
         try:
             text = place.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"The cluster rules in {place} cannot be read: {error}") from error
+            raise ConfigurationError(f"The cluster constraints in {place} cannot be read: {error}") from error
         return cls.from_dict(_parsed(text, place), where=place.name)
 
 

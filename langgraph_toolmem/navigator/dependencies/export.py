@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.history import History
 
 if TYPE_CHECKING:
     import networkx as nx
-
-    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 
 
 def to_networkx(graph: ToolDependencyGraph, history: History | None = None) -> nx.MultiDiGraph[str]:

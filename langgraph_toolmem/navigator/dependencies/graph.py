@@ -2,7 +2,7 @@
 
 Parameter nodes are clusters of inputs and outputs that mean the same [P]; structural edges lead from a parameter to
 the APIs that take it (required or optional) and from an API to the parameters it gives. Behavioural edges are counts
-in `history` and are read when a link is scored. Adding or removing a tool touches its own ports only.
+in `History` and are read when a link is weighed. Adding or removing a tool touches its own ports only.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters, Embed
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
+from langgraph_toolmem.navigator.dependencies.clusters import THRESHOLD, Cluster, Clusters
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import stem
 from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
 from langgraph_toolmem.words.ports import TRUST, Port, inputs_of, outputs_of
-from langgraph_toolmem.words.result_paths import merge_paths, paths_of
 from langgraph_toolmem.words.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
 
 if TYPE_CHECKING:
-    import networkx as nx
+    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
 logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
 
@@ -64,23 +63,6 @@ class ApiNode:
     worth: float
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What became of a tool that was added.
-
-    Attributes:
-        tool: its name.
-        replaced: a tool of this name was there.
-        joined: parameter nodes it shares with others.
-        opened: parameter nodes that only it has.
-    """
-
-    tool: str
-    replaced: bool
-    joined: tuple[int, ...]
-    opened: tuple[int, ...]
-
-
 class ToolDependencyGraph:
     """APIs, parameters, and who can give what to whom.
 
@@ -88,25 +70,23 @@ class ToolDependencyGraph:
 
     Args:
         specs: the tools. Of two with the same name the later counts, and the log says so.
-        rules: a user's word on clusters.
-        embed: texts -> vectors of length 1, for clustering by meaning; None: words alone. `Embedder.embed_documents`
-            is one.
-        threshold: cosine from which two meanings are one, with an embedder. Below 0.9 all-MiniLM-L6-v2 takes a first
-            name for a last name; above it adds little to words on the sets that were tried.
-        observed: what `observed` gave: paths and types of results seen in earlier processes.
+        constraints: a user's word on clusters.
+        vectors: meanings of parameters, for merging those whose words differ; None: words alone.
+        threshold: cosine from which two meanings are one.
+        observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
     """
 
     def __init__(
         self,
         specs: Iterable[ToolSpec] = (),
         *,
-        rules: ClusterRules | None = None,
-        embed: Embed | None = None,
-        threshold: float = 0.9,
+        constraints: ClusterConstraints | None = None,
+        vectors: ParameterVectors | None = None,
+        threshold: float = THRESHOLD,
         observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     ) -> None:
         self.apis: dict[str, ApiNode] = {}
-        self.clusters = Clusters(rules, embed=embed, threshold=threshold)
+        self.clusters = Clusters(constraints, vectors=vectors, threshold=threshold)
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
@@ -120,62 +100,40 @@ class ToolDependencyGraph:
     def __contains__(self, tool: object) -> bool:
         return tool in self.apis
 
-    def update(self, specs: Iterable[ToolSpec]) -> list[Joined]:
-        """Adds many tools; with an embedder their meanings are embedded in one go."""
+    def update(self, specs: Iterable[ToolSpec]) -> None:
+        """Adds tools; one takes the place of the one with its name. Their meanings are embedded in one go."""
         given = list(specs)
         twice = [name for name, count in Counter(spec.name for spec in given).items() if count > 1]
         if twice:
             logger.warning("%d tools have the name of another one (%s); the later counts", len(twice), twice[0])
         nodes = [self._node(spec) for spec in given]
         self.clusters.prepare(port for node in nodes for port in (*node.inputs, *node.outputs))
-        return [self._add(node) for node in nodes]
+        for node in nodes:
+            self._add(node)
 
-    def add(self, spec: ToolSpec) -> Joined:
-        """Adds one tool, or takes the place of the one with its name. Its counts start at zero."""
-        return self._add(self._node(spec))
-
-    def remove(self, tool: str) -> bool:
-        """Takes a tool out; False if it was not there. What was observed of it is forgotten."""
+    def remove(self, tool: str) -> None:
+        """Takes a tool out; one that is not there is no error. What was observed of it is forgotten."""
         self._observed.pop(tool, None)
-        return self._take_out(tool)
+        self._take_out(tool)
 
-    def observe(self, tool: str, output: Any) -> bool:
-        """Learns paths and types of a result (never values); True if that changed the graph.
-
-        Raises:
-            ConfigurationError: there is no such tool.
-        """
-        node = self.api(tool)
-        known = self._observed.get(tool, {})
-        seen = merge_paths(known, paths_of(output))
-        if seen.keys() == known.keys():
-            return False
-        self._observed[tool] = seen
-        self._add(self._node(node.spec))
-        return True
-
-    def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> bool:
-        """Takes what is known of a tool's results in place of what was known before; True if that changed the graph.
+    def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
+        """Takes what runs showed of a tool's results in place of what was known before.
 
         Args:
             tool: its name; it need not be here yet.
-            outputs: path -> JSON types, as `observed` gives them.
+            outputs: path -> JSON types, as `result_paths.paths_of` gives them. Never values.
         """
         known = self._observed.get(tool, {})
         found = {path: frozenset(types) for path, types in outputs.items()}
-        if found == known:
-            return False
-        self._observed[tool] = found
-        if tool in self.apis:
-            self._add(self._node(self.apis[tool].spec))
-        return tool in self.apis
+        if found != known:
+            self._observed[tool] = found
+            if tool in self.apis:
+                self.update([self.apis[tool].spec])
 
     def leave_out(self, tools: Collection[str]) -> None:
         """From now on these tools, and no others, give nothing to others. They stay: one can plan for them [O]."""
         changed, self._left_out = self._left_out.symmetric_difference(tools), frozenset(tools)
-        for tool in sorted(changed):
-            if tool in self.apis:
-                self._add(self._node(self.apis[tool].spec))
+        self.update(self.apis[tool].spec for tool in sorted(changed) if tool in self.apis)
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -184,7 +142,7 @@ class ToolDependencyGraph:
 
     @property
     def observed(self) -> dict[str, dict[str, list[str]]]:
-        """Tool -> path -> JSON types of the results it gave, in plain containers, to be kept with the memory."""
+        """Tool -> path -> JSON types of the results it gave."""
         return {tool: {path: sorted(types) for path, types in paths.items()} for tool, paths in self._observed.items()}
 
     def api(self, tool: str) -> ApiNode:
@@ -253,12 +211,6 @@ class ToolDependencyGraph:
             for port in (*node.inputs, *node.outputs):
                 yield name, self.cluster_of(port).id, port.direction, port
 
-    def to_networkx(self, history: History | None = None) -> nx.MultiDiGraph[str]:
-        """The graph for export; see `export`."""
-        from langgraph_toolmem.navigator.dependencies.export import to_networkx
-
-        return to_networkx(self, history)
-
     def _structural(self, port: Port, cluster: Cluster, worth: float) -> Iterator[Link]:
         """Links from the outputs of a cluster to an input."""
         count = len(cluster.producers) - (port.tool in cluster.producers)
@@ -304,26 +256,19 @@ class ToolDependencyGraph:
         outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
         return ApiNode(spec, inputs, outputs, frozenset(words), _needs(spec.name, inputs), _worth(spec))
 
-    def _add(self, node: ApiNode) -> Joined:
+    def _add(self, node: ApiNode) -> None:
         name = node.spec.name
-        replaced = self._take_out(name)
-        before = self.clusters.by_id.keys() | set()
-        touched = [self.clusters.add(port).id for port in (*node.inputs, *node.outputs)]
+        self._take_out(name)
+        for port in (*node.inputs, *node.outputs):
+            self.clusters.add(port)
         self.apis[name] = node
         for word in node.words:
             self._by_word.setdefault(word, {})[name] = None
-        found = dict.fromkeys(touched)
-        return Joined(
-            name,
-            replaced,
-            tuple(number for number in found if number in before),
-            tuple(number for number in found if number not in before),
-        )
 
-    def _take_out(self, tool: str) -> bool:
+    def _take_out(self, tool: str) -> None:
         node = self.apis.pop(tool, None)
         if node is None:
-            return False
+            return
         for port in (*node.inputs, *node.outputs):
             self.clusters.remove(port)
         for word in node.words:
@@ -331,7 +276,6 @@ class ToolDependencyGraph:
             del row[tool]
             if not row:
                 del self._by_word[word]
-        return True
 
 
 def _needs(tool: str, inputs: tuple[Port, ...]) -> tuple[Port, ...]:

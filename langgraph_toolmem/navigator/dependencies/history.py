@@ -49,16 +49,12 @@ class History:
     weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Indexes flows and transitions by where they end."""
+        """Indexes flows by where they end."""
         into: dict[tuple[str, str], list[tuple[Flow, float]]] = {}
         for flow, count in self.flows.items():
             if count > 0:
                 into.setdefault((flow.target, flow.parameter), []).append((Flow(*flow), count))
         object.__setattr__(self, "_into", into)
-        before: dict[str, list[str]] = {}
-        for source, target in dict.fromkeys((*self.transitions, *self.weights)):
-            before.setdefault(target, []).append(source)
-        object.__setattr__(self, "_before", before)
 
     def weight(self, source: str, target: str) -> float:
         """w(i→j), 0 to 1; 0 where nothing is known."""
@@ -67,11 +63,6 @@ class History:
             return min(1.0, max(0.0, known))
         uses = self.uses.get(target, 0)
         return min(1.0, self.transitions.get((source, target), 0) / uses) if uses > 0 else 0.0
-
-    def before(self) -> Mapping[str, list[str]]:
-        """Tool -> those that came right before it."""
-        found: dict[str, list[str]] = self.__dict__["_before"]
-        return found
 
     def flows_into(self, tool: str, parameter: str) -> list[tuple[Flow, float]]:
         """The flows that ended in a parameter, with their counts."""

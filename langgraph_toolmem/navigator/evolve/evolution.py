@@ -1,15 +1,14 @@
 """How the graph changes with time: tools join, leave, and weights follow recent use (NaviAgent, section 5) [P].
 
-Joining is `ToolDependencyGraph.add`: a new tool's values join the clusters they fit, with zero counts.
+Joining is `ToolDependencyGraph.update`: a new tool's values join the clusters they fit, with zero counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
@@ -17,18 +16,7 @@ from langgraph_toolmem.navigator.dependencies.history import History
 
 LAMBDA: Final = 0.5
 ETA: Final = 0.9
-DAYS: Final = 7.0
-_DAY: Final = 86_400.0
 _LEAST: Final = 1e-9
-
-
-class Use(NamedTuple):
-    """One use of an edge i→j: when (seconds), from where, to what, and whether j went well."""
-
-    time: float
-    source: str
-    target: str
-    ok: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +46,25 @@ def prune_score(ok: float, failed: float, *, lam: float = LAMBDA) -> float:
     return lam * _sigmoid(rate) + (1 - lam) * rarity
 
 
-def prune(
+def prunable(
     graph: ToolDependencyGraph,
     history: History,
     *,
     above: float | None = None,
     most: int | None = None,
-    lam: float = LAMBDA,
     keep: Collection[str] = (),
     unused: bool = False,
-    dry_run: bool = True,
 ) -> list[Leaving]:
-    """The tools with the highest scores, highest first; takes them out of the graph if this is no dry run.
+    """The tools with the highest `prune_score`, highest first.
 
     Args:
         graph: where they are.
         history: `uses` and `failures` are read.
         above: those with a score above this.
         most: at most so many.
-        lam: weight of failing against being rare.
         keep: tools that never leave.
         unused: whether tools that were never called may leave. By the formula they would be the first, new ones among
             them, though nothing speaks against them; so they stay by default [O].
-        dry_run: only say what would happen.
 
     Raises:
         ConfigurationError: neither `above` nor `most` is given.
@@ -92,28 +76,12 @@ def prune(
         ok, failed = history.uses.get(tool, 0.0), history.failures.get(tool, 0.0)
         if tool in keep or not (ok + failed or unused):
             continue
-        score = prune_score(ok, failed, lam=lam)
+        score = prune_score(ok, failed)
         if above is None or score > above:
             rate = failed / (ok + failed) if ok + failed else 0.0
-            found.append(Leaving(tool, score, ok + failed, rate, gone=not dry_run))
+            found.append(Leaving(tool, score, ok + failed, rate))
     found.sort(key=lambda leaving: (-leaving.score, leaving.tool))
-    found = found if most is None else found[: max(0, most)]
-    if not dry_run:
-        for leaving in found:
-            graph.remove(leaving.tool)
-    return found
-
-
-def recent(uses: Iterable[Use], now: float, *, days: float = DAYS) -> tuple[Counter[tuple[str, str]], Counter[str]]:
-    """Successes per edge and uses per target in the last `days` days before `now` (seconds)."""
-    successes: Counter[tuple[str, str]] = Counter()
-    targets: Counter[str] = Counter()
-    for use in uses:
-        if now - days * _DAY < use.time <= now:
-            targets[use.target] += 1
-            if use.ok:
-                successes[use.source, use.target] += 1
-    return successes, targets
+    return found if most is None else found[: max(0, most)]
 
 
 def propagate(
@@ -170,7 +138,7 @@ def moved(
 
     Args:
         history: the weights in use.
-        successes, uses: of the last days, as `recent` counts them.
+        successes, uses: good uses of each link, and uses of each target, of the last days.
         eta: share of the old weight.
         without: sources that are no tools, such as the start of a run.
     """
@@ -206,12 +174,12 @@ def shifts_of(changes: Iterable[Moved], history: History) -> dict[str, dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Regrouping:
-    """What a file of cluster rules does.
+    """What a file of cluster constraints does.
 
     Attributes:
         before: the clusters whose members change, each explained in a few lines.
         after: those that the same values are in afterwards.
-        unmatched: members of the rules that fit no value there is: misspelt, or their tool is not known yet.
+        unmatched: members of the constraints that fit no value there is: misspelt, or their tool is not known yet.
         done: it was done (False in a dry run).
     """
 
@@ -222,14 +190,14 @@ class Regrouping:
 
 
 def regrouping(old: ToolDependencyGraph, new: ToolDependencyGraph) -> Regrouping:
-    """What the rules of one graph do beside those of another one of the same tools."""
+    """What the constraints of one graph do beside those of another one of the same tools."""
     ports = [port for node in new.apis.values() for port in (*node.inputs, *node.outputs)]
-    moved = [port for port in ports if old.clusters.rules.group_of(port) != new.clusters.rules.group_of(port)]
+    old_group, new_group = old.clusters.constraints.group_of, new.clusters.constraints.group_of
+    moved = [port for port in ports if old_group(port) != new_group(port)]
     before = dict.fromkeys(old.cluster_of(port).id for port in moved)
     after = dict.fromkeys(new.cluster_of(port).id for port in moved)
-    return Regrouping(
-        tuple(map(old.explain, before)), tuple(map(new.explain, after)), tuple(new.clusters.rules.unmatched(ports))
-    )
+    unmatched = tuple(new.clusters.constraints.unmatched(ports))
+    return Regrouping(tuple(map(old.explain, before)), tuple(map(new.explain, after)), unmatched)
 
 
 def _sigmoid(value: float) -> float:

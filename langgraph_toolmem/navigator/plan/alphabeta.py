@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final
 
 from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, levels_of
-from langgraph_toolmem.navigator.plan.settings import SearchSettings
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.words.ports import Port
 
 _CLOCK_EVERY: Final = 32  # nodes between two looks at the clock
@@ -29,7 +29,7 @@ _OPEN: Final = 6.0  # half of it, when the search is at its end, is as much as S
 _SAME: Final = 1 + 1e-12
 
 
-class Found:
+class Solution:
     """The best draft of a search.
 
     Attributes:
@@ -48,7 +48,7 @@ class Found:
         self.nodes = nodes
 
 
-def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Found:
+def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *, exact: bool = False) -> Solution:
     """The most reliable draft; see the module.
 
     Args:
@@ -61,18 +61,18 @@ def alpha_beta(problem: Problem, expired: Callable[[], bool] = lambda: False, *,
 
 
 class _Search:
-    def __init__(self, problem: Problem, settings: SearchSettings, expired: Callable[[], bool]) -> None:
+    def __init__(self, problem: Problem, settings: PlanSettings, expired: Callable[[], bool]) -> None:
         self.problem = problem
         self.settings = settings
         self.expired = expired
         self.levels = {problem.target: 0}
         self.draft: Draft = {}
         self.asked: dict[tuple[object, ...], float] = {}
-        self.best = Found({}, -1.0)
+        self.best = Solution({}, -1.0)
         self.nodes = 0
         self.over = False
 
-    def run(self) -> Found:
+    def run(self) -> Solution:
         self._open(self.problem.target, (), 1.0)
         self.best.cut_short = self.over
         self.best.nodes = self.nodes
@@ -131,7 +131,7 @@ class _Search:
         if self._bound(still, score) <= self.best.score * _SAME:
             return
         if not still:
-            self.best = Found(dict(self.draft), score)
+            self.best = Solution(dict(self.draft), score)
             return
         port, rest = still[0], still[1:]
         for choice in self._worth_trying(port):

@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from langgraph_toolmem.navigator.plan.alphabeta import Found
+from langgraph_toolmem.navigator.plan.alphabeta import Solution
 from langgraph_toolmem.navigator.plan.problem import Draft, Problem, fitness, levels_of
 from langgraph_toolmem.words.ports import Port
 
@@ -26,7 +26,7 @@ _SPREAD: Final = 0.1
 """Difference of fitness that counts as one at T = 1."""
 
 
-def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambda: False) -> Found:
+def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambda: False) -> Solution:
     """The fittest draft that is found; see the module.
 
     Args:
@@ -35,9 +35,9 @@ def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambd
         expired: whether time is up. At least one candidate is looked at.
     """
     if problem.settings.small:
-        whole: list[Found] = []
+        whole: list[Solution] = []
         for draft in every_draft(problem):
-            whole.append(Found(draft, fitness(draft, problem)))
+            whole.append(Solution(draft, fitness(draft, problem)))
             if len(whole) > problem.settings.small or expired():
                 break
         else:
@@ -55,7 +55,7 @@ class _Population:
         self.seen: dict[frozenset[tuple[tuple[str, str, str], int]], float] = {}
         self.nodes = 0
 
-    def run(self) -> Found:
+    def run(self) -> Solution:
         settings = self.problem.settings
         candidates = [self._born({})]
         while len(candidates) < settings.population and not self.expired():
@@ -75,7 +75,7 @@ class _Population:
                     best = max(best, child, key=lambda found: found[1])
             temperature *= settings.cooling
         draft, _ = decode(self.problem, best[0])
-        return Found(draft, best[1], cut_short=cut_short, nodes=self.nodes)
+        return Solution(draft, best[1], cut_short=cut_short, nodes=self.nodes)
 
     def _born(self, genes: Genes, changed: float = 0.0) -> tuple[Genes, float]:
         """A candidate with its fitness. Genes of inputs it does not have are dropped."""

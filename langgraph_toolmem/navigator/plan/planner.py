@@ -10,12 +10,11 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, RecordScorer
-from langgraph_toolmem.navigator.plan.alphabeta import Found, alpha_beta
+from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
-from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-from langgraph_toolmem.navigator.plan.drafts import chain_of, subgraph_of
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of
 from langgraph_toolmem.navigator.plan.problem import Problem, lacking
-from langgraph_toolmem.navigator.plan.settings import SearchSettings
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
 
 Strategy = Literal["alpha_beta", "annealing"]
 
@@ -27,7 +26,7 @@ def plan(
     *,
     k: int = 3,
     strategy: Strategy = "alpha_beta",
-    settings: SearchSettings | None = None,
+    settings: PlanSettings | None = None,
     history: History | None = None,
     scorer: EdgeScorer | None = None,
     avoid: Collection[str] = (),
@@ -62,7 +61,7 @@ def plan(
     """
     names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
     _check(graph, names, k, strategy)
-    settings = settings or SearchSettings()
+    settings = settings or PlanSettings()
     history = history or History()
     scorer = scorer or RecordScorer(history)
     values = known if isinstance(known, Mapping) else tuple(known)
@@ -102,7 +101,7 @@ def plan(
     return Plan(chains, subgraph_of(graph, chains), strategy, cut_short)
 
 
-def _solved(problem: Problem, strategy: Strategy, seed: int, expired: Callable[[], bool]) -> Found:
+def _solved(problem: Problem, strategy: Strategy, seed: int, expired: Callable[[], bool]) -> Solution:
     if strategy == "annealing":
         return anneal(problem, Random(seed), expired)
     found = alpha_beta(problem, expired)

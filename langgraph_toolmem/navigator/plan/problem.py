@@ -19,8 +19,8 @@ from typing import Any, Final, Literal, NamedTuple
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
-from langgraph_toolmem.navigator.plan.settings import SearchSettings
-from langgraph_toolmem.navigator.plan.value_source import Nature, nature_of
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
 from langgraph_toolmem.words.meaning import canonical, meaning_of
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.schema import Leaf, type_of
@@ -67,7 +67,7 @@ class Problem:
         *,
         scorer: EdgeScorer,
         history: History,
-        settings: SearchSettings,
+        settings: PlanSettings,
         avoid: Collection[str] = (),
         done: Collection[str] = (),
     ) -> None:
@@ -80,7 +80,9 @@ class Problem:
         self.done = frozenset(done) - {target}
         graph.api(target)
         names = known.items() if isinstance(known, Mapping) else ((name, None) for name in known)
-        self._known = [_Known(graph, str(name), value) for name, value in names]
+        ports = [(str(name), _port(str(name), value)) for name, value in names]
+        graph.clusters.prepare((port for _, port in ports), again=False)
+        self._known = [_KnownValue(graph, name, port) for name, port in ports]
         self._options: dict[tuple[str, str, str], tuple[Choice, ...]] = {}
         self._needs: dict[str, tuple[Port, ...]] = {}
         self._direct: dict[str, float] | None = None
@@ -128,19 +130,19 @@ class Problem:
         if name is not None:
             return (Choice("known", name, "", 1.0),)
         settings = self.settings
-        nature = nature_of(port, self.history)
+        source = value_source(port, self.history)
         asking = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
-        givers = () if nature.source == "user" and nature.firm else self.givers(port)
-        if nature.source == "user" and givers:
+        givers = () if source.kind == "user" and source.firm else self.givers(port)
+        if source.kind == "user" and givers:
             strong = givers[0].value >= settings.strong
-            nature, givers = (Nature("either", nature.reason), givers) if strong else (nature, ())
-        if nature.source == "either" and (not givers or givers[0].value < settings.weak):
-            nature, givers = Nature("user", "nothing is likely to produce it"), ()
+            source, givers = (ValueSource("either", source.reason), givers) if strong else (source, ())
+        if source.kind == "either" and (not givers or givers[0].value < settings.weak):
+            source, givers = ValueSource("user", "nothing is likely to produce it"), ()
         # After the judgement: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
-        reason = nature.reason if likely or nature.source == "user" else f"{nature.reason}, and nothing produces it"
+        reason = source.reason if likely or source.kind == "user" else f"{source.reason}, and nothing produces it"
         question = self._question(port)
-        user = Choice("user", "", "", asking[nature.source], reason, nature.source, question)
+        user = Choice("user", "", "", asking[source.kind], reason, source.kind, question)
         return tuple(sorted([*likely, user], key=lambda choice: (-self._promise(choice), choice.origin)))
 
     def givers(self, port: Port) -> tuple[Choice, ...]:
@@ -171,19 +173,23 @@ class Problem:
         found = choice.value * self.settings.delta
         for port in self.needs(choice.origin):
             if self.known_for(port) is None:
-                nature = nature_of(port, self.history).source
-                found *= self.settings.ask_user if nature == "user" else 0.5 if nature == "either" else 0.3
+                source = value_source(port, self.history).kind
+                found *= self.settings.ask_user if source == "user" else 0.5 if source == "either" else 0.3
         return found
 
 
-class _Known:
-    """A value somebody has, seen as an output without a tool."""
+def _port(name: str, value: Any) -> Port:
+    """A value somebody has as an output without a tool."""
+    kind = type_of(value)
+    leaf = Leaf(name, frozenset() if kind == "null" else frozenset({kind}))
+    return Port("", name, "out", leaf, meaning_of(leaf, ""))
 
-    def __init__(self, graph: ToolDependencyGraph, name: str, value: Any) -> None:
+
+class _KnownValue:
+    """A value somebody has, and how well it fits an input."""
+
+    def __init__(self, graph: ToolDependencyGraph, name: str, port: Port) -> None:
         self.name = name
-        kind = type_of(value)
-        leaf = Leaf(name, frozenset() if kind == "null" else frozenset({kind}))
-        port = Port("", name, "out", leaf, meaning_of(leaf, ""))
         self.words = canonical(name)
         self.meaning = port.meaning
         cluster = graph.clusters.find(port)

@@ -15,7 +15,7 @@ from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
 from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
-from langgraph_toolmem.navigator.plan.settings import SearchSettings
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
 
 _LEAST = 0.5
 
@@ -43,12 +43,12 @@ class Recombination:
         way: "equivalent": a tool takes the place of the failed one; "upstream": another route to the same target;
             "none": nothing is left in this subgraph.
         chain: how to go on; None if there is no way.
-        stands_in: the equivalent tool, "" otherwise.
+        fallback: the equivalent tool, "" otherwise.
     """
 
     way: Literal["equivalent", "upstream", "none"]
     chain: Chain | None
-    stands_in: str = ""
+    fallback: str = ""
 
 
 def equivalents(
@@ -95,7 +95,7 @@ def recombine(
     known: Mapping[str, Any] | Iterable[str] = (),
     *,
     done: Collection[str] = (),
-    settings: SearchSettings | None = None,
+    settings: PlanSettings | None = None,
     history: History | None = None,
     scorer: EdgeScorer | None = None,
     strategy: Strategy = "alpha_beta",

@@ -9,7 +9,7 @@ from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share
 
 
 @dataclass(frozen=True)
-class SearchSettings:
+class PlanSettings:
     """How chains are searched. No value is known from the paper; all are our own choice [O].
 
     Attributes:
@@ -80,6 +80,6 @@ class SearchSettings:
         for name in ("depth", "near", "small"):
             expect(self, name, "a whole number from 0", lambda v: is_count(v, 0))
 
-    def with_(self, **changes: Any) -> SearchSettings:
+    def with_(self, **changes: Any) -> PlanSettings:
         """A copy with some fields changed."""
         return replace(self, **changes)

@@ -26,45 +26,45 @@ _TIME_FORMATS = {"date", "date-time", "time", "duration"}
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
+class ValueSource:
     """Where a parameter's value comes from, and why that is believed.
 
     `firm` is False where a kin tool that gives just this value would be a reason to think otherwise: departure times
     are the user's wish, unless there is a timetable.
     """
 
-    source: Source
+    kind: Source
     reason: str
     firm: bool = True
 
 
-def nature_of(port: Port, history: History | None = None) -> Nature:
+def value_source(port: Port, history: History | None = None) -> ValueSource:
     """Who gives an input its value; see the module."""
     if history is not None and (judged := _by_record(port, history)) is not None:
         return judged
     words, leaf = port.meaning.words, port.leaf
     if port.meaning.shape == "flag":
-        return Nature("user", "a truth value is a wish")
+        return ValueSource("user", "a truth value is a wish")
     if leaf.choices:
-        return Nature("user", "a choice from a list")
+        return ValueSource("user", "a choice from a list")
     if words & SECRETS:
-        return Nature("user", "a secret")
+        return ValueSource("user", "a secret")
     if words & IDENTIFIERS or leaf.format in _COMPACT_FORMATS:
-        return Nature("produced", "an identifier that only a system knows")
+        return ValueSource("produced", "an identifier that only a system knows")
     if words & PERSONAL:
-        return Nature("user", "a person's own data")
+        return ValueSource("user", "a person's own data")
     if leaf.format in _TIME_FORMATS:
-        return Nature("user", "a date or time", firm=False)
+        return ValueSource("user", "a date or time", firm=False)
     if words & FREE_TEXT:
-        return Nature("user", "free text")
+        return ValueSource("user", "free text")
     if words & QUANTITIES:
-        return Nature("user", "a date, a measure or a wish", firm=False)
+        return ValueSource("user", "a date, a measure or a wish", firm=False)
     if leaf.has_default:
-        return Nature("user", "it has a default")
-    return Nature("either", "nothing says so")
+        return ValueSource("user", "it has a default")
+    return ValueSource("either", "nothing says so")
 
 
-def _by_record(port: Port, history: History) -> Nature | None:
+def _by_record(port: Port, history: History) -> ValueSource | None:
     produced = sum(count for _, count in history.flows_into(port.tool, port.parameter))
     given = history.given.get((port.tool, port.parameter), 0.0)
     total = max(produced + given, history.uses.get(port.tool, 0.0) if produced or given else 0.0)
@@ -73,5 +73,5 @@ def _by_record(port: Port, history: History) -> Nature | None:
     share = min(1.0, produced / total)
     told = f"in {share:.0%} of {total:.0f} recorded uses it came out of another call"
     if share >= _MOSTLY:
-        return Nature("produced", told)
-    return Nature("user", told) if share < _SELDOM else Nature("either", told)
+        return ValueSource("produced", told)
+    return ValueSource("user", told) if share < _SELDOM else ValueSource("either", told)

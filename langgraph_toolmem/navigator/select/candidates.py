@@ -1,32 +1,28 @@
-"""Looking up in a memory what a model is to be offered; shared by the node, the middleware and the search tool."""
+"""Candidates for what a model is shown: tools and chains that fit a request, and other chains for what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.plan.chains import Plan
-from langgraph_toolmem.navigator.select.selection import Way
-from langgraph_toolmem.runs.run import OWN_TOOLS, Run, UserMessage
+from langgraph_toolmem.navigator.select.selection import Reroute
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit, targets_of
+from langgraph_toolmem.runs.run import Run, UserMessage
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
-    from langgraph_toolmem.runs.tools import ToolSpec
+    from langgraph_toolmem.navigator import Navigator
 
 MOST: Final = 20
-"""Tools that a model is offered, if nothing else is said."""
-LEAST_TARGET: Final = 0.3
-"""Part of the best hit's score that a hit must reach to bring its chain. To be offered it need not reach any: on public
-requests a bound of 0.05 lost a fifth of the needed tools where there are few tools, and of 20 it saved a half."""
+"""Tools that a model is shown, if nothing else is said."""
 MAX_QUERY: Final = 4000
 """Characters of a request that are searched with."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
+class Candidates:
     """What fits a request.
 
     Attributes:
@@ -60,31 +56,19 @@ class Progress:
         return frozenset(tool for tool, ok in self.called.items() if not ok)
 
 
-def take_in(memory: ToolMemory, specs: Mapping[str, ToolSpec]) -> None:
-    """Has the memory know the tools of an agent: only what it knows can be found."""
-    with memory._lock:
-        memory._adopt(specs)
-
-
-def known_tools(memory: ToolMemory) -> frozenset[str]:
-    """Names of the tools that a memory knows."""
-    with memory._lock:
-        return frozenset(memory._engine.specs)
-
-
-def look_up(
-    memory: ToolMemory,
+def find_candidates(
+    navigator: Navigator,
     request: str,
     names: Collection[str],
     *,
     most: int,
     targets: int,
     user_id: str | None = None,
-) -> LookUp:
+) -> Candidates:
     """The tools that fit a request, and complete chains to the best of them.
 
     Args:
-        memory: it knows the tools.
+        navigator: it knows the tools.
         request: in words.
         names: the tools there are.
         most: hits, at most.
@@ -95,56 +79,50 @@ def look_up(
         EmbedderChangedError: stored vectors were made by another embedder.
     """
     if not request.strip() or not names:
-        return LookUp()
-    hits = memory.search_tools(request[:MAX_QUERY], k=most, available=names, user_id=user_id)
+        return Candidates()
+    hits = navigator.search(request[:MAX_QUERY], k=most, available=names, user_id=user_id)
     wanted = targets_of(hits)[:targets]
-    return LookUp(tuple(hits), memory.plan(target=wanted, available=names, k=1)) if wanted else LookUp()
+    return Candidates(tuple(hits), navigator.plan(target=wanted, available=names, k=1)) if wanted else Candidates()
 
 
-def targets_of(hits: Sequence[ToolHit]) -> list[str]:
-    """The tools that a request is about, of those that fit it: the ones that are about as likely as the likeliest."""
-    best = max((hit.score for hit in hits), default=0.0)
-    return [hit.name for hit in hits if hit.score >= LEAST_TARGET * best]
-
-
-def look_up_turn(
-    memory: ToolMemory,
+def turn_candidates(
+    navigator: Navigator,
     where: Progress,
     names: Collection[str],
     *,
     most: int,
     targets: int,
     user_id: str | None = None,
-) -> LookUp:
+) -> Candidates:
     """What fits the user's latest words; if nothing does ("yes, please"), what fits all they said."""
-    found = look_up(memory, where.request, names, most=most, targets=targets, user_id=user_id)
+    found = find_candidates(navigator, where.request, names, most=most, targets=targets, user_id=user_id)
     if found.hits or where.before == where.request:
         return found
-    return look_up(memory, where.before[-MAX_QUERY:], names, most=most, targets=targets, user_id=user_id)
+    return find_candidates(navigator, where.before[-MAX_QUERY:], names, most=most, targets=targets, user_id=user_id)
 
 
-def other_ways(
-    memory: ToolMemory, found: LookUp, called: Mapping[str, bool], names: Collection[str]
-) -> tuple[Way, ...]:
-    """Ways round the tools whose last call failed: for each chain that has one in it, else for the tool itself."""
+def find_reroutes(
+    navigator: Navigator, found: Candidates, called: Mapping[str, bool], names: Collection[str]
+) -> tuple[Reroute, ...]:
+    """Another chain for each that has a tool in it whose last call failed, else for the tool itself."""
     failed = [tool for tool, ok in called.items() if not ok]
     done = [tool for tool, ok in called.items() if ok]
     chains = found.plan.chains if found.plan is not None else ()
-    ways = []
+    reroutes = []
     for tool in failed:
         if tool not in names:
             continue
-        for chain in [chain for chain in chains if tool in chain.tools] or _alone(memory, tool, names):
-            another = memory.reroute(chain, failed, available=names, done=done)
+        for chain in [chain for chain in chains if tool in chain.tools] or _alone(navigator, tool, names):
+            another = navigator.reroute(chain, failed, available=names, done=done)
             if another.chain is not None:
-                ways.append(Way(tool, another.chain, another.stands_in))
-    return tuple(ways)
+                reroutes.append(Reroute(tool, another.chain, another.fallback))
+    return tuple(reroutes)
 
 
-def _alone(memory: ToolMemory, tool: str, names: Collection[str]) -> tuple[Any, ...]:
+def _alone(navigator: Navigator, tool: str, names: Collection[str]) -> tuple[Any, ...]:
     try:
-        return memory.plan(target=tool, available=names, k=1).chains[:1]
-    except ConfigurationError:  # the memory does not know it
+        return navigator.plan(target=tool, available=names, k=1).chains[:1]
+    except ConfigurationError:  # it is no known tool
         return ()
 
 
@@ -167,14 +145,3 @@ def progress_of(run: Run) -> Progress:
             else:
                 called[step.tool] = step.status == "ok"
     return Progress(texts[-1] if texts else "", "\n".join(texts), called, tuple(reversed(earlier)))
-
-
-def check_offering(most: object, targets: object, always: object) -> tuple[str, ...]:
-    """The names in `always`. Raises ConfigurationError if an argument cannot work."""
-    for name, value in (("most", most), ("targets", targets)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigurationError(f"{name} is a whole number from 1, not {value!r}.")
-    names = () if isinstance(always, (str, bytes)) or not isinstance(always, Iterable) else tuple(always)
-    if not all(isinstance(each, str) for each in names) or (not names and always not in ((), [], set(), frozenset())):
-        raise ConfigurationError(f"always is a list of names of tools, not {always!r}.")
-    return tuple(name for name in dict.fromkeys(names) if name not in OWN_TOOLS)

@@ -13,9 +13,8 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 from pydantic import BaseModel, ConfigDict, Field
 
-from langgraph_toolmem.memory import ToolMemory
-from langgraph_toolmem.navigator.select.candidates import look_up
-from langgraph_toolmem.navigator.select.selection import Offer, asked_for, offer
+from langgraph_toolmem.navigator.select.candidates import find_candidates
+from langgraph_toolmem.navigator.select.selection import Selection, searched_for, select_tools
 from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
 from langgraph_toolmem.turn.hints import new_offered
 from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, user_id_of
@@ -45,11 +44,12 @@ class SearchTools(BaseModel):
 
 
 class SearchTool(BaseTool):
-    """``search_more_tools``: any ToolNode can run it; sync and async. What it finds joins the private state's offer.
+    """``search_more_tools``: any ToolNode can run it; sync and async. What it finds joins the selection in
+    the private state.
 
     Args:
-        memory: it knows the tools.
-        names_of: the tools that may be found; those of the ToolNode, else all the memory knows, if None.
+        navigator: it knows the tools.
+        names_of: the tools that may be found; those of the ToolNode, else all it knows, if None.
         targets: tools found that bring their chain.
         messages_key: key of the messages in the host's state.
     """
@@ -58,7 +58,7 @@ class SearchTool(BaseTool):
     description: str = DESCRIPTION
     args_schema: Any = SearchTools
     tags: list[str] | None = Field(default_factory=lambda: ["read_only", "idempotent"])
-    memory: Any = Field(exclude=True, repr=False)
+    navigator: Any = Field(exclude=True, repr=False)
     names_of: Any = Field(default=None, exclude=True, repr=False)
     targets: int = 3
     messages_key: str = "messages"
@@ -73,8 +73,8 @@ class SearchTool(BaseTool):
         try:
             names = self._names(runtime)
             user = None if runtime is None else user_id_of(runtime.config or None, runtime)
-            found = look_up(self.memory, query, names, most=FOUND, targets=self.targets, user_id=user)
-            chosen = offer(found.plan, found.hits, most=FOUND, available=names)
+            found = find_candidates(self.navigator, query, names, most=FOUND, targets=self.targets, user_id=user)
+            chosen = select_tools(found.plan, found.hits, most=FOUND, available=names)
             text = self._said(chosen)
         except Exception as error:  # noqa: BLE001 - the run goes on
             self._errors.failed(error)
@@ -85,7 +85,7 @@ class SearchTool(BaseTool):
         emit(runtime, {"node": SEARCH_TOOL, "query": query, **chosen.to_event(len(names))})  # type: ignore[arg-type]
         answer = ToolMessage(text, tool_call_id=runtime.tool_call_id, name=SEARCH_TOOL)
         messages = read_key(runtime.state, self.messages_key) or ()
-        return Command(update={self.messages_key: [answer], **new_offered(asked_for(chosen, query), messages)})
+        return Command(update={self.messages_key: [answer], **new_offered(searched_for(chosen, query), messages)})
 
     async def _arun(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> Any:
         return await asyncio.to_thread(self._run, query, runtime)
@@ -93,19 +93,13 @@ class SearchTool(BaseTool):
     def _names(self, runtime: ToolRuntime[Any, Any] | None) -> Collection[str]:
         names: Collection[str] | None = None if self.names_of is None else self.names_of(runtime)
         if names is None:
-            names = [tool.name for tool in getattr(runtime, "tools", None) or ()] or list(self._specs)
+            names = [tool.name for tool in getattr(runtime, "tools", None) or ()] or list(self.navigator.tools)
         return frozenset(names) - OWN_TOOLS
 
-    @property
-    def _specs(self) -> Any:
-        memory: ToolMemory = self.memory
-        with memory._lock:
-            return memory._engine.specs
-
-    def _said(self, chosen: Offer) -> str:
+    def _said(self, chosen: Selection) -> str:
         if not chosen.tools:
             return NOTHING
-        specs = self._specs
+        specs = self.navigator.tools
         lines = ["You can call these from now on:"]
         for name, reason in chosen.tools.items():
             spec = specs.get(name)

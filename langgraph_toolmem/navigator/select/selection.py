@@ -1,6 +1,6 @@
-"""Which tools a model is offered for a request: complete chains before isolated hits, within a bound.
+"""Which tools a model is shown for a request: complete chains before isolated hits, within a bound.
 
-A chain is offered whole or not at all: a tool without those that give what it needs is of no use. Each tool comes with
+A chain is selected whole or not at all: a tool without those that give what it needs is of no use. Each tool comes with
 its reason in one line.
 """
 
@@ -31,23 +31,23 @@ class Hit(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Another way after a failure.
+class Reroute:
+    """Another chain after a failure.
 
     Attributes:
         failed: the tool that failed.
         chain: how to go on.
-        stands_in: the tool that takes its place; "" if the way goes round it.
+        fallback: the tool that takes its place; "" if the chain goes round it.
     """
 
     failed: str
     chain: Chain
-    stands_in: str = ""
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a model is offered.
+class Selection:
+    """What a model is shown.
 
     Attributes:
         tools: name -> reason, the most important first.
@@ -69,30 +69,30 @@ class Offer:
         }
 
 
-def offer(
+def select_tools(
     plan: Plan | None,
     hits: Sequence[Hit],
     *,
     most: int,
     always: Collection[str] = (),
     called: Mapping[str, bool] | None = None,
-    ways: Sequence[Way] = (),
+    reroutes: Sequence[Reroute] = (),
     asked: Mapping[str, str] | None = None,
     earlier: Iterable[str] = (),
     available: Collection[str] | None = None,
-) -> Offer:
+) -> Selection:
     """The tools for a model call: `always`, the chains of the plan, tools called earlier in the run, and hits that are
-    in no chain, in this order and `most` at most. On top comes what the turn brings: other ways after failures, what
-    the model asked for, and tools that were called without being offered. So the offer of a turn only grows, and a
+    in no chain, in this order and `most` at most. On top comes what the turn brings: other chains after failures, what
+    the model asked for, and tools that were called without being shown. So the selection of a turn only grows, and a
     provider's prompt cache holds as long as nothing happens.
 
     Args:
         plan: chains for the request; None: there are none.
         hits: tools that fit the request, best first.
-        most: tools that are offered for the request, at most; `always` counts, but stays even if it is more.
-        always: tools that are always offered.
+        most: tools that are shown for the request, at most; `always` counts, but stays even if it is more.
+        always: tools that are always shown.
         called: tools called in this user turn -> whether the last call went well.
-        ways: other ways to go after failures.
+        reroutes: other chains after failures.
         asked: tools that the model searched for in this turn -> the reason.
         earlier: tools called earlier in the run, the latest first.
         available: the tools there are; all if None.
@@ -129,17 +129,17 @@ def offer(
     for hit in hits:
         if len(chosen) < most:
             take(hit.name, _fits(hit.score))
-    for way in ways:
-        if all(map(there, way.chain.tools)):
-            take_chain(way.chain, _round(way))
+    for reroute in reroutes:
+        if all(map(there, reroute.chain.tools)):
+            take_chain(reroute.chain, _round(reroute))
     for tool, reason in (asked or {}).items():
         take(tool, reason)
     for tool, ok in (called or {}).items():
         take(tool, "called in this turn" if ok else "called in this turn, and it failed")
-    return Offer(chosen, tuple(dict.fromkeys(whole)), tuple(dict.fromkeys(cut)))
+    return Selection(chosen, tuple(dict.fromkeys(whole)), tuple(dict.fromkeys(cut)))
 
 
-def asked_for(found: Offer, words: str) -> dict[str, str]:
+def searched_for(found: Selection, words: str) -> dict[str, str]:
     """The tools that a search of the model brought, each with the reason."""
     text = " ".join(words.split())
     text = text if len(text) <= MAX_ASKED else f"{text[: MAX_ASKED - 1]}…"
@@ -166,10 +166,10 @@ def _fits(score: float | None) -> str:
     return "fits the request" if score is None else f"fits the request ({score:.2f})"
 
 
-def _round(way: Way) -> dict[str, str]:
-    """The reasons of another way: each says what it goes round."""
-    reasons = _reasons(way.chain, "ends another way")
-    found = {tool: f"{reason}, without {way.failed}, which failed" for tool, reason in reasons.items()}
-    if way.stands_in:
-        found[way.stands_in] = f"can stand in for {way.failed}, which failed"
+def _round(reroute: Reroute) -> dict[str, str]:
+    """The reasons of another chain: each says what it goes round."""
+    reasons = _reasons(reroute.chain, "ends another way")
+    found = {tool: f"{reason}, without {reroute.failed}, which failed" for tool, reason in reasons.items()}
+    if reroute.fallback:
+        found[reroute.fallback] = f"can stand in for {reroute.failed}, which failed"
     return found

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from langgraph_toolmem.core.past_runs import PastRuns
 from langgraph_toolmem.navigator.tool_search.index import K1, WordIndex
 from langgraph_toolmem.search.tool_words import Fields, stems
 from langgraph_toolmem.words import clauses
@@ -35,6 +36,12 @@ STEPS: Final = 4
 """Grades of similarity that have a record of their own."""
 TRUST: Final = (2.0, 4.0)
 """Votes that were right, and all votes, before the first one was checked."""
+
+
+MOST: Final = 2_000
+"""Past runs that are looked at, the latest: each new one is foretold from the others, which takes longer with more."""
+MAX_SCOPES: Final = 64
+"""Scopes of users whose precedents are in RAM; those that were asked for last."""
 
 
 class _Episode(NamedTuple):
@@ -212,3 +219,32 @@ class Rates:
                     found[self._places[name]] += times
             found /= self._precedents._uses[tool] + PRIOR
         return found
+
+
+class PrecedentCache:
+    """The precedents of each user scope, in step with its past runs. Not safe for threads: the owner holds a lock."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...], tuple[PastRuns, int, Precedents]] = {}
+
+    def of(self, scope: tuple[str, ...], runs: PastRuns) -> Precedents:
+        """The precedents of a scope (its namespace)."""
+        followed, version, precedents = self._kept.pop(scope, (runs, 0, Precedents()))
+        if followed != runs:  # they were read anew since: versions say nothing
+            version, precedents = 0, Precedents()
+        new = runs.changes(version)
+        if new.whole:
+            precedents = Precedents()
+        for key in new.gone:
+            precedents.remove(key)
+        for run in sorted(new.runs, key=lambda run: (run.time, run.id))[-MOST:]:
+            precedents.add(() if run.failed else run.tools, run.request, key=run.id)
+        precedents.keep_latest(MOST)
+        self._kept[scope] = runs, new.version, precedents
+        if len(self._kept) > MAX_SCOPES:
+            del self._kept[next(iter(self._kept))]
+        return precedents
+
+    def forget(self, scope: tuple[str, ...]) -> None:
+        """What is in RAM of a scope goes."""
+        self._kept.pop(scope, None)

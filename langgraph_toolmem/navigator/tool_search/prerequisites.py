@@ -27,7 +27,7 @@ from langgraph_toolmem.search.tool_words import kit_name, kit_of
 
 SIGNALS: Final = ("request", "came before", "gives what it takes", "same toolkit", "similar requests", "came with")
 WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51], dtype=np.float32)
-"""Fitted like those of `search_rank`, on one half of the tasks of two public sets of recorded calls."""
+"""Fitted like those of `ranking`, on one half of the tasks of two public sets of recorded calls."""
 _ODDS: Final = (1.2, -1.47)
 FOUND: Final = 6
 """Tools that fit the request best, whose company is looked at."""
@@ -39,7 +39,7 @@ OPTIONAL: Final = 0.5
 """What an optional parameter counts."""
 
 
-class ChainSearch:
+class PrerequisiteSearch:
     """Finds what comes before a tool. Follows the tools of the search it is given. Safe for threads.
 
     Args:
@@ -47,7 +47,7 @@ class ChainSearch:
     """
 
     def __init__(self, search: ToolSearch, precedents: Precedents | None = None) -> None:
-        self.search = search
+        self.tools = search
         self.precedents = precedents if precedents is not None else Precedents()
         self._outputs = _Outputs()
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class ChainSearch:
         with self._lock:
             self._outputs.note(paths)
 
-    def upstream(
+    def search(
         self,
         query: str,
         target: str,
@@ -78,9 +78,9 @@ class ChainSearch:
         Raises:
             KeyError: there is no tool of that name.
         """
-        return self._ranked(query, target, self.search.sums(query), k, exclude, precedents)
+        return self._ranked(query, target, self.tools.sums(query), k, exclude, precedents)
 
-    async def aupstream(
+    async def asearch(
         self,
         query: str,
         target: str,
@@ -89,18 +89,18 @@ class ChainSearch:
         exclude: Collection[str] = (),
         precedents: Precedents | None = None,
     ) -> list[ToolHit]:
-        """Async twin of `upstream`."""
-        return self._ranked(query, target, await self.search.asums(query), k, exclude, precedents)
+        """Async twin of `search`."""
+        return self._ranked(query, target, await self.tools.asums(query), k, exclude, precedents)
 
     def signals(self, query: str, target: str) -> tuple[list[str], Floats]:
         """Names of the tools (N) and their signals (6, N) as SIGNALS, for fitting the weights."""
-        return self._signals(query, target, self.search.sums(query), self.precedents)
+        return self._signals(query, target, self.tools.sums(query), self.precedents)
 
     def _signals(
         self, query: str, target: str, fit: tuple[list[str], Floats], precedents: Precedents
     ) -> tuple[list[str], Floats]:
         names, sums = fit
-        specs = self.search.specs()
+        specs = self.tools.specs()
         wanted = specs[target]
         names = [name for name in names if name in specs]
         if len(names) != len(sums):  # a tool went in between
@@ -146,12 +146,12 @@ class ChainSearch:
         scores = WEIGHTS @ found
         barred = {target, *exclude}
         order = [int(place) for place in np.argsort(-scores, kind="stable") if names[place] not in barred]
-        specs = self.search.specs()
+        specs = self.tools.specs()
         return [
             ToolHit(
                 names[place],
                 probability(float(scores[place])),
-                self.search.text(names[place]),
+                self.tools.text(names[place]),
                 kit_name(specs[names[place]]),
                 "",
                 largest_first(
@@ -164,7 +164,7 @@ class ChainSearch:
 
 
 def probability(score: float) -> float:
-    """That a tool of this weighted sum comes before the target; see `search_rank.probability`."""
+    """That a tool of this weighted sum comes before the target; see `ranking.probability`."""
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, _ODDS[0] * score + _ODDS[1]))))
 
 
@@ -185,7 +185,7 @@ class _Outputs:
         self._uses: Counter[str] = Counter()  # tools that have a word in an input or output
 
     def note(self, paths: Mapping[str, Iterable[str]]) -> None:
-        """See `ChainSearch.note_outputs`."""
+        """See `PrerequisiteSearch.note_outputs`."""
         for tool, each in paths.items():
             names = sorted({part for path in each for part in path.replace("[]", "").split(".") if part})
             if names != self._seen.get(tool, []):

@@ -1,8 +1,8 @@
 """Finding the tools a request needs, all of them: by words, and by meaning where there is an embedder.
 
 `ToolSearch` ranks a catalogue for a request. A compound request is split into sentences and clauses
-(`search_request`), each is searched by itself (`search_index`), and signals of the tool and of its toolkit are weighed
-(`search_rank`). Tools are added and removed one at a time; nothing is built again for that.
+(`request`), each is searched by itself (`index`), and signals of the tool and of its toolkit are weighed (`ranking`).
+Tools are added and removed one at a time; nothing is built again for that.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class ToolSearch:
     def signals(self, query: str) -> tuple[list[str], Floats]:
         """Names of the tools (N) and their signals (S, N), for fitting the weights.
 
-        The signals are those of `search_rank.SIGNALS`, with an embedder followed by `search_rank.MEANING_SIGNALS`.
+        The signals are those of `ranking.SIGNALS`, with an embedder followed by `ranking.MEANING_SIGNALS`.
         """
         asked = read(query)
         cosines = self._cosines(asked)

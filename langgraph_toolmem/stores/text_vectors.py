@@ -1,4 +1,4 @@
-"""The vectors of the tools, kept in Chroma: a next process with the same tools embeds nothing."""
+"""Vectors of texts about tools, kept in Chroma: a next process with the same tools embeds nothing."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.stores.items import VectorItem
 from langgraph_toolmem.stores.vectors import VectorStore
 
-KIND: Final = "tools"
+TOOLS: Final = "tools"
+PARAMETERS: Final = "parameters"
+"""Kinds of texts: of whole tools, and of what they take and give."""
 _NOTHING: Final[Mapping[str, Any]] = {"ids": (), "metadatas": (), "embeddings": ()}
 BATCH: Final = 500
 """Texts that are embedded and kept at a time: what was done before a failure is not done again."""
 
 
-class ToolVectors:
-    """Texts of tools as vectors, made once.
+class TextVectors:
+    """Texts as vectors, made once.
 
     A vector is taken from Chroma if the text it was made of is the same, else made and kept.
 
     Args:
         vectors: where they are kept, with the embedder that makes them.
+        kind: of texts.
         read_only: keep nothing.
     """
 
-    def __init__(self, vectors: VectorStore, *, read_only: bool = False) -> None:
+    def __init__(self, vectors: VectorStore, kind: str, *, read_only: bool = False) -> None:
         self._vectors = vectors
+        self._kind = kind
         self._read_only = read_only
 
     def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
@@ -60,7 +64,7 @@ class ToolVectors:
         names = list(texts)
         found: dict[str, Sequence[float]] = {}
         for start in range(0, len(names), BATCH):
-            page = self._vectors._on(KIND, "read", partial(_read, ids=names[start : start + BATCH]), _NOTHING)
+            page = self._vectors._on(self._kind, "read", partial(_read, ids=names[start : start + BATCH]), _NOTHING)
             rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
             found |= {name: row for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])}
         return found
@@ -68,7 +72,12 @@ class ToolVectors:
     def _keep(self, batch: Mapping[str, str], vectors: list[list[float]]) -> None:
         if not self._read_only:
             items = [VectorItem(name, text, {"hash": _digest(text)}) for name, text in batch.items()]
-            self._vectors._write(KIND, items, vectors)
+            self._vectors._write(self._kind, items, vectors)
+
+
+def text_vectors(vectors: VectorStore, kind: str, *, read_only: bool) -> TextVectors | None:
+    """Vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""
+    return None if vectors.embedder.builtin else TextVectors(vectors, kind, read_only=read_only)
 
 
 def _read(collection: Any, *, ids: list[str]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from examples.many_tools import generated
 from examples.office.office import ALTERNATIVES, Office
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.decide.fallbacks import MOST, StandIns, writes
+from langgraph_toolmem.navigator.decide.fallbacks import MOST, Fallbacks, writes
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 
@@ -37,13 +37,13 @@ SPECS = read_tools(
 
 
 def test_what_shares_rare_words_stands_in_and_what_writes_does_not() -> None:
-    found = StandIns(SPECS, nothing).of("find_person", SPECS)
+    found = Fallbacks(SPECS, nothing).of("find_person", SPECS)
     assert found == ["colleague", "search_directory"], "of unknown nature it may be; a deletion is no way to look up"
-    assert StandIns(SPECS, nothing).of("get_weather", SPECS) == []
+    assert Fallbacks(SPECS, nothing).of("get_weather", SPECS) == []
 
 
 def test_only_what_may_be_called_counts() -> None:
-    stand_ins = StandIns(SPECS, nothing)
+    stand_ins = Fallbacks(SPECS, nothing)
     assert stand_ins.of("find_person", {"search_directory", "get_weather"}) == ["search_directory"]
     assert stand_ins.of("find_person", SPECS, most=1) == ["colleague"]
     assert stand_ins.of("no_such_tool", SPECS) == []
@@ -56,13 +56,13 @@ def test_what_a_search_finds_goes_before_what_only_sounds_alike() -> None:
         asked.append(text)
         return ["search_directory", "delete_person", "gone"]
 
-    assert StandIns(SPECS, search).of("find_person", SPECS) == ["search_directory", "colleague"]
+    assert Fallbacks(SPECS, search).of("find_person", SPECS) == ["search_directory", "colleague"]
     assert asked == ["find_person Find a colleague by name; gives the e-mail address."]
 
 
 def test_among_very_many_only_what_a_search_finds_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_toolmem.navigator.decide.fallbacks.POOL", 3)
-    assert StandIns(SPECS, lambda text, most: ["search_directory"]).of("find_person", SPECS) == ["search_directory"]
+    assert Fallbacks(SPECS, lambda text, most: ["search_directory"]).of("find_person", SPECS) == ["search_directory"]
 
 
 def test_whether_a_tool_writes_is_declared_or_told_by_its_verb() -> None:
@@ -84,7 +84,7 @@ def test_strange_schemas_do_no_harm() -> None:
     odd: dict[str, ToolSpec] = read_tools(
         [{"name": "a.b", "description": "", "parameters": parameters}, {"name": "a.c", "description": "x " * 9_000}]
     )
-    assert StandIns(odd, nothing).of("a.b", odd) == []
+    assert Fallbacks(odd, nothing).of("a.b", odd) == []
 
 
 @pytest.mark.parametrize("others", [0, 300])
@@ -92,7 +92,7 @@ def test_the_offices_alternatives_are_found_cold(others: int) -> None:
     tools = [*Office(0).tools(), *generated()[:others]]
     specs = read_tools(tools)
     with ToolMemory.ephemeral(tools=tools, entries=False) as memory:
-        stand_ins = StandIns(specs, lambda text, most: [hit.name for hit in memory.search_tools(text, k=most)])
+        stand_ins = Fallbacks(specs, lambda text, most: [hit.name for hit in memory.search_tools(text, k=most)])
         for failed, (expected,) in ALTERNATIVES.items():
             found = stand_ins.of(failed, specs)
             assert expected in found

@@ -1,33 +1,50 @@
-"""The part of `ToolMemory` that changes the dependency graph: what is left out, how links weigh, what is one.
-
-Each method says first what it would do (``dry_run=True``, the default). What is decided is kept in the evidence graph,
-holds for all processes that use it, and nothing is deleted by it.
-"""
+"""What somebody decides about the dependency graph of a memory; it is kept in the evidence graph."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from langgraph_toolmem._navigating import Navigating
-from langgraph_toolmem._searching import check_names
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.graph.evolving import MAX_DAYS
 from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.navigator.arguments import check_names
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.evidence import MOST_DAYS, Evidence
+from langgraph_toolmem.navigator.evolve.evolution import (
+    Leaving,
+    Moved,
+    Regrouping,
+    moved,
+    prunable,
+    regrouping,
+    shifts_of,
+)
 
-if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
-    from langgraph_toolmem.navigator.dependencies.history import History
-    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
 
-_MOST_DAYS: Final = MAX_DAYS - 1
+class GraphEvolution:
+    """Prunes, restores, propagates and regroups (NaviAgent, section 5).
 
+    Each method says first what it would do (``dry_run=True``, the default). What is decided holds for all processes
+    that use the memory, and nothing is deleted by it.
+    """
 
-class EvolvingGraph(Navigating):
-    """Prunes, restores, propagates and regroups (NaviAgent, arXiv 2506.19500, section 5)."""
+    def __init__(self, evidence: Evidence, graph: CurrentGraph) -> None:
+        self._evidence, self._graph = evidence, graph
+
+    def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
+        """The dependency graph as it is now; nobody changes it within the ``with`` block."""
+        return self._graph.held()
+
+    def history(self, *, at_once: bool = False) -> History:
+        """The counts of past runs: as they were a second ago at most, or as they are now, other workers' included."""
+        return self._graph.history(at_once=at_once)
 
     def prune(
         self,
@@ -57,30 +74,26 @@ class EvolvingGraph(Navigating):
             ConfigurationError: there is no bound, or an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        from langgraph_toolmem.navigator.evolve.evolution import prune
-
         if above is not None and not is_number(above):
             raise ConfigurationError(f"above is a score, a number, not {above!r}.")
         if most is not None and not is_count(most, 0):
             raise ConfigurationError(f"most is a whole number from 0, not {most!r}.")
         check_names("keep", keep)
-        self._may_change(dry_run)
-        history = self._latest()
-        with self._navigating:
-            graph = self._navigator()
+        self._check_writable(dry_run)
+        history = self._graph.history(at_once=True)
+        with self._graph.held() as graph:
             if unknown := sorted(name for name in keep if name not in graph):
                 raise ConfigurationError(f"keep names no known tool: {unknown[0]!r}.")
-            spared = {*keep, *graph.left_out}
-            found = prune(graph, history, above=above, most=most, keep=spared, unused=unused, dry_run=True)
+            found = prunable(graph, history, above=above, most=most, keep={*keep, *graph.left_out}, unused=unused)
         if dry_run or not found:
             return found
-        self._leave_out([each.tool for each in found])
+        self._evidence.leave_out([each.tool for each in found])
         return [replace(each, gone=True) for each in found]
 
-    def _leave_out(self, tools: Collection[str]) -> None:
-        with self._lock:
-            good = {tool: int(self._graph.tools.get(tool, {}).get("ok", 0)) for tool in tools}
-            self._apply(None, [["lo", good, self._now()]])
+    def leave_out(self, tools: Collection[str]) -> None:
+        """Leaves these tools out of plans, as `prune` does. Raises StorageError if the memory is read-only."""
+        self._check_writable(False)
+        self._evidence.leave_out(tools)
 
     def restore(self, tools: str | Collection[str]) -> list[str]:
         """Puts tools that were pruned back, one or several.
@@ -92,21 +105,19 @@ class EvolvingGraph(Navigating):
         if not isinstance(tools, str):
             check_names("tools", tools)
         names = [tools] if isinstance(tools, str) else list(dict.fromkeys(tools))
-        self._may_change(False)
+        self._check_writable(False)
         out = self.pruned()
         if wrong := [name for name in names if name not in out]:
             there = f"left out are: {', '.join(out)}" if out else "no tool is left out"
             raise ConfigurationError(f"{wrong[0]!r} is not left out; {there}.")
         if names:
-            with self._lock:
-                self._apply(None, [["lo-", names, self._now()]])
+            self._evidence.put_back(names)
         return names
 
     def pruned(self) -> list[str]:
         """The tools that are left out at present, by name."""
-        with self._lock:
-            self._store.refresh()
-            return sorted(self._graph.left_out())
+        self._evidence.refresh()
+        return sorted(self._evidence.left_out())
 
     def propagate(self, *, days: float = 7.0, eta: float = 0.9, dry_run: bool = True) -> list[Moved]:
         """Lets the weights of links follow recent use: w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses).
@@ -127,87 +138,61 @@ class EvolvingGraph(Navigating):
             ConfigurationError: an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        from langgraph_toolmem.navigator.evolve.evolution import moved, shifts_of
-
-        if not is_number(days) or not 1 <= days <= _MOST_DAYS:
-            raise ConfigurationError(f"days is a number from 1 to {_MOST_DAYS}, not {days!r}.")
+        if not is_number(days) or not 1 <= days <= MOST_DAYS:
+            raise ConfigurationError(f"days is a number from 1 to {MOST_DAYS}, not {days!r}.")
         if not is_share(eta):
             raise ConfigurationError(f"eta is a share from 0 to 1, not {eta!r}.")
-        self._may_change(dry_run)
-        with self._lock:
-            history = self._latest()
-            now = self._now()
-            found = moved(history, *self._graph.evolving.recent(now, days), eta=eta, without=(START,))
+        self._check_writable(dry_run)
+        with self._evidence.lock:
+            history = self._graph.history(at_once=True)
+            found = moved(history, *self._evidence.recent(days), eta=eta, without=(START,))
             if not dry_run and found:
-                self._apply(None, [["sh", shifts_of(found, history), now]])
-                self._counted = None
+                self._evidence.shift(shifts_of(found, history))
+                self._graph.expire()
         return found
 
-    def cluster_rules(self) -> ClusterRules:
+    def cluster_constraints(self) -> ClusterConstraints:
         """What a user said about clusters of parameters (`regroup`); empty if nothing."""
-        from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
-
-        with self._lock:
-            self._store.refresh()
-            plain = self._graph.evolving.groups[1]
-        return ClusterRules.from_dict(plain)
+        self._evidence.refresh()
+        return ClusterConstraints.from_dict(self._evidence.constraints()[1])
 
     def regroup(
-        self, rules: ClusterRules | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
+        self, constraints: ClusterConstraints | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
     ) -> Regrouping:
         """Splits or joins clusters of parameters as a user says, in place of what was said before.
 
         Args:
-            rules: a YAML or JSON file, or its content (`navigator.rules` says what it holds); None: none any more.
-                The memory keeps the content, not the path.
+            constraints: a YAML or JSON file, or its content (`dependencies.constraints` says what it holds); None: none
+                any more. The memory keeps the content, not the path.
             dry_run: only say what would change.
 
         Raises:
-            ConfigurationError: the rules cannot be read.
+            ConfigurationError: the constraints cannot be read.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        from langgraph_toolmem.navigator.dependencies.constraints import ClusterRules
-        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-        from langgraph_toolmem.navigator.evolve.evolution import regrouping
-
-        if rules is None:
-            new = ClusterRules()
-        elif isinstance(rules, (str, Path)):
-            new = ClusterRules.from_file(rules)
-        else:
-            new = rules if isinstance(rules, ClusterRules) else ClusterRules.from_dict(rules)
-        self._may_change(dry_run)
-        with self._navigating:
-            old = self._navigator()
-            specs = [node.spec for node in old.apis.values()]
-            observed = old.observed
-        made = ToolDependencyGraph(specs, rules=new, observed=observed)  # plans go on meanwhile: it may take seconds
-        with self._navigating:
-            old = self._navigator()
-            if old.apis.keys() != made.apis.keys():
-                made.update(node.spec for name, node in old.apis.items() if name not in made)
-                for name in made.apis.keys() - old.apis.keys():
-                    made.remove(name)
-            for name, seen in old.observed.items():
-                made.note_outputs(name, seen)
-            made.leave_out(old.left_out)
+        new = constraints if isinstance(constraints, ClusterConstraints) else _read(constraints)
+        self._check_writable(dry_run)
+        made = self._graph.rebuilt(new)  # others plan meanwhile
+        with self._graph.held() as old:
+            specs = {name: node.spec for name, node in old.apis.items()}
+            seen = old.observed
+            follow(made, specs, old.left_out, changed=seen, outputs_of=lambda _: seen)
             found = regrouping(old, made)
             if dry_run:
                 return found
-            with self._lock:
-                self._apply(None, [["gr", new.to_dict() or None, self._now()]])
-                self._rules_of, self._dependencies = self._graph.evolving.groups, made
+            with self._evidence.lock:
+                self._evidence.constrain(new.to_dict() or None)
+                self._graph.use(made)
         return replace(found, done=True)
 
-    def _may_change(self, dry_run: bool) -> None:
+    def _check_writable(self, dry_run: bool) -> None:
         if not isinstance(dry_run, bool):
             raise ConfigurationError(f"dry_run is True or False, not {dry_run!r}.")
-        if not dry_run and self._store.read_only:
+        if not dry_run and self._evidence.read_only:
             raise StorageError("A memory opened with read_only=True changes nothing: do this where it is written.")
 
-    def _latest(self) -> History:
-        """The counts as they are now, other workers' included."""
-        with self._lock:
-            self._store.refresh(at_once=True)
-        self._counted = None
-        return self._history()
+
+def _read(given: Mapping[str, Any] | str | Path | None) -> ClusterConstraints:
+    if isinstance(given, (str, Path)):
+        return ClusterConstraints.from_file(given)
+    return ClusterConstraints.from_dict(given)
