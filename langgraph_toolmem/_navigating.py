@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -27,6 +28,25 @@ def _verb(method: Callable[Concatenate[Navigator, P], R]) -> Callable[Concatenat
     return call
 
 
+def _twin(method: Callable[Concatenate[Navigator, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        found: R = await asyncio.to_thread(getattr(self.navigator, method.__name__), *args, **kwargs)
+        return found
+
+    return call
+
+
+def _searching(
+    method: Callable[Concatenate[Navigator, P], Awaitable[R]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await method(self.navigator, *args, **kwargs)
+
+    return call
+
+
 class Navigating(Recalling):
     """Finds complete chains of tools (NaviAgent, arXiv 2506.19500)."""
 
@@ -39,6 +59,15 @@ class Navigating(Recalling):
     propagate = _verb(Navigator.propagate)
     cluster_constraints = _verb(Navigator.cluster_constraints)
     regroup = _verb(Navigator.regroup)
+    asearch_tools = _searching(Navigator.asearch)
+    aplan = _twin(Navigator.plan)
+    areroute = _twin(Navigator.reroute)
+    aprune = _twin(Navigator.prune)
+    arestore = _twin(Navigator.restore)
+    apruned = _twin(Navigator.pruned)
+    apropagate = _twin(Navigator.propagate)
+    acluster_constraints = _twin(Navigator.cluster_constraints)
+    aregroup = _twin(Navigator.regroup)
 
     @property
     def navigator(self) -> Navigator:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.tool_search.precedents import PRIOR, STEPS, TRUST, Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import DOUBT, PRIOR, TRUST, Precedents
 from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, WEIGHTS, PrerequisiteSearch, outputs
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -44,16 +44,15 @@ def test_before_by_hand():
     precedents.add(["b", "c"])
     precedents.add(["c", "a", "c"])
     assert len(precedents) == 3
-    assert precedents.seen("c") == 3
     share = {"a": 2.5 / 4, "b": 2.5 / 4, "c": 3.5 / 4}
-    assert precedents.before("c", ["a", "b", "c"]) == pytest.approx(
+    assert precedents.rates(["a", "b", "c"]).before("c") == pytest.approx(
         [
             (2 + PRIOR * share["a"]) / (3 + PRIOR),
             (2 + PRIOR * share["b"]) / (3 + PRIOR),
             PRIOR * share["c"] / (3 + PRIOR),
         ]
     )
-    assert precedents.together("a", ["c", "b"]) == pytest.approx(
+    assert precedents.rates(["c", "b"]).together("a") == pytest.approx(
         [(2 + PRIOR * share["c"]) / (2 + PRIOR), (1 + PRIOR * share["b"]) / (2 + PRIOR)]
     )
 
@@ -61,8 +60,8 @@ def test_before_by_hand():
 def test_a_target_never_seen_leaves_the_general_use():
     precedents = Precedents()
     precedents.add(["a", "b"])
-    assert precedents.before("new", ["a", "unheard of"]) == pytest.approx([1.5 / 2, 0.5 / 2])
-    assert Precedents().before("new", ["a"]).tolist() == [0.5]
+    assert precedents.rates(["a", "unheard of"]).before("new") == pytest.approx([1.5 / 2, 0.5 / 2])
+    assert Precedents().rates(["a"]).before("new").tolist() == [0.5]
 
 
 def test_votes_come_from_similar_requests():
@@ -83,16 +82,12 @@ def test_votes_lose_their_weight_where_they_are_wrong():
         wrong.add([f"t{i}"], "book a hotel room")
     assert sum(right.votes("book a hotel room").values()) > 0.8
     assert sum(wrong.votes("book a hotel room").values()) < 0.1
-    record = wrong.record()
-    assert len(record) == STEPS
-    assert record[0] == TRUST
-    assert record[-1][0] / record[-1][1] < 0.1
 
 
 def test_each_request_is_foretold_before_it_is_learned():
     precedents = Precedents()
     precedents.add(["a"], "book a hotel room")
-    assert all(kept == TRUST for kept in precedents.record())
+    assert precedents.votes("book a hotel room") == {"a": pytest.approx(TRUST[0] / TRUST[1] / (1 + DOUBT))}
 
 
 def test_an_episode_without_calls_teaches_nothing():
@@ -104,8 +99,9 @@ def test_an_episode_without_calls_teaches_nothing():
 
 def same(one: Precedents, two: Precedents) -> None:
     for target in "abc":
-        assert one.before(target, list("abc")).tolist() == two.before(target, list("abc")).tolist()
-        assert one.together(target, list("abc")).tolist() == two.together(target, list("abc")).tolist()
+        ours, theirs = one.rates("abc"), two.rates("abc")
+        assert ours.before(target).tolist() == theirs.before(target).tolist()
+        assert ours.together(target).tolist() == theirs.together(target).tolist()
     assert {*one.votes("book a hotel room")} == {*two.votes("book a hotel room")}
 
 
@@ -114,9 +110,9 @@ def test_an_episode_that_is_removed_or_replaced_leaves_no_count():
     one.add(["a", "b"], "book a hotel room", key="x")
     one.add(["b", "c"], "draw a chart", key="y")
     one.add(["c"], "book a hotel room", key="z")
-    record = one.record()
+    votes = one.votes("book a hotel room")
     one.add(["c"], "book a hotel room", key="z")
-    assert one.record() == record, "what is known already is not foretold again"
+    assert one.votes("book a hotel room") == votes, "what is known already is not foretold again"
     one.remove("x")
     one.remove("never there")
     one.add(["a", "c"], "draw a chart", key="y")
@@ -146,7 +142,7 @@ def test_counts_do_not_depend_on_the_order_of_episodes(episodes, draw):
         precedents = Precedents()
         for each in given:
             precedents.add(each)
-        return [precedents.before(target, list("abcd")).tolist() for target in "abcd"]
+        return [precedents.rates("abcd").before(target).tolist() for target in "abcd"]
 
     other = list(episodes)
     draw.shuffle(other)

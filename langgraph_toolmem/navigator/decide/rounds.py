@@ -28,6 +28,7 @@ from langgraph_toolmem.navigator.decide.state import (
     Route,
     Search,
     merged,
+    nothing_pending,
     tools_of,
 )
 from langgraph_toolmem.runs.outputs import status_of, text_of
@@ -60,7 +61,7 @@ def decided(
         new_id: ids for calls.
     """
     now, later = due(decision)
-    pending = Pending(calls=[], searches=[], questions=[], gone=[])
+    pending = nothing_pending()
     notes: list[str] = []
     for part in now:
         if part.action == "execute":
@@ -160,7 +161,7 @@ def observed(
         "made": made,
         "failed": failed,
         "pairs": [*record["pairs"][:-1], Pair(decided=pair["decided"], observed=[*pair["observed"], *lines])],
-        "pending": Pending(calls=[], searches=[], questions=[], gone=[]),
+        "pending": nothing_pending(),
     }
     after = without_failed(after)
     anything_new = False

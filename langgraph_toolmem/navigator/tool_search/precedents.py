@@ -103,24 +103,8 @@ class Precedents:
             for key in list(self._kept)[: max(0, len(self._kept) - most)]:
                 self._remove(key)
 
-    def seen(self, target: str) -> int:
-        """Episodes in which a tool was called."""
-        return self._uses[target]
-
-    def before(self, target: str, names: Sequence[str]) -> Floats:
-        """For each name, how likely it is called before the target, where that is called.
-
-        (N(name before target) + PRIOR · p(name)) / (N(target) + PRIOR), with p(name) the share of all episodes that
-        call it.
-        """
-        return self.rates(names).before(target)
-
-    def together(self, other: str, names: Sequence[str]) -> Floats:
-        """For each name, how likely it is called in an episode with another tool; as `before`."""
-        return self.rates(names).together(other)
-
     def rates(self, names: Sequence[str]) -> Rates:
-        """The same for several questions about one list of names."""
+        """How likely each of some tools is called before, or with, another one."""
         return Rates(self, names)
 
     def votes(self, request: str) -> dict[str, float]:
@@ -134,11 +118,6 @@ class Precedents:
     def lift(self, request: str) -> dict[str, float]:
         """LIFT times `votes`: what `ToolSearch.search` takes as `lift`."""
         return {tool: LIFT * vote for tool, vote in self.votes(request).items()}
-
-    def record(self) -> list[tuple[float, float]]:
-        """Votes that were right, and all votes, by grade of similarity, the least first; TRUST included."""
-        with self._lock:
-            return list(zip(self._right, self._votes, strict=True))
 
     def _remove(self, key: object) -> None:
         known = self._kept.pop(key, None)
@@ -194,7 +173,7 @@ class Precedents:
 
 
 class Rates:
-    """How likely each of some tools is called before, or with, another one."""
+    """See `Precedents.rates`."""
 
     def __init__(self, precedents: Precedents, names: Sequence[str]) -> None:
         self._precedents = precedents
@@ -204,11 +183,15 @@ class Rates:
             self._usual = np.array([uses[name] + 0.5 for name in names], dtype=np.float64) / (episodes + 1)
 
     def before(self, target: str) -> Floats:
-        """As `Precedents.before`."""
+        """For each name, how likely it is called before the target, where that is called.
+
+        (N(name before target) + PRIOR · p(name)) / (N(target) + PRIOR), with p(name) the share of all episodes that
+        call it.
+        """
         return self._of(self._precedents._before, target)
 
     def together(self, other: str) -> Floats:
-        """As `Precedents.together`."""
+        """For each name, how likely it is called in an episode with another tool; as `before`."""
         return self._of(self._precedents._together, other)
 
     def _of(self, table: Mapping[str, Mapping[str, int]], tool: str) -> Floats:
