@@ -34,10 +34,14 @@ from benchmarks.navigator_data import (
 )
 from benchmarks.replay import DATA
 from benchmarks.scale import rss_mib
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.planner import Strategy, plan
-from langgraph_toolmem.navigator.upstream import upstream
+from benchmarks.sit import embedder_named, missing
+from langgraph_toolmem.graph import fields
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+from langgraph_toolmem.navigator.plan.planner import Strategy, plan
+from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.words.result_paths import paths_of
 
 SIZES: Final = (1_000, 4_000, 16_000)
 STRATEGIES: Final[tuple[Strategy, ...]] = ("alpha_beta", "annealing")
@@ -46,6 +50,8 @@ BUILD_S, ADD_MS, PLAN_P50_MS, PLAN_P99_MS, MEMORY_MIB = 60.0, 50.0, 50.0, 200.0,
 """What is asked for at 16,000 tools."""
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _ADDED: Final = 100
+BY_MEANING: Final = ", MiniLM"
+"""Behind what a graph is called whose parameters are merged by meaning, too."""
 
 
 # --- time and memory ----------------------------------------------------------------------------------------
@@ -71,7 +77,7 @@ def scale(folder: Path, count: int, *, own_parameters: bool, samples: int) -> di
     adding = []
     for spec in added:
         start = perf_counter()
-        graph.add(spec)
+        graph.update([spec])
         adding.append(perf_counter() - start)
         graph.remove(spec.name)
     result["add_ms"] = {"p50": median(adding) * 1e3, "p99": p99(adding) * 1e3}
@@ -164,8 +170,8 @@ class Chains:
     """How often the chains to a target hold all tools that really gave it values; nothing but the target is known.
 
     Attributes:
-        best: share of targets for which the best chain does, in %; of a ranking, its first four tools.
-        any: for which the up to three chains together do; of a ranking, its first nine.
+        best: share of targets for which the best chain does, in %.
+        any: for which the up to three chains together do.
         further: other tools in the best chain, per target.
     """
 
@@ -178,8 +184,10 @@ class Chains:
     further: float
 
 
-def chains(graph: ToolDependencyGraph, flows: Sequence[GoldFlow], halves: Mapping[bool, History]) -> list[Chains]:
-    """Cold, and with the history of the half of the queries that the target is not in."""
+def chains(
+    graph: ToolDependencyGraph, flows: Sequence[GoldFlow], halves: Mapping[bool, History], *, by: str = ""
+) -> list[Chains]:
+    """Cold, and with the history of the half of the queries that the target is not in; `by`: what made the graph."""
     found = []
     upstream_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for flow in flows:
@@ -197,16 +205,7 @@ def chains(graph: ToolDependencyGraph, flows: Sequence[GoldFlow], halves: Mappin
                 for name in (group, "all"):
                     tally[name].update(row)
                     tally[name]["further"] += len(best - wanted) - 1
-            found += _means(strategy, knows, tally)
-        tally = defaultdict(Counter)
-        for (task, group, target), wanted in upstream_of.items():
-            history = halves[not measured(task)] if knows != "nothing" else None
-            ranked = [tool for tool, _ in upstream(graph, target, k=9, history=history)]
-            row = {"targets": 1, "best": wanted <= set(ranked[:4]), "any": wanted <= set(ranked)}
-            for name in (group, "all"):
-                tally[name].update(row)
-                tally[name]["further"] += len(set(ranked[:4]) - wanted)
-        found += _means("ranking: 4 tools, 9 tools", knows, tally)
+            found += _means(f"{strategy}{by}", knows, tally)
     return found
 
 
@@ -218,35 +217,51 @@ def _means(strategy: str, knows: str, tally: Mapping[str, Counter[str]]) -> list
     return found
 
 
-def flow_report(data: Path) -> dict[str, Any]:
-    """All figures about data flow; sets that are not there are left out."""
+def flow_report(data: Path, embedder: Embedder | None = None) -> dict[str, Any]:
+    """All figures about data flow, with an embedder also of graphs whose parameters are merged by meaning.
+
+    Sets that are not there are left out.
+    """
     report: dict[str, Any] = {"shares": [], "density": [], "chains": []}
     folder = data / "nestful"
     if (folder / "queries.jsonl").exists():
         graph, flows = ToolDependencyGraph(specs_of(folder).values()), nestful_flows(folder)
+        halves = nestful_histories(folder)
         for near in (0, 5):
             name = f"nestful, {'same meaning' if not near else f'else {near} near clusters'}"
             report["shares"] += map(asdict, shares(graph, flows, name, near=near))
-            per_input, per_tool = density(graph, near=near)
-            report["density"].append({"graph": name, "links_per_input": per_input, "producers_per_tool": per_tool})
-        report["chains"] += map(asdict, chains(graph, flows, nestful_histories(folder)))
+            report["density"].append(_dense(name, graph, near=near))
+        report["chains"] += map(asdict, chains(graph, flows, halves))
+        if embedder is not None:
+            graph = ToolDependencyGraph(specs_of(folder).values(), vectors=ParameterVectors(embedder))
+            report["shares"] += map(asdict, shares(graph, flows, f"nestful{BY_MEANING}"))
+            report["density"].append(_dense(f"nestful{BY_MEANING}", graph))
+            report["chains"] += map(asdict, chains(graph, flows, halves, by=BY_MEANING))
     for name in RECORDED:
         folder = data / name
         if not (folder / "trajectories.jsonl").exists():
             continue
         recorded, outputs = recorded_flows(folder)
         flows = [flow for flow in recorded if measured(flow.task)]
-        graph = ToolDependencyGraph(specs_of(folder).values())
-        for knows in ("schemas", "schemas and outputs of the other half"):
-            report["shares"] += map(asdict, shares(graph, flows, f"{name}, {knows}")[:1])
-            per_input, per_tool = density(graph)
-            report["density"].append(
-                {"graph": f"{name}, {knows}", "links_per_input": per_input, "producers_per_tool": per_tool}
-            )
-            for task, tool, output in outputs:
-                if not measured(task) and tool in graph:
-                    graph.observe(tool, output)
+        seen: dict[str, fields.Row] = defaultdict(dict)
+        for task, tool, output in outputs:
+            if not measured(task):
+                fields.add(seen[tool], paths_of(output), None)
+        for by, vectors in {"": None, BY_MEANING: None if embedder is None else ParameterVectors(embedder)}.items():
+            if by and vectors is None:
+                continue
+            graph = ToolDependencyGraph(specs_of(folder).values(), vectors=vectors)
+            for knows in ("schemas", "schemas and outputs of the other half"):
+                report["shares"] += map(asdict, shares(graph, flows, f"{name}, {knows}{by}")[:1])
+                report["density"].append(_dense(f"{name}, {knows}{by}", graph))
+                for tool, row in seen.items():
+                    graph.note_outputs(tool, fields.usable(row))
     return report
+
+
+def _dense(name: str, graph: ToolDependencyGraph, *, near: int = 0) -> dict[str, Any]:
+    per_input, per_tool = density(graph, near=near)
+    return {"graph": name, "links_per_input": per_input, "producers_per_tool": per_tool}
 
 
 # --- what is printed ----------------------------------------------------------------------------------------
@@ -354,6 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.navigator", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="numbers of tools")
     parser.add_argument("--samples", type=int, default=300, help="plans that each time is taken over")
+    parser.add_argument("--no-model", action="store_true", help="without all-MiniLM-L6-v2")
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -375,7 +391,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 scales.append(json.loads(done.stdout))
     else:
         print("skipped: no tools in toolbench_catalog (looked for ../shared/data/toolbench_catalog/tools.json)")
-    flow = flow_report(options.data)
+    embedder = None
+    if not options.no_model:
+        if why := missing("MiniLM"):
+            print(f"skipped: MiniLM: {why}")
+        else:
+            embedder = embedder_named("MiniLM")
+    flow = flow_report(options.data, embedder)
     show(scales, flow)
     if options.json_file is not None:
         options.json_file.write_text(json.dumps({"scale": scales, **flow}, indent=1) + "\n", encoding="utf-8")

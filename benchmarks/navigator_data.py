@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.observed import is_table
+from langgraph_toolmem.navigator.dependencies.history import Flow, History
 from langgraph_toolmem.runs.outputs import output_of_text
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.words.result_paths import is_table
 
 _SHORTEST: Final = 3
 """Values with fewer characters stand in many places by chance."""
@@ -175,7 +175,7 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def _scalars(value: Any, path: str) -> Iterable[tuple[str, str]]:
-    """(path, text) of every value in an output, paths as `observed.paths_of` names them."""
+    """(path, text) of every value in an output, paths as `result_paths.paths_of` names them."""
     if isinstance(value, dict) and value:
         table = is_table(value)
         for key, inner in value.items():

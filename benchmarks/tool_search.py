@@ -31,7 +31,7 @@ from benchmarks.tool_search_data import (
 from benchmarks.tool_search_fit import fit_chains, fit_search
 from benchmarks.tool_search_rivals import DEPTH, Rank, Remembering, graph_tool_call, yardsticks
 from benchmarks.tool_search_runs import BUILT_IN, OURS, ChainScore, HistoryScore, measure_chains, measure_history
-from langgraph_toolmem.navigator.search import ToolSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 

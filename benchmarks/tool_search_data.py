@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from langgraph_toolmem.navigator.search_text import kit_of
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.search.tool_words import kit_of
 
 CATALOGUE: Final = "toolbench_catalog"
 CHAINS: Final = ("nestful", "bfcl_v3_multi_turn")

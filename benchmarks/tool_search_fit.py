@@ -12,9 +12,9 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, episodes, requests, tools_of
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import ChainSearch
-from langgraph_toolmem.navigator.search_history import Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 
 Floats = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ def odds(sets: Sequence[Rows], weights: Floats) -> tuple[float, float]:
 
 
 def fit_search(data: Path, make: Make) -> tuple[Floats, tuple[float, float]]:
-    """The weights of `search_rank` from the requests that are not held out, and the odds in the catalogue."""
+    """The weights of `tool_search.ranking` from the requests that are not held out, and the odds in the catalogue."""
     sets: list[Rows] = []
     for name in (CATALOGUE, *OTHERS):
         given = tools_of(data, name)
@@ -90,12 +90,12 @@ def fit_search(data: Path, make: Make) -> tuple[Floats, tuple[float, float]]:
 
 
 def fit_chains(data: Path, make: Make) -> tuple[Floats, tuple[float, float]]:
-    """The weights of `search_chain`: each task that is not held out, with the runs of the others as precedents."""
+    """The weights of `prerequisites`: each task that is not held out, with the runs of the others as precedents."""
     sets = []
     for name in CHAINS:
         found = episodes(data, name)
         asked, known = ([each for each in found if each.held_out is side] for side in (False, True))
-        chains = ChainSearch(make(tools_of(data, name)), precedents(known))
+        chains = PrerequisiteSearch(make(tools_of(data, name)), precedents(known))
         rows = []
         for each in asked:
             if each.upstream:

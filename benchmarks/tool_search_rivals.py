@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.navigator.search_text import kit_name, stems
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.search.lexical import words
+from langgraph_toolmem.search.tool_words import kit_name, stems
 from langgraph_toolmem.words import clauses
 
 Rank = Callable[[str], list[str]]

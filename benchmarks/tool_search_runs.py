@@ -13,9 +13,9 @@ from zlib import crc32
 from benchmarks.tool_search_data import Episode, Request, episodes, halves, requests, tools_of
 from benchmarks.tool_search_fit import precedents
 from benchmarks.tool_search_rivals import RANK_OFFSET, yardsticks
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import ChainSearch
-from langgraph_toolmem.navigator.search_history import Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder
 
@@ -69,16 +69,16 @@ def chain_methods(
             continue
         search = ToolSearch(tools, embedder=model)
         for suffix, chains in (
-            (", no history", ChainSearch(search)),
-            ("", ChainSearch(search, precedents(known))),
+            (", no history", PrerequisiteSearch(search)),
+            ("", PrerequisiteSearch(search, precedents(known))),
         ):
             found[label + suffix] = completed(chains)
     return found
 
 
-def completed(chains: ChainSearch) -> Complete:
+def completed(chains: PrerequisiteSearch) -> Complete:
     """Our chains as a ranking."""
-    return lambda request, target: [each.name for each in chains.upstream(request, target, 10)]
+    return lambda request, target: [each.name for each in chains.search(request, target, 10)]
 
 
 def measure_chains(data: Path, name: str, embedder: Embedder | None, seeds: Sequence[int]) -> list[ChainScore]:

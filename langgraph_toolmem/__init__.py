@@ -39,7 +39,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.search_hit import ToolHit
+    from langgraph_toolmem.navigator.tool_search.hit import ToolHit
     from langgraph_toolmem.report.report import Report
     from langgraph_toolmem.report.savings import Period, TokenPrice
     from langgraph_toolmem.sit.policy import SITPolicy
@@ -63,7 +63,7 @@ _HOMES = {
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.savings",
-    "ToolHit": "navigator.search_hit",
+    "ToolHit": "navigator.tool_search.hit",
     "ToolMemory": "memory",
 }
 """Where a name comes from; all others are errors."""

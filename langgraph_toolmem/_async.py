@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem._suggesting import Advice
@@ -23,13 +21,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.inertia.policy import InertiaPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
-    from langgraph_toolmem.navigator.plan import Chain, Plan
-    from langgraph_toolmem.navigator.planner import Strategy
-    from langgraph_toolmem.navigator.reroute import Recombination
-    from langgraph_toolmem.navigator.rules import ClusterRules
-    from langgraph_toolmem.navigator.scoring import EdgeScorer
-    from langgraph_toolmem.navigator.search_hit import ToolHit
     from langgraph_toolmem.report.report import Report
     from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.runs.tools import ToolLike, ToolSpec
@@ -329,113 +320,6 @@ class AsyncTwins:
     async def aatom_records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
         """Async twin of `atom_records`."""
         return await asyncio.to_thread(_memory(self).atom_records, ids, user_id=user_id)
-
-    async def aplan(
-        self,
-        query: str | None = None,
-        *,
-        target: str | Sequence[str] | None = None,
-        known: Mapping[str, Any] | Iterable[str] = (),
-        k: int = 3,
-        available: Collection[str] | None = None,
-        avoid: Collection[str] = (),
-        done: Collection[str] = (),
-        strategy: Strategy = "alpha_beta",
-        seed: int = 0,
-        budget: float = 0.2,
-        scorer: EdgeScorer | None = None,
-        user_id: str | None = None,
-    ) -> Plan:
-        """Async twin of `plan`."""
-        return await asyncio.to_thread(
-            _memory(self).plan,
-            query,
-            target=target,
-            known=known,
-            k=k,
-            available=available,
-            avoid=avoid,
-            done=done,
-            strategy=strategy,
-            seed=seed,
-            budget=budget,
-            scorer=scorer,
-            user_id=user_id,
-        )
-
-    async def areroute(
-        self,
-        chain: Chain,
-        failed: Collection[str],
-        *,
-        known: Mapping[str, Any] | Iterable[str] = (),
-        available: Collection[str] | None = None,
-        done: Collection[str] = (),
-        strategy: Strategy = "alpha_beta",
-        seed: int = 0,
-        budget: float = 0.2,
-    ) -> Recombination:
-        """Async twin of `reroute`."""
-        return await asyncio.to_thread(
-            _memory(self).reroute,
-            chain,
-            failed,
-            known=known,
-            available=available,
-            done=done,
-            strategy=strategy,
-            seed=seed,
-            budget=budget,
-        )
-
-    async def asearch_tools(
-        self,
-        query: str,
-        *,
-        k: int = 5,
-        available: Collection[str] | None = None,
-        target: str | None = None,
-        user_id: str | None = None,
-    ) -> list[ToolHit]:
-        """Async twin of `search_tools`; an embedder is asked by its async methods."""
-        searching = _memory(self)._asearch_tools
-        return await searching(query, k=k, available=available, target=target, user_id=user_id)
-
-    async def aprune(
-        self,
-        *,
-        above: float | None = None,
-        most: int | None = None,
-        keep: Collection[str] = (),
-        unused: bool = False,
-        dry_run: bool = True,
-    ) -> list[Leaving]:
-        """Async twin of `prune`."""
-        return await asyncio.to_thread(
-            _memory(self).prune, above=above, most=most, keep=keep, unused=unused, dry_run=dry_run
-        )
-
-    async def arestore(self, tools: str | Collection[str]) -> list[str]:
-        """Async twin of `restore`."""
-        return await asyncio.to_thread(_memory(self).restore, tools)
-
-    async def apropagate(self, *, days: float = 7.0, eta: float = 0.9, dry_run: bool = True) -> list[Moved]:
-        """Async twin of `propagate`."""
-        return await asyncio.to_thread(_memory(self).propagate, days=days, eta=eta, dry_run=dry_run)
-
-    async def apruned(self) -> list[str]:
-        """Async twin of `pruned`."""
-        return await asyncio.to_thread(_memory(self).pruned)
-
-    async def acluster_rules(self) -> ClusterRules:
-        """Async twin of `cluster_rules`."""
-        return await asyncio.to_thread(_memory(self).cluster_rules)
-
-    async def aregroup(
-        self, rules: ClusterRules | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
-    ) -> Regrouping:
-        """Async twin of `regroup`."""
-        return await asyncio.to_thread(_memory(self).regroup, rules, dry_run=dry_run)
 
     async def areport(self, *, price: TokenPrice | None = None) -> Report:
         """Async twin of `report`."""

@@ -24,10 +24,10 @@ from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.inertia.engine import InertiaEngine
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
-from langgraph_toolmem.navigator.observed import paths_of, shows_fields
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, check_scorer
 from langgraph_toolmem.runs.executions import ExecutionLog, timed
 from langgraph_toolmem.runs.run import OWN_TOOLS
-from langgraph_toolmem.runs.tool_note import news_of
+from langgraph_toolmem.runs.tool_note import news_of, spec_of
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import Run, Turn, parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
@@ -38,6 +38,7 @@ from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
 from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.words.result_paths import paths_of, shows_fields
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -50,13 +51,8 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.jobs import ReflectionWorker
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.library import EntryLibrary
+    from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
-    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.scoring import EdgeScorer
-    from langgraph_toolmem.navigator.search import ToolSearch
-    from langgraph_toolmem.navigator.search_chain import ChainSearch
-    from langgraph_toolmem.navigator.search_past import PastRuns
     from langgraph_toolmem.sit.store import SummaryStore
     from langgraph_toolmem.stores.executors import Executor
     from langgraph_toolmem.stores.job_queue import JobQueue
@@ -141,17 +137,11 @@ class MemoryCore:
         self._extractor: tuple[Mapping[str, ToolSpec], Habits | None, Extractor] | None = None
         self._atom_bookings: list[tuple[str, list[str], AtomRecord, str | None]] = []
         if scorer is not None:
-            from langgraph_toolmem.navigator.scoring import check_scorer
-
             check_scorer(scorer)
         self._scorer = scorer
-        self._navigating = threading.Lock()
-        self._rules_of: list[Any] | None = None
+        self._navigator: Navigator | None = None
         self._looked_at: dict[str, None] = {}
         self._quiet: dict[str, int] = {}
-        self._dependencies: ToolDependencyGraph | None = None
-        self._outputs_planned = self._outputs_searched = 0
-        self._counted: tuple[float, History] | None = None
         self._look_again = 0.0  # by time.monotonic
         self._shared = chroma is not None or store is not None
         self._adopted: list[Mapping[str, ToolSpec]] = [] if specs is None else [specs]
@@ -167,10 +157,6 @@ class MemoryCore:
         self._engine = InertiaEngine(self._graph, specs, similarity=self._similarity, seed=seed)
         self._vectors = VectorStore(root, embedder=embedder, client=chroma, namespace=self.graph_namespace)
         self._tool_index = ToolIndex()
-        self._finding = threading.Lock()
-        self._tool_search: tuple[ToolSearch, ChainSearch] | None = None
-        self._followed: Mapping[str, ToolSpec] | None = None
-        self._past: PastRuns | None = None
         self._described: dict[str, tuple[Any, ToolSpec]] = {}
         if specs is not None:
             self._tool_index.declare(specs)
@@ -266,6 +252,30 @@ class MemoryCore:
                 'users. Use namespace=("toolmem", "{user_id}") to keep it apart.',
                 self.namespace,
             )
+
+    def _known_tools(self) -> Mapping[str, ToolSpec]:
+        """The tools at hand; of a memory that nobody gave any, those that were described to it before, or called."""
+        with self._lock:
+            if self._adopted:
+                return self._engine.specs
+            self._store.refresh()
+            specs = dict(self._engine.specs)
+            for name, entry in self._graph.tools.items():
+                if (parameters := entry.get("parameters")) is not None:
+                    known = self._described.get(name)
+                    if (
+                        known is None
+                        or known[0] is not parameters
+                        or known[1].description != entry.get("description", "")
+                    ):
+                        known = self._described[name] = parameters, spec_of(name, entry)
+                    specs[name] = known[1]
+            return specs
+
+    def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
+        """Has the memory know the tools of a host: only what it knows can be found."""
+        with self._lock:
+            self._adopt(tools)
 
     def _adopt(self, tools: Mapping[str, ToolSpec]) -> None:
         """Notes tools that were first seen at a step of a host."""

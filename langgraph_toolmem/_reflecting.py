@@ -307,9 +307,8 @@ class Reflecting(Summaries):
             removed = store.forget_user(str(user_digest(user_id)))
         store.scrub()
         self._library.leave(namespace)
-        with self._finding:
-            if self._past is not None:
-                self._past.leave(namespace)
+        if self._navigator is not None:
+            self._navigator.forget(namespace)
         return removed
 
     def _close_reflection(self) -> None:

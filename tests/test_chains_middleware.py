@@ -130,13 +130,13 @@ async def test_a_turn_is_looked_up_once_and_the_next_one_anew(
     memory: ToolMemory, tools: list[BaseTool], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched: list[str] = []
-    real = memory.search_tools
+    real = memory.navigator.search
 
     def search(query: str, **more: Any) -> Any:
         searched.append(query)
         return real(query, **more)
 
-    monkeypatch.setattr(memory, "search_tools", search)
+    monkeypatch.setattr(memory.navigator, "search", search)
     agent = Agent(tools, [ToolChainMiddleware(memory, most=5)], steps(DO_NOTE, []))
     await agent.ask(NOTE, way)
     await agent.ask("Archive a vehicle", way)
@@ -267,14 +267,14 @@ async def test_a_search_that_finds_nothing_and_one_that_fails_say_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     asked = [(SEARCH_TOOL, {"query": "chromodynamics"}), (SEARCH_TOOL, {"query": "break"})]
-    real = memory.search_tools
+    real = memory.navigator.search
 
     def search(query: str, **more: Any) -> Any:
         if query == "break":
             raise StorageError("down")
         return real(query, **more)
 
-    monkeypatch.setattr(memory, "search_tools", search)
+    monkeypatch.setattr(memory.navigator, "search", search)
     agent = Agent(tools, [ToolChainMiddleware(memory, most=3)], steps(asked))
     state = await agent.ask(NOTE, way)
     answers = [m.text for m in state["messages"] if isinstance(m, ToolMessage)]
@@ -352,7 +352,7 @@ async def test_a_shortcut_goes_only_to_what_is_offered(desk: Desk, way: str) -> 
             middleware.insert(0, ToolChainMiddleware(memory, most=4, always=always, targets=1))
             agent = Agent(tools, middleware, script)
             # The desk's own wording in front of a search that finds other tools only.
-            memory.search_tools = lambda query, **more: []  # type: ignore[method-assign]
+            memory.navigator.search = lambda query, **more: []  # type: ignore[method-assign]
             state = await agent.ask(request("Ann"), way)
             taken = [m for m in state["messages"] if isinstance(m, AIMessage) and "toolmem" in m.additional_kwargs]
             first = {call["name"] for m in taken for call in m.tool_calls}
@@ -439,7 +439,7 @@ async def test_when_the_look_up_fails_all_tools_are_offered(
         asked.append(query)
         raise StorageError("down")
 
-    monkeypatch.setattr(memory, "search_tools", search)
+    monkeypatch.setattr(memory.navigator, "search", search)
     agent = Agent(tools, [ToolChainMiddleware(memory, most=5)], steps(DO_NOTE))
     state = await agent.ask(NOTE, way)
     assert state["messages"][-1].text == "Done."

@@ -173,8 +173,8 @@ async def test_a_failure_brings_the_tools_of_another_way_once(desk: Desk, way: s
     tools = [*crowd(), there, other, *rest]
     searched: list[str] = []
     with knowing(tools) as memory:
-        real = memory.search_tools
-        memory.search_tools = lambda query, **more: (searched.append(query), real(query, **more))[1]  # type: ignore[method-assign]
+        real = memory.navigator.search
+        memory.navigator.search = lambda query, **more: (searched.append(query), real(query, **more))[1]  # type: ignore[method-assign]
         retriever = ToolRetriever(memory, tools, most=3, targets=1)
         agent = Agent(retriever, tools, steps([DO_NOTE[0], ("search_customers", {"name": "Ann"}), *DO_NOTE[1:]]))
         state = await agent.ask(NOTE, way)
@@ -212,7 +212,7 @@ async def test_a_shortcut_goes_only_to_what_is_offered(desk: Desk, way: str) -> 
     for kind, search in (("all", None), ("none", lambda query, **more: [])):
         with knowing(tools, 30) as memory:
             if search is not None:
-                memory.search_tools = search  # type: ignore[method-assign, assignment]
+                memory.navigator.search = search  # type: ignore[method-assign, assignment]
             retriever = ToolRetriever(memory, tools, most=4)
             agent = Agent(retriever, tools, script, shortcut=InertiaShortcut(memory, policy=EAGER))
             state = await agent.ask(request("Ann"), way)
@@ -247,7 +247,7 @@ async def test_when_the_look_up_fails_all_tools_are_offered(
     def search(query: str, **more: Any) -> Any:
         raise StorageError("down")
 
-    monkeypatch.setattr(memory, "search_tools", search)
+    monkeypatch.setattr(memory.navigator, "search", search)
     agent = Agent(ToolRetriever(memory, tools, most=5), tools, steps(DO_NOTE))
     state = await agent.ask(NOTE, way)
     assert state["messages"][-1].text == "Done."

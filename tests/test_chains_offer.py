@@ -9,10 +9,16 @@ import histories as h
 import pytest
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navigator.offer import Offer, Way, asked_for, offer
-from langgraph_toolmem.navigator.offering import LookUp, look_up, look_up_turn, other_ways, progress_of
-from langgraph_toolmem.navigator.plan import Chain, Gift, Plan, Step, Subgraph
-from langgraph_toolmem.navigator.search_hit import ToolHit
+from langgraph_toolmem.navigator.plan.chains import Chain, Gift, Plan, Step, Subgraph
+from langgraph_toolmem.navigator.select.candidates import (
+    Candidates,
+    find_candidates,
+    find_reroutes,
+    progress_of,
+    turn_candidates,
+)
+from langgraph_toolmem.navigator.select.selection import Reroute, Selection, searched_for, select_tools
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -34,7 +40,7 @@ def hits(*names: str) -> list[ToolHit]:
 
 
 def test_chains_come_before_isolated_hits_and_whole() -> None:
-    found = offer(planned(chain("a", "b", "c"), chain("d", "e")), hits("c", "x", "e", "y"), most=6)
+    found = select_tools(planned(chain("a", "b", "c"), chain("d", "e")), hits("c", "x", "e", "y"), most=6)
     assert [*found.tools] == ["c", "b", "a", "e", "d", "x"]
     assert found.chains == (("a", "b", "c"), ("d", "e"))
     assert found.cut == ()
@@ -46,34 +52,34 @@ def test_chains_come_before_isolated_hits_and_whole() -> None:
 
 
 def test_a_chain_that_does_not_fit_is_left_and_its_target_is_a_hit() -> None:
-    found = offer(planned(chain("a", "b", "c"), chain("d", "e")), hits("c", "x", "e"), most=2)
+    found = select_tools(planned(chain("a", "b", "c"), chain("d", "e")), hits("c", "x", "e"), most=2)
     assert [*found.tools] == ["e", "d"]
     assert found.chains == (("d", "e"),)
     assert found.cut == (("a", "b", "c"),)
-    found = offer(planned(chain("a", "b", "c")), hits("c", "x", "e"), most=2)
+    found = select_tools(planned(chain("a", "b", "c")), hits("c", "x", "e"), most=2)
     assert [*found.tools] == ["c", "x"]
-    shared = offer(planned(chain("a", "b"), chain("a", "b", "c")), hits("b", "c"), most=3)
+    shared = select_tools(planned(chain("a", "b"), chain("a", "b", "c")), hits("b", "c"), most=3)
     assert [*shared.tools] == ["b", "a", "c"]
 
 
 def test_what_is_always_offered_counts_and_stays() -> None:
-    found = offer(planned(chain("a", "b")), hits("b", "x"), most=3, always=["z", "w"])
+    found = select_tools(planned(chain("a", "b")), hits("b", "x"), most=3, always=["z", "w"])
     assert [*found.tools] == ["z", "w", "b"]
     assert found.cut == (("a", "b"),)
-    assert [*offer(planned(chain("a")), hits("a"), most=1, always=["z", "w"]).tools] == ["z", "w"]
+    assert [*select_tools(planned(chain("a")), hits("a"), most=1, always=["z", "w"]).tools] == ["z", "w"]
 
 
 def test_earlier_calls_come_before_hits() -> None:
-    found = offer(planned(chain("a")), hits("a", "x"), most=3, earlier=["s", "t", "u"])
+    found = select_tools(planned(chain("a")), hits("a", "x"), most=3, earlier=["s", "t", "u"])
     assert [*found.tools] == ["a", "s", "t"]
     assert found.tools["s"] == "called earlier in this run"
 
 
 def test_what_the_turn_brings_comes_on_top_and_pushes_nothing_out() -> None:
-    asked = asked_for(Offer({"k": "fits the request (0.50)"}), "pay  the\nbill" + "!" * 200)
+    asked = searched_for(Selection({"k": "fits the request (0.50)"}), "pay  the\nbill" + "!" * 200)
     plan, found_hits = planned(chain("a", "b")), hits("b", "x", "y")
-    before = offer(plan, found_hits, most=3)
-    after = offer(plan, found_hits, most=3, called={"a": True, "q": True, "r": False}, asked=asked)
+    before = select_tools(plan, found_hits, most=3)
+    after = select_tools(plan, found_hits, most=3, called={"a": True, "q": True, "r": False}, asked=asked)
     assert [*before.tools] == ["b", "a", "x"]
     assert [*after.tools] == ["b", "a", "x", "k", "q", "r"]
     assert before.tools.items() <= after.tools.items()
@@ -86,20 +92,20 @@ def test_what_the_turn_brings_comes_on_top_and_pushes_nothing_out() -> None:
 
 
 def test_another_way_joins_with_its_reason() -> None:
-    stands_in = Way("b", chain("n", "b2", "c"), "b2")
-    found = offer(planned(chain("a", "b", "c")), hits("c"), most=3, called={"b": False}, ways=[stands_in])
+    fallback = Reroute("b", chain("n", "b2", "c"), "b2")
+    found = select_tools(planned(chain("a", "b", "c")), hits("c"), most=3, called={"b": False}, reroutes=[fallback])
     assert [*found.tools] == ["c", "b", "a", "b2", "n"]
     assert found.tools["b2"] == "can stand in for b, which failed"
     assert found.tools["n"] == "gives id to b2 on the way to c, without b, which failed"
     assert found.chains == (("a", "b", "c"), ("n", "b2", "c"))
-    round_it = Way("b", chain("n", "c"))
-    found = offer(None, [], most=4, called={"b": False}, ways=[round_it])
+    round_it = Reroute("b", chain("n", "c"))
+    found = select_tools(None, [], most=4, called={"b": False}, reroutes=[round_it])
     assert found.tools["c"] == "ends another way; needs 1 other first, without b, which failed"
-    assert offer(None, [], most=4, ways=[round_it], available={"c"}) == Offer()
+    assert select_tools(None, [], most=4, reroutes=[round_it], available={"c"}) == Selection()
 
 
 def test_tools_that_are_not_there_are_not_offered() -> None:
-    found = offer(
+    found = select_tools(
         planned(chain("a", "b"), chain("d", "e")),
         hits("b", "e", "x"),
         most=9,
@@ -114,8 +120,13 @@ def test_tools_that_are_not_there_are_not_offered() -> None:
 
 
 def test_an_empty_offer_is_one() -> None:
-    assert offer(None, [], most=3) == Offer()
-    assert Offer({"a": "r"}, (("a",),)).to_event(7) == {"offered": {"a": "r"}, "of": 7, "chains": [["a"]], "cut": []}
+    assert select_tools(None, [], most=3) == Selection()
+    assert Selection({"a": "r"}, (("a",),)).to_event(7) == {
+        "offered": {"a": "r"},
+        "of": 7,
+        "chains": [["a"]],
+        "cut": [],
+    }
 
 
 # --- through a memory ---
@@ -150,19 +161,19 @@ def memory() -> ToolMemory:
 
 
 def test_a_request_brings_the_whole_chain(memory: ToolMemory) -> None:
-    found = look_up(memory, "refund an order", NAMES, most=3, targets=1)
+    found = find_candidates(memory.navigator, "refund an order", NAMES, most=3, targets=1)
     assert found.hits[0].name == "refund_order"
     assert found.plan is not None
-    chosen = offer(found.plan, found.hits, most=3, available=NAMES)
+    chosen = select_tools(found.plan, found.hits, most=3, available=NAMES)
     assert {*chosen.tools} == {"find_customer", "list_orders", "refund_order"}
-    assert look_up(memory, "quantum chromodynamics", NAMES, most=3, targets=1) == LookUp()
-    assert look_up(memory, "   ", NAMES, most=3, targets=1) == LookUp()
-    assert look_up(memory, "refund an order", (), most=3, targets=1) == LookUp()
+    assert find_candidates(memory.navigator, "quantum chromodynamics", NAMES, most=3, targets=1) == Candidates()
+    assert find_candidates(memory.navigator, "   ", NAMES, most=3, targets=1) == Candidates()
+    assert find_candidates(memory.navigator, "refund an order", (), most=3, targets=1) == Candidates()
 
 
 def test_only_tools_that_are_there_are_found(memory: ToolMemory) -> None:
     left = NAMES - {"refund_order", "find_customer"}
-    found = look_up(memory, "refund an order", left, most=1, targets=1)
+    found = find_candidates(memory.navigator, "refund an order", left, most=1, targets=1)
     assert [hit.name for hit in found.hits] == ["list_orders"]
     assert found.plan is not None
     assert "find_customer" not in found.plan.tools
@@ -173,21 +184,21 @@ def test_words_that_say_nothing_are_read_with_those_before(memory: ToolMemory) -
     messages = [h.user("refund an order"), h.words("Really?"), h.user("go ahead")]
     where = progress_of(parse_run(h.history(*messages)))
     assert where.request == "go ahead"
-    found = look_up_turn(memory, where, NAMES, most=3, targets=1)
+    found = turn_candidates(memory.navigator, where, NAMES, most=3, targets=1)
     assert found.hits[0].name == "refund_order"
 
 
 def test_a_failure_brings_another_way(memory: ToolMemory) -> None:
-    found = look_up(memory, "refund an order", NAMES, most=5, targets=1)
-    ways = other_ways(memory, found, {"find_customer": False}, NAMES)
-    assert [(way.failed, way.stands_in, way.chain.tools) for way in ways] == [
+    found = find_candidates(memory.navigator, "refund an order", NAMES, most=5, targets=1)
+    ways = find_reroutes(memory.navigator, found, {"find_customer": False}, NAMES)
+    assert [(way.failed, way.fallback, way.chain.tools) for way in ways] == [
         ("find_customer", "search_customers", ("search_customers", "list_orders", "refund_order"))
     ]
-    assert other_ways(memory, found, {"find_customer": True}, NAMES) == ()
-    assert other_ways(memory, found, {"somebody_else": False}, NAMES | {"somebody_else"}) == ()
-    assert other_ways(memory, found, {"refund_order": False}, NAMES) == ()
-    alone = other_ways(memory, LookUp(), {"find_customer": False}, NAMES)
-    assert [way.stands_in for way in alone] == ["search_customers"]
+    assert find_reroutes(memory.navigator, found, {"find_customer": True}, NAMES) == ()
+    assert find_reroutes(memory.navigator, found, {"somebody_else": False}, NAMES | {"somebody_else"}) == ()
+    assert find_reroutes(memory.navigator, found, {"refund_order": False}, NAMES) == ()
+    alone = find_reroutes(memory.navigator, Candidates(), {"find_customer": False}, NAMES)
+    assert [way.fallback for way in alone] == ["search_customers"]
 
 
 def test_where_a_run_stands() -> None:

@@ -1,4 +1,4 @@
-"""`toolmem graph prune | restore | propagate | rules` on a memory on disk."""
+"""`toolmem graph prune | restore | propagate | constraints` on a memory on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli import app
 
 DAY = 86_400.0
-RULES = """
+CONSTRAINTS = """
 split:
   - name: person
     members:
@@ -123,26 +123,29 @@ def test_weights_follow_recent_use(tmp_path: Path) -> None:
     assert json.loads(run("propagate", "--memory", path, "--apply", "--yes", "--json").stdout)["applied"] is True
 
 
-def test_rules_of_a_file_are_shown_before_they_hold(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "rules.yaml"
-    file.write_text(RULES, encoding="utf-8")
+def test_constraints_of_a_file_are_shown_before_they_hold(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "constraints.yaml"
+    file.write_text(CONSTRAINTS, encoding="utf-8")
     before = files(folder)
-    found = run("rules", file, "--memory", folder)
+    found = run("constraints", file, "--memory", folder)
     assert "Before\n  customer: " in found.stdout
     assert (
-        "After\n  person: 1 inputs of 1 tools, 0 outputs of 0 tools\n    user's file: find_customer.name\n"
+        "After\n  person: 1 inputs of 1 tools, 0 outputs of 0 tools\n    user's constraints: find_customer.name\n"
         in found.stdout
     )
     assert "Dry run" in found.stdout
     assert "fits nothing: nobody input 'name'" in found.stderr
-    assert run("rules", "--memory", folder).stdout.startswith("There are no rules")
+    assert run("constraints", "--memory", folder).stdout.startswith("There are no constraints")
     assert files(folder) == before
-    assert run("rules", file, "--memory", folder, "--apply", answer="y\n").exit_code == 0
+    assert run("constraints", file, "--memory", folder, "--apply", answer="y\n").exit_code == 0
     file.unlink()
-    assert run("rules", "--memory", folder).stdout.startswith("split person\n  find_customer input 'name'\n")
-    assert json.loads(run("rules", "--memory", folder, "--json").stdout)["split"][0]["name"] == "person"
-    assert json.loads(run("rules", "--clear", "--memory", folder, "--apply", "--yes", "--json").stdout)["done"] is True
-    assert run("rules", "--memory", folder).stdout.startswith("There are no rules")
+    assert run("constraints", "--memory", folder).stdout.startswith("split person\n  find_customer input 'name'\n")
+    assert json.loads(run("constraints", "--memory", folder, "--json").stdout)["split"][0]["name"] == "person"
+    assert (
+        json.loads(run("constraints", "--clear", "--memory", folder, "--apply", "--yes", "--json").stdout)["done"]
+        is True
+    )
+    assert run("constraints", "--memory", folder).stdout.startswith("There are no constraints")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +156,8 @@ def test_rules_of_a_file_are_shown_before_they_hold(folder: Path, tmp_path: Path
         (["prune", "--most", "one"], "--most"),
         (["restore", "add_note"], "'add_note' is not left out; no tool is left out"),
         (["propagate", "--days", "99"], "days is a number from 1 to 31"),
-        (["rules", "/nowhere.yaml"], "cannot be read"),
-        (["rules", "/nowhere.yaml", "--clear"], "not both"),
+        (["constraints", "/nowhere.yaml"], "cannot be read"),
+        (["constraints", "/nowhere.yaml", "--clear"], "not both"),
     ],
     ids=["bound", "keep", "most", "restore", "days", "file", "both"],
 )
@@ -173,9 +176,9 @@ def test_a_command_behind_the_options_is_no_request(folder: Path) -> None:
 
 def test_help_names_the_commands_and_the_request() -> None:
     shown = run("--help").stdout
-    assert all(f"  {name} " in shown for name in ("show", "prune", "restore", "propagate", "rules"))
+    assert all(f"  {name} " in shown for name in ("show", "prune", "restore", "propagate", "constraints"))
     assert "[REQUEST]" in run("show", "--help").stdout
-    assert "join:\n    - name: place\n" in run("rules", "--help").stdout
+    assert "join:\n    - name: place\n" in run("constraints", "--help").stdout
 
 
 def test_a_folder_in_use_is_told(folder: Path) -> None:

@@ -57,8 +57,8 @@ def test_a_memory_tells_what_it_was_told(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=[FULL]):
         pass
     with ToolMemory(tmp_path) as memory:
-        assert memory._known_tools() == {"look_up": FULL}
+        assert memory.navigator.tools == {"look_up": FULL}
     with ToolMemory(tmp_path, tools=[BARE]):
         pass
     with ToolMemory(tmp_path) as memory:
-        assert memory._known_tools() == {"look_up": BARE}
+        assert memory.navigator.tools == {"look_up": BARE}

@@ -128,7 +128,7 @@ TWINS = (
     "restore",
     "propagate",
     "regroup",
-    "cluster_rules",
+    "cluster_constraints",
     "search_tools",
     "search_atoms",
     "keep_atoms",

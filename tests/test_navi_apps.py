@@ -301,13 +301,13 @@ async def test_searches_know_what_may_be_called_and_whose_run_it_is(
     way: str, shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[set[str], Any]] = []
-    search = store.search_tools
+    search = store.navigator.search
 
     def noted(query: str, **options: Any) -> Any:
         asked.append((set(options["available"]), options["user_id"]))
         return search(query, **options)
 
-    monkeypatch.setattr(store, "search_tools", noted)
+    monkeypatch.setattr(store.navigator, "search", noted)
     there = {"find_customer", "refund_order"}
     model = scripted(seek("an API that lists orders"), say("There is none."))
     graph = create_navi_subgraph(model, shop.tools, store, available=lambda: there)

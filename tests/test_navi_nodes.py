@@ -121,7 +121,7 @@ async def test_a_failure_leads_to_a_tool_that_stands_in(way: str, shop: Shop, st
     state = await run(graph, way)
     assert [name for name, _ in shop.did] == ["find_customer", "search_customers", "list_orders", "refund_order"]
     (route,) = state["toolmem_navi"]["routes"]
-    assert (route["failed"], route["way"], route["stands_in"]) == ("find_customer", "equivalent", "search_customers")
+    assert (route["failed"], route["way"], route["fallback"]) == ("find_customer", "equivalent", "search_customers")
     assert route["chain"] == ["search_customers", "list_orders", "refund_order"]
     parts = shown(model.calls[1].messages)
     assert "search_customers can stand in for find_customer" in parts["Current observation"]
@@ -396,15 +396,18 @@ def test_a_memory_that_fails_leaves_all_tools(
     def broken(*_: Any, **__: Any) -> Any:
         raise OSError("no disk")
 
-    for name in ("plan", "reroute", "search_tools", "observe", "executed"):
-        monkeypatch.setattr(store, name, broken)
+    for part, name in (
+        *((store.navigator, name) for name in ("plan", "reroute", "search")),
+        *((store, name) for name in ("observe", "executed")),
+    ):
+        monkeypatch.setattr(part, name, broken)
     shop.broken = {"find_customer"}
     model = scripted(CHAIN[0], do("search_customers", name="Ann"), say("Found."))
     state = create_navi_subgraph(model, shop.tools, store).invoke({"messages": [("user", REFUND)]})
     assert [name for name, _ in shop.did] == ["find_customer", "search_customers"]
     assert state["messages"][-1].text == "Found."
     (route,) = state["toolmem_navi"]["routes"]
-    assert (route["way"], route["alike"][0]) == ("fresh", "search_customers"), "what is alike is found without it"
+    assert (route["way"], route["similar"][0]) == ("fresh", "search_customers"), "what is similar is found without it"
     assert "no disk" not in "".join(r.getMessage() for r in caplog.records if r.levelno > logging.DEBUG)
 
 

@@ -19,14 +19,22 @@ from langgraph_toolmem.navigator.decide.prompt import (
     plain_closing,
     request_at,
 )
-from langgraph_toolmem.navigator.decide.rounds import RESULTS, begun, decided, known, observed, succeeded, with_found
+from langgraph_toolmem.navigator.decide.rounds import (
+    RESULTS,
+    begun,
+    decided,
+    given_values,
+    observed,
+    succeeded,
+    with_retrieved,
+)
 from langgraph_toolmem.navigator.decide.state import (
-    Found,
     NaviLimits,
     NaviRecord,
+    Retrieved,
     chain_of,
-    found_of,
     new_record,
+    retrieved_of,
     tools_of,
 )
 from langgraph_toolmem.runs.tools import read_tools
@@ -86,7 +94,7 @@ def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why
 def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call() -> None:
     after = answered(round_(record(), do("a", x="1", n=2)), "done")
     assert succeeded(after) == ["a"]
-    assert known(after) == {"x": "1", "n": 2}
+    assert given_values(after) == {"x": "1", "n": 2}
     again = round_(after, do("a", n=2, x="1"), do("a", x="2", n=2))
     assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2", "n": 2}]
     assert "was made before" in notes(again)
@@ -94,8 +102,8 @@ def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call
 
 
 def test_a_tool_that_failed_is_out() -> None:
-    chain = found_of("r", None)
-    before = with_found(record(), {**chain, "tools": ["a"]}, LIMITS)[0]
+    chain = retrieved_of("r", None)
+    before = with_retrieved(record(), {**chain, "tools": ["a"]}, LIMITS)[0]
     pending = round_(before, do("a", x="1"), do("b", y="1"))
     calls = pending["pending"]["calls"]
     answers = [
@@ -141,12 +149,12 @@ def test_a_tool_that_was_taken_away_is_treated_like_one_that_failed() -> None:
 
 
 def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
-    old = Found(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
+    old = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
     after, _ = observed(round_(record("a", "b"), seek("r")), [], [old], [], limits=LIMITS)
     assert "found nothing new" in notes(after)
     assert after["idle"] == 1
     assert "searched for before" in notes(round_(after, seek("r")))
-    fresh: Found = {**old, "recall": "s", "tools": ["c"]}
+    fresh: Retrieved = {**old, "recall": "s", "tools": ["c"]}
     after, _ = observed(round_(after, seek("s")), [], [fresh], [], limits=LIMITS)
     assert after["candidates"] == ["c", "a", "b"]
     assert after["idle"] == 0
@@ -155,11 +163,11 @@ def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
 def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
     limits = NaviLimits(candidates=1)
     before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
-    found = Found(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
-    after, new = with_found(before, found, limits)
+    found = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
+    after, new = with_retrieved(before, found, limits)
     assert new
     assert after["candidates"] == ["c", "d"]
-    first = with_found(record("a", "b"), found, limits)[0]
+    first = with_retrieved(record("a", "b"), found, limits)[0]
     assert first["candidates"] == ["d"]
 
 
@@ -187,7 +195,7 @@ def test_a_record_is_never_changed_in_place() -> None:
 def test_chains_survive_as_plain_values() -> None:
     with ToolMemory.ephemeral(tools=[h.schema("find_customer", "name"), h.schema("list_orders", "customer_id")]) as m:
         chain = m.plan(target="list_orders").chain
-        found = found_of("r", m.plan(target="list_orders"))
+        found = retrieved_of("r", m.plan(target="list_orders"))
     assert chain is not None
     assert chain_of(found["chains"][0]) == chain
     assert tools_of(found["chains"][0]) == list(chain.tools)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.navigator import annealing
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.problem import Problem
-from langgraph_toolmem.navigator.scoring import RecordScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import RecordScorer
+from langgraph_toolmem.navigator.plan import annealing
+from langgraph_toolmem.navigator.plan.problem import Problem
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 
 NOUNS = (("order", "parcel", "invoice"), ("customer", "ticket", "device"), ("contract", "room", "vendor"))
@@ -32,7 +32,7 @@ def problem(**changes: Any) -> Problem:
     random = Random(5)
     seen = {(source.name, target.name): random.random() * 10 for source in specs for target in specs}
     history = History(uses={spec.name: 10.0 for spec in specs}, transitions=seen)
-    chosen = SearchSettings(small=0, **changes)
+    chosen = PlanSettings(small=0, **changes)
     graph = ToolDependencyGraph(specs)
     return Problem(graph, "use", (), scorer=RecordScorer(history), history=history, settings=chosen)
 

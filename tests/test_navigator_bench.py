@@ -18,8 +18,8 @@ from benchmarks.navigator_data import (
     recorded_flows,
     specs_of,
 )
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import Flow, History
 
 TEXT = {"type": "string"}
 

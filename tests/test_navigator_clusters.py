@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.rules import ClusterRules
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.search.embedders import resolve_embedder
 
 TEXT = {"type": "string"}
 
@@ -73,7 +76,7 @@ def test_surroundings_close_a_gap_of_one_word_either_way():
 def test_surroundings_leave_with_their_tool():
     graph = ToolDependencyGraph([tool("get_shelf", None, {"sku": TEXT}), tool("get_product", None, {"sku": TEXT})])
     graph.remove("get_product")
-    graph.add(tool("buy", {"product_sku": TEXT}))
+    graph.update([tool("buy", {"product_sku": TEXT})])
     assert node(graph, "buy", "in", "product_sku") != node(graph, "get_shelf", "out", "sku")
 
 
@@ -114,8 +117,25 @@ def test_numbers_and_texts_are_one():
 VECTORS = {"client": (1.0, 0.0), "customer": (0.96, 0.28), "invoice": (0.0, 1.0)}
 
 
-def embed(texts: Sequence[str]) -> list[tuple[float, float]]:
-    return [next(vector for word, vector in VECTORS.items() if word in text) for text in texts]
+class Synonyms(Embeddings):
+    """Meanings in a plane: a client is a customer."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.asked.append(texts)
+        if self.broken:
+            raise OSError("the model is away")
+        return [list(next(vector for word, vector in VECTORS.items() if word in text)) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+def meanings(model: Embeddings) -> ParameterVectors:
+    return ParameterVectors(resolve_embedder(model))
 
 
 def test_an_embedder_joins_what_words_do_not():
@@ -125,33 +145,65 @@ def test_an_embedder_joins_what_words_do_not():
         tool("c", {"customer": TEXT}),
         tool("d", {"invoice_id": TEXT}),
     ]
-    plain, dense = ToolDependencyGraph(specs), ToolDependencyGraph(specs, embed=embed, threshold=0.9)
+    plain, dense = ToolDependencyGraph(specs), ToolDependencyGraph(specs, vectors=meanings(Synonyms()))
 
     assert node(plain, "a", "in", "client_id") != node(plain, "b", "in", "customer_id")
     assert node(dense, "a", "in", "client_id") == node(dense, "b", "in", "customer_id")
     assert "similar meaning (embedder): b.customer_id" in dense.explain(node(dense, "a", "in", "client_id"))
     assert node(dense, "c", "in", "customer") != node(dense, "b", "in", "customer_id"), "a thing is not its id"
     assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
+    strict = ToolDependencyGraph(specs, vectors=meanings(Synonyms()), threshold=0.97)
+    assert node(strict, "a", "in", "client_id") != node(strict, "b", "in", "customer_id")
 
 
-def test_an_embedder_is_asked_once_for_a_meaning_and_forgets_what_left():
-    asked: list[str] = []
-
-    def counting(texts: Sequence[str]) -> list[tuple[float, float]]:
-        asked.extend(texts)
-        return embed(texts)
-
-    graph = ToolDependencyGraph([tool("a", {"client_id": TEXT}), tool("b", {"client_id": TEXT})], embed=counting)
+def test_an_embedder_is_asked_once_for_a_meaning_and_in_one_go_and_forgets_what_left():
+    model = Synonyms()
+    graph = ToolDependencyGraph(
+        [tool("a", {"client_id": TEXT, "invoice": TEXT}), tool("b", {"client_id": TEXT})], vectors=meanings(model)
+    )
+    assert model.asked == [["client id", "invoice"]]
     graph.remove("a")
     graph.remove("b")
-    graph.add(tool("c", {"customer_id": TEXT}))
-    graph.add(tool("d", {"client_id": TEXT}))
+    graph.update([tool("c", {"customer_id": TEXT})])
+    graph.update([tool("d", {"client_id": TEXT})])
 
-    assert sorted(asked) == ["client id", "customer id"]
+    assert model.asked[1:] == [["customer id"]]
     assert node(graph, "c", "in", "customer_id") == node(graph, "d", "in", "client_id")
+    assert not any(cluster.label == "invoice" for cluster in graph.clusters.by_id.values())
 
 
-RULES = """
+def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
+    model = Synonyms()
+    model.broken = True
+    specs = [tool("a", {"client_id": TEXT}), tool("b", {"client_id": TEXT})]
+    graph = ToolDependencyGraph(specs, vectors=meanings(model))
+    graph.update([tool("c", {"invoice_id": TEXT})])
+    assert node(graph, "a", "in", "client_id") == node(graph, "b", "in", "client_id")
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["parameters are merged by words alone"]
+
+    asked = len(model.asked)
+    chain = plan(graph, "a", ["customer_id"]).chain
+    assert chain is not None
+    assert chain.asks
+    assert len(model.asked) == asked, "a known value is no reason to ask an embedder that just failed"
+    model.broken = False
+    graph.update([tool("d", {"client_id": TEXT}), tool("e", {"customer_id": TEXT})])
+    assert node(graph, "a", "in", "client_id") == node(graph, "e", "in", "customer_id"), "new tools are"
+
+
+def test_a_known_value_is_a_parameter_of_the_same_meaning():
+    model = Synonyms()
+    specs = [tool("a", {"client_id": TEXT})]
+    dense = ToolDependencyGraph(specs, vectors=meanings(model))
+    for graph, asked in ((ToolDependencyGraph(specs), True), (dense, False)):
+        chain = plan(graph, "a", {"customer_id": "c1"}).chain
+        assert chain is not None
+        assert bool(chain.asks) is asked
+    plan(dense, "a", {"customer_id": "c2"})
+    assert model.asked == [["client id"], ["customer id"]]
+
+
+CONSTRAINTS = """
 join:
   - name: place
     members:
@@ -166,23 +218,25 @@ split:
 
 def test_the_users_file_joins_and_splits(tmp_path: Path):
     file = tmp_path / "clusters.yaml"
-    file.write_text(RULES, encoding="utf-8")
-    rules = ClusterRules.from_file(file)
+    file.write_text(CONSTRAINTS, encoding="utf-8")
+    constraints = ClusterConstraints.from_file(file)
     specs = [
         tool("get_weather", {"q": TEXT}),
         tool("Geo.find", None, {"hit": {"properties": {"name": TEXT, "city": TEXT}}}),
         tool("invoice", {"city": TEXT}),
         tool("travel", {"city": TEXT}),
     ]
-    graph = ToolDependencyGraph(specs, rules=rules)
+    graph = ToolDependencyGraph(specs, constraints=constraints)
 
     assert node(graph, "get_weather", "in", "q") == node(graph, "Geo.find", "out", "hit.name")
-    assert "user's file: get_weather.q, Geo.find.hit.name" in graph.explain(node(graph, "get_weather", "in", "q"))
+    assert "user's constraints: get_weather.q, Geo.find.hit.name" in graph.explain(
+        node(graph, "get_weather", "in", "q")
+    )
     assert node(graph, "travel", "in", "city") == node(graph, "Geo.find", "out", "hit.city")
     assert node(graph, "invoice", "in", "city") != node(graph, "travel", "in", "city")
     ports = [port for api in graph.apis.values() for port in (*api.inputs, *api.outputs)]
-    assert rules.unmatched(ports) == []
-    assert rules.unmatched(ports[:1]) == ["Geo.* output '*.name'", "invoice input 'city'"]
+    assert constraints.unmatched(ports) == []
+    assert constraints.unmatched(ports[:1]) == ["Geo.* output '*.name'", "invoice input 'city'"]
 
 
 def test_of_two_groups_that_fit_the_first_counts():
@@ -191,16 +245,16 @@ def test_of_two_groups_that_fit_the_first_counts():
         "split": [{"name": "wide", "members": [{"tool": "*", "input": "city"}]}],
         "join": [{"name": "narrow", "members": [member, member]}, {"name": "later", "members": [member, member]}],
     }
-    graph = ToolDependencyGraph([tool("travel", {"city": TEXT})], rules=ClusterRules.from_dict(plain))
+    graph = ToolDependencyGraph([tool("travel", {"city": TEXT})], constraints=ClusterConstraints.from_dict(plain))
     assert graph.clusters.by_id[node(graph, "travel", "in", "city")].label == "narrow"
 
 
-def test_rules_in_json_are_the_same(tmp_path: Path):
+def test_constraints_in_json_are_the_same(tmp_path: Path):
     plain = {"join": [{"name": "p", "members": [{"tool": "a", "input": "x"}, {"tool": "b", "output": ""}]}]}
     file = tmp_path / "clusters.json"
     file.write_text(json.dumps(plain), encoding="utf-8")
-    assert ClusterRules.from_file(file) == ClusterRules.from_dict(plain)
-    assert ClusterRules.from_dict(None) == ClusterRules()
+    assert ClusterConstraints.from_file(file) == ClusterConstraints.from_dict(plain)
+    assert ClusterConstraints.from_dict(None) == ClusterConstraints()
 
 
 @pytest.mark.parametrize(
@@ -221,18 +275,18 @@ def test_rules_in_json_are_the_same(tmp_path: Path):
     ],
     ids=["top", "unknown", "no_list", "no_name", "one_member", "no_tool", "no_side", "no_path", "twice"],
 )
-def test_wrong_rules_are_named(wrong: Any, message: str):
+def test_wrong_constraints_are_named(wrong: Any, message: str):
     with pytest.raises(ConfigurationError, match=message):
-        ClusterRules.from_dict(wrong)
+        ClusterConstraints.from_dict(wrong)
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.yaml", "join: [}"), ("a.json", "{")], ids=["yaml", "json"])
 def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, text: str):
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=name):
-        ClusterRules.from_file(tmp_path / name)
+        ClusterConstraints.from_file(tmp_path / name)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        ClusterRules.from_file(tmp_path / "missing.yaml")
+        ClusterConstraints.from_file(tmp_path / "missing.yaml")
 
 
 NAMES = ["city", "city_name", "id", "order_id", "sku", "product_sku", "name", "origin_city", "status"]
@@ -264,16 +318,12 @@ def test_adding_the_last_tool_is_building_with_it_and_removing_it_undoes_that(gi
     built = ToolDependencyGraph(given_specs)
     grown = ToolDependencyGraph(first)
     before = shape(grown)
-    joined = grown.add(last)
-
-    assert shape(grown) == shape(built)
-    assert not joined.replaced
-    assert len(joined.joined) + len(joined.opened) <= len(built.apis[last.name].inputs + built.apis[last.name].outputs)
-    assert grown.add(last).replaced
-    assert shape(grown) == shape(built)
-    assert grown.remove(last.name)
-    assert not grown.remove(last.name)
-    assert shape(grown) == before
+    for _ in range(2):
+        grown.update([last])
+        assert shape(grown) == shape(built)
+    for _ in range(2):
+        grown.remove(last.name)
+        assert shape(grown) == before
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,10 +1,10 @@
-"""A memory's graph over time: fields of results, what is pruned, weights that follow use, rules of the user."""
+"""A memory's graph over time: fields of results, what is pruned, weights that follow use, constraints of the user."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,12 @@ from langgraph.store.memory import InMemoryStore
 from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.navigator.history import Flow
-from langgraph_toolmem.navigator.scoring import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.current import follow
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import Flow
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -61,8 +65,8 @@ def learn(
 
 
 def outputs(memory: ToolMemory) -> dict[str, dict[str, list[str]]]:
-    with memory._navigating:
-        return memory._navigator().observed
+    with memory.navigator.dependencies() as graph:
+        return graph.observed
 
 
 def best(memory: ToolMemory, target: str = "write_mail", **options: Any) -> tuple[str, ...]:
@@ -102,7 +106,7 @@ def test_they_come_back_after_a_restart_and_are_seen_by_who_only_reads(tmp_path:
 
 def test_another_worker_of_a_shared_store_plans_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_toolmem.stores.graph_store.POLL_SECONDS", 0.0)
-    monkeypatch.setattr("langgraph_toolmem._navigating.FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("langgraph_toolmem.navigator.dependencies.current.FRESH_SECONDS", -1.0)
     store = InMemoryStore()
     with (
         ToolMemory(None, store=store, tools=SCHEMAS, entries=False) as one,
@@ -116,7 +120,7 @@ def test_another_worker_of_a_shared_store_plans_with_them(monkeypatch: pytest.Mo
         learn(other, range(3, 6), "directory")
         other.regroup({"split": [{"name": "to", "members": [{"tool": "write_mail", "input": "email"}]}]}, dry_run=False)
         one.plan(target="write_mail")
-        assert [group.name for group in one.cluster_rules().groups] == ["to"]
+        assert [group.name for group in one.cluster_constraints().groups] == ["to"]
 
 
 def test_only_what_is_new_is_written(tmp_path: Path) -> None:
@@ -245,24 +249,25 @@ def test_a_tool_that_comes_later_or_changes_keeps_what_was_seen_of_it(memory: To
     assert best(memory) == ("stranger", "write_mail")
 
 
-def test_a_tool_that_leaves_and_comes_back_is_known_as_before(memory: ToolMemory) -> None:
-    learn(memory, range(2))
-    assert best(memory) == ("look_up", "write_mail")
-    given = memory._engine._given
-    assert given is not None
-    spec = given.pop("look_up")
-    assert best(memory) == ("write_mail",)
-    given["look_up"] = spec
-    memory._counted = None
-    with memory._navigating:
-        graph = memory._navigator()
+def test_a_tool_that_leaves_and_comes_back_gives_what_it_gave() -> None:
+    specs, seen = read_tools(SCHEMAS), {"look_up": {"person.email": ["string"]}}
+    graph = ToolDependencyGraph(specs.values(), observed=seen)
+
+    def outputs_of(tools: Collection[str]) -> dict[str, dict[str, list[str]]]:
+        return {tool: seen[tool] for tool in tools if tool in seen}
+
+    for there in ({name: spec for name, spec in specs.items() if name != "look_up"}, specs):
+        follow(graph, there, (), changed={}, outputs_of=outputs_of)
+        assert graph.apis.keys() == there.keys()
     assert [port.path for port in graph.apis["look_up"].outputs] == ["person.email"]
-    assert best(memory) == ("look_up", "write_mail")
+    chain = plan(graph, "write_mail").chain
+    assert chain is not None
+    assert chain.tools == ("look_up", "write_mail")
 
 
 def test_which_values_no_output_had_is_known(memory: ToolMemory) -> None:
     learn(memory, range(4))
-    given = memory._history().given
+    given = memory.navigator.history().given
     assert given == {("look_up", "q"): 4, ("write_mail", "body"): 4}
 
 
@@ -283,7 +288,9 @@ def test_a_value_that_stands_in_prose_counts_for_neither(
 ) -> None:
     messages = h.history(h.user("x"), h.call("look_up", {"q": "Ann"}, output), h.call("open_file", args), h.words())
     memory.finish(messages, run_id="r")
-    found = {parameter: count for (tool, parameter), count in memory._history().given.items() if tool == "open_file"}
+    found = {
+        parameter: count for (tool, parameter), count in memory.navigator.history().given.items() if tool == "open_file"
+    }
     assert found == given
 
 
@@ -374,8 +381,9 @@ def test_what_was_decided_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
     for _ in range(2):  # from the journal, then from the snapshot
         with ToolMemory(folder, tools=SCHEMAS) as memory:
             assert memory.pruned() == ["directory"]
-            assert [group.name for group in memory.cluster_rules().groups] == ["to"]
-            assert memory._navigator().clusters.rules == memory.cluster_rules()
+            assert [group.name for group in memory.cluster_constraints().groups] == ["to"]
+            with memory.navigator.dependencies() as graph:
+                assert graph.clusters.constraints == memory.cluster_constraints()
 
 
 @pytest.mark.parametrize(
@@ -418,8 +426,7 @@ def test_who_only_reads_can_look_and_change_nothing(tmp_path: Path) -> None:
 
 
 def weight(memory: ToolMemory, source: str, target: str = "write_mail") -> float:
-    memory._counted = None
-    return memory._history().weight(source, target)
+    return memory.navigator.history(at_once=True).weight(source, target)
 
 
 def changed_habits() -> tuple[ToolMemory, Clock]:
@@ -463,10 +470,12 @@ def test_flows_of_values_along_a_link_count_as_its_weight_says() -> None:
     memory, _ = changed_habits()
     with memory:
         link = Link("look_up", "person.email", "write_mail", "email", 1.0)
-        before = RecordScorer(memory._history()).weight(link)
+        before = RecordScorer(memory.navigator.history()).weight(link)
         memory.propagate(days=7, eta=0.5, dry_run=False)
-        assert memory._history().flows[Flow("look_up", "person.email", "write_mail", "email")] == pytest.approx(4)
-        after = RecordScorer(memory._history()).weight(link)
+        assert memory.navigator.history().flows[
+            Flow("look_up", "person.email", "write_mail", "email")
+        ] == pytest.approx(4)
+        after = RecordScorer(memory.navigator.history()).weight(link)
         assert (before, after) == (pytest.approx((8 + 1.2) / 12), pytest.approx((4 + 1.2) / 12))
 
 
@@ -565,36 +574,36 @@ TOGETHER = {
 
 def test_a_users_file_joins_and_splits_and_says_what_it_does(memory: ToolMemory, tmp_path: Path) -> None:
     learn(memory, range(2))
-    file = tmp_path / "rules.yaml"
+    file = tmp_path / "constraints.yaml"
     file.write_text("split:\n- {name: recipient, members: [{tool: write_mail, input: email}]}\n", encoding="utf-8")
     dry = memory.regroup(file)
     assert not dry.done
     assert dry.unmatched == ()
     assert [text.splitlines()[0] for text in dry.before] == ["email: 1 inputs of 1 tools, 1 outputs of 1 tools"]
     assert [text.splitlines()[0] for text in dry.after] == ["recipient: 1 inputs of 1 tools, 0 outputs of 0 tools"]
-    assert memory.cluster_rules().groups == ()
+    assert memory.cluster_constraints().groups == ()
     assert memory.regroup(file, dry_run=False).done
     file.unlink()
-    assert memory.cluster_rules().groups[0].name == "recipient"
+    assert memory.cluster_constraints().groups[0].name == "recipient"
     assert memory.regroup(TOGETHER).unmatched == ("nobody output 'x'",)
     back = memory.regroup(None, dry_run=False)
     assert (back.before, back.after) == (dry.after, dry.before)
-    assert memory.cluster_rules().groups == ()
+    assert memory.cluster_constraints().groups == ()
 
 
-def test_rules_hold_for_plans_at_once_and_for_tools_that_come_later(memory: ToolMemory) -> None:
+def test_constraints_hold_for_plans_at_once_and_for_tools_that_come_later(memory: ToolMemory) -> None:
     members = [{"tool": "write_mail", "input": "body"}, {"tool": "draft*", "output": "text"}]
     memory.regroup({"join": [{"name": "letter", "members": members}]}, dry_run=False)
     drafts = h.schema("drafts", returns={"type": "object", "properties": {"text": {"type": "string"}}})
     memory.before_model([h.user("y")], tools=h.read_tools([*SCHEMAS, drafts]))
-    with memory._navigating:
-        graph = memory._navigator()
+    with memory.navigator.dependencies() as graph:
+        pass
     (body,) = [port for port in graph.apis["write_mail"].inputs if port.path == "body"]
     assert graph.cluster_of(body).label == "letter"
     assert [link.producer for link in graph.links_into(body)] == ["drafts"]
 
 
-def test_rules_that_cannot_be_read_are_told_and_stored_ones_are_left_aside(
+def test_constraints_that_cannot_be_read_are_told_and_stored_ones_are_left_aside(
     memory: ToolMemory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ConfigurationError, match="needs a name"):
@@ -603,7 +612,7 @@ def test_rules_that_cannot_be_read_are_told_and_stored_ones_are_left_aside(
         memory.regroup(tmp_path / "nowhere.yaml")
     memory._apply(None, [["gr", {"join": 7}, memory._now()]])
     assert memory.plan(target="write_mail").chains
-    assert "cluster rules in the memory cannot be used" in caplog.text
+    assert "cluster constraints in the memory cannot be used" in caplog.text
 
 
 # --- the file -----------------------------------------------------------------------------------------------
@@ -712,6 +721,6 @@ async def test_the_async_twins_answer_the_same() -> None:
         (gone,) = await memory.aprune(most=1, dry_run=False)
         assert await memory.apruned() == [gone.tool]
         assert await memory.arestore(gone.tool) == [gone.tool]
-        assert await memory.acluster_rules() == memory.cluster_rules()
+        assert await memory.acluster_constraints() == memory.cluster_constraints()
         plan = await memory.aplan(target="write_mail", scorer=OnlyDirectory())
         assert plan == memory.plan(target="write_mail", scorer=OnlyDirectory())

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History, plain_path
-from langgraph_toolmem.navigator.planner import plan
-from langgraph_toolmem.navigator.scoring import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.export import to_networkx
+from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import Flow, History, plain_path
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.words.result_paths import paths_of
 
 TEXT = {"type": "string"}
 
@@ -148,20 +150,19 @@ def test_observed_results_add_outputs_and_keep_no_values():
     assert links(graph, "refund", "payment_method_id") == {}
 
     result = {"payment_history": [{"payment_method_id": "card_77", "amount": 3}]}
-    assert graph.observe("get_order_details", result)
-    assert not graph.observe("get_order_details", result)
+    graph.note_outputs("get_order_details", paths_of(result))
     assert set(links(graph, "refund", "payment_method_id")) == {
         ("get_order_details", "payment_history[].payment_method_id")
     }
-    assert "card_77" not in repr(graph.apis) + repr(graph._observed)
+    assert "card_77" not in repr(graph.apis) + repr(graph.observed)
 
-    graph.add(graph.apis["get_order_details"].spec)
+    graph.update([graph.apis["get_order_details"].spec])
     assert links(graph, "refund", "payment_method_id"), "a newer schema keeps what was seen"
     kept = json.loads(json.dumps(graph.observed))
     again = ToolDependencyGraph([api.spec for api in graph.apis.values()], observed=kept)
     assert links(again, "refund", "payment_method_id")
     graph.remove("get_order_details")
-    graph.add(tool("get_order_details", ["order_id"]))
+    graph.update([tool("get_order_details", ["order_id"])])
     assert not links(graph, "refund", "payment_method_id")
 
 
@@ -190,8 +191,6 @@ def test_unknown_tools_are_named():
     graph = ToolDependencyGraph([tool("a")])
     with pytest.raises(ConfigurationError, match="no tool 'b' in the dependency graph of 1 tools"):
         graph.api("b")
-    with pytest.raises(ConfigurationError, match="no tool 'b'"):
-        graph.observe("b", {})
 
 
 def test_tools_of_all_sorts_have_ports():
@@ -255,8 +254,8 @@ def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], d
     for name in list(graph.apis):
         answer = plan(graph, name, ["city", ""])
         assert answer.chains[0].target == name
-        graph.observe(name, {"id": [{}], "": 1})
-    graph.to_networkx()
+        graph.note_outputs(name, paths_of({"id": [{}], "": 1}))
+    to_networkx(graph)
     for name in list(graph.apis):
         graph.remove(name)
     assert len(graph.clusters) == 0
@@ -270,13 +269,13 @@ def test_the_networkx_view_has_all_edges():
         transitions={("find", "get"): 2, ("gone", "get"): 2},
         flows={Flow("find", "user_id", "get", "user_id"): 2},
     )
-    drawn = graph.to_networkx(history)
+    drawn = to_networkx(graph, history)
     user_id = f"parameter:{graph.cluster_of(graph.apis['find'].outputs[0]).id}"
 
     assert isinstance(drawn, nx.MultiDiGraph)
     assert drawn.nodes["api:get"] == {"kind": "api", "label": "get", "ok": 4, "failed": 1, "pruned": False}
     graph.leave_out(["get"])
-    assert graph.to_networkx(history).nodes["api:get"]["pruned"] is True
+    assert to_networkx(graph, history).nodes["api:get"]["pruned"] is True
     assert drawn.get_edge_data("api:find", user_id) == {0: {"kind": "output", "path": "user_id", "origin": "declared"}}
     assert drawn.get_edge_data(user_id, "api:get") == {0: {"kind": "input", "path": "user_id", "role": "required"}}
     assert drawn.get_edge_data("api:find", "api:get") == {0: {"kind": "follows", "weight": 0.5, "count": 2}}

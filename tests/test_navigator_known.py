@@ -8,7 +8,7 @@ import histories as h
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.known import known_values
+from langgraph_toolmem.navigator.decide.known_values import known_values
 
 
 def known(*parts: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.nature import nature_of
+from langgraph_toolmem.navigator.dependencies.history import Flow, History
+from langgraph_toolmem.navigator.plan.value_source import value_source
 from langgraph_toolmem.words.meaning import canonical, entity_of, meaning_of, singular
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.schema import Leaf
@@ -100,7 +100,7 @@ def port(name: str, tool: str = "use", **said: object) -> Port:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "source"),
+    ("wanted", "kind"),
     [
         (port("order_id"), "produced"),
         (port("page_token"), "produced"),
@@ -115,9 +115,9 @@ def port(name: str, tool: str = "use", **said: object) -> Port:
     ],
     ids=lambda value: value if isinstance(value, str) else value.path,
 )
-def test_who_gives_a_value(wanted: Port, source: str):
-    found = nature_of(wanted)
-    assert found.source == source
+def test_who_gives_a_value(wanted: Port, kind: str):
+    found = value_source(wanted)
+    assert found.kind == kind
     assert found.reason
 
 
@@ -126,6 +126,6 @@ def test_the_record_is_believed_more_than_the_name():
     given = History(given={("use", "order_id"): 5})
     thin = History(uses={"use": 2}, flows={Flow("get", "text", "use", "query"): 2})
 
-    assert nature_of(port("query"), fed).source == "produced"
-    assert nature_of(port("order_id"), given).source == "user"
-    assert nature_of(port("query"), thin).source == "user"
+    assert value_source(port("query"), fed).kind == "produced"
+    assert value_source(port("order_id"), given).kind == "user"
+    assert value_source(port("query"), thin).kind == "user"

@@ -8,11 +8,12 @@ from typing import Any
 
 import histories as h
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from typer.testing import CliRunner
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ConfigurationError, EmbedderChangedError, ToolMemory
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.navigator.plan import Plan
+from langgraph_toolmem.navigator.plan.chains import Plan
 
 SCHEMAS = [
     h.schema("find_customer", "name"),
@@ -83,7 +84,7 @@ def test_another_way_after_a_failure() -> None:
         assert chain is not None
         again = memory.reroute(chain, ["find_customer"], known=["customer_name"])
         assert again.way == "equivalent"
-        assert again.stands_in == "search_customers"
+        assert again.fallback == "search_customers"
         assert again.chain is not None
         assert again.chain.tools == ("search_customers", "list_orders", "refund_order")
         assert memory.reroute(chain, ["refund_order"]).way == "none"
@@ -157,6 +158,77 @@ def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: P
     shown = CliRunner().invoke(app, ["graph", "--memory", str(tmp_path), "--target", "close_account", "--json"])
     steps = json.loads(shown.stdout)["plan"]["chains"][0]["steps"]
     assert [step["tool"] for step in steps] == ["lookup", "close_account"]
+
+
+class Synonyms(Embeddings):
+    """A client is a customer; all else is one thing."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken:
+            raise OSError("the model is away")
+        self.asked += texts
+        return [[1.0, 0.0] if "client" in text or "customer" in text else [0.0, 1.0] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+MEANT = [
+    h.schema("sign_in", "phone", returns={"type": "object", "properties": {"customer_id": {"type": "string"}}}),
+    h.schema("close_contract", "client_id"),
+]
+
+
+def test_an_embedder_of_ones_own_merges_parameters_that_mean_the_same(tmp_path: Path) -> None:
+    def chain(memory: ToolMemory) -> tuple[str, ...]:
+        return best(memory.plan(target="close_contract", known=["phone"]))
+
+    with ToolMemory.ephemeral(tools=MEANT) as memory:
+        assert chain(memory) == ("close_contract",)
+    first, second = Synonyms(), Synonyms()
+    with ToolMemory(tmp_path, tools=MEANT, embeddings=first) as memory:
+        assert chain(memory) == ("sign_in", "close_contract")
+        memory.finish(
+            h.history(h.user("x"), h.call("sign_in", {"phone": "1"}, {"zip_code": "1"}), h.words()), run_id="1"
+        )
+        assert chain(memory) == ("sign_in", "close_contract")
+        assert "zipcode" in first.asked
+        memory.regroup({"split": [{"name": "other", "members": [{"tool": "sign_in", "output": "*"}]}]}, dry_run=False)
+        assert chain(memory) == ("close_contract",), "a user's word goes before"
+        memory.regroup(None, dry_run=False)
+        assert len(first.asked) == len({*first.asked})
+    with ToolMemory(tmp_path, tools=MEANT, embeddings=second) as memory:
+        assert chain(memory) == ("sign_in", "close_contract")
+        assert second.asked == ["zipcode"], "what only runs showed may be personal and is not kept"
+    with ToolMemory(tmp_path, tools=MEANT, embeddings=second, read_only=True) as memory:
+        assert chain(memory) == ("sign_in", "close_contract")
+    shown = CliRunner().invoke(app, ["graph", "--memory", str(tmp_path), "--target", "close_contract", "--json"])
+    steps = json.loads(shown.stdout)["plan"]["chains"][0]["steps"]
+    assert [step["tool"] for step in steps] == ["close_contract"], "without the embedder by words"
+
+
+def test_a_failing_embedder_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
+    model = Synonyms()
+    model.broken = True
+    with ToolMemory.ephemeral(tools=MEANT, embeddings=model) as memory:
+        for _ in range(3):
+            assert best(memory.plan(target="close_contract", known=["phone"])) == ("close_contract",)
+        assert memory.prune(most=1, unused=True)
+        assert caplog.text.count("parameters are merged by words alone") == 1
+
+
+async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=MEANT, embeddings=Synonyms()) as memory:
+        memory.plan(target="close_contract")
+    with ToolMemory(tmp_path, tools=MEANT, embeddings=DeterministicFakeEmbedding(size=4)) as memory:
+        with pytest.raises(EmbedderChangedError):
+            memory.plan(target="close_contract")
+        with pytest.raises(EmbedderChangedError):
+            await memory.aplan(target="close_contract")
 
 
 async def test_runs_of_a_user_say_what_the_request_is_about() -> None:

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.openapi import MAX_DEFINITIONS, read_openapi
-from langgraph_toolmem.navigator.planner import plan
+from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec
 
 OWNER = {"$ref": "#/components/schemas/Owner"}

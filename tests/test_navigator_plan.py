@@ -13,17 +13,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.alphabeta import alpha_beta
-from langgraph_toolmem.navigator.annealing import anneal
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import Flow, History
-from langgraph_toolmem.navigator.plan import Chain, tree
-from langgraph_toolmem.navigator.planner import Strategy, plan
-from langgraph_toolmem.navigator.problem import Choice, Draft, Problem, fitness, lacking, reliability
-from langgraph_toolmem.navigator.reroute import recombine
-from langgraph_toolmem.navigator.scoring import Link, RecordScorer
-from langgraph_toolmem.navigator.settings import SearchSettings
-from langgraph_toolmem.navigator.upstream import upstream
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import Flow, History
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
+from langgraph_toolmem.navigator.plan.annealing import anneal
+from langgraph_toolmem.navigator.plan.chains import Chain, tree
+from langgraph_toolmem.navigator.plan.planner import Strategy, plan
+from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, fitness, lacking, reliability
+from langgraph_toolmem.navigator.plan.reroute import recombine
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}
@@ -240,7 +239,7 @@ class Fixed:
 
 def test_the_best_producer_is_tried_however_weak():
     graph = ToolDependencyGraph([tool("get_b", [], ["user_id"]), tool("use", ["user_id"])])
-    problem = Problem(graph, "use", (), scorer=Fixed(get_b=0.01), history=History(), settings=SearchSettings())
+    problem = Problem(graph, "use", (), scorer=Fixed(get_b=0.01), history=History(), settings=PlanSettings())
     assert not lacking(alpha_beta(problem).draft)
 
 
@@ -249,7 +248,7 @@ def test_what_a_cut_lost_is_searched_for_again():
         [tool("get_a", ["badge_id"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
     )
     weights = Fixed(get_a=0.9, get_b=0.02)
-    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=SearchSettings())
+    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=PlanSettings())
     assert lacking(alpha_beta(problem).draft), "the second producer is under α"
     assert plan(graph, "use", scorer=weights, k=1).chains[0].tools == ("get_b", "use")
 
@@ -264,7 +263,7 @@ def test_a_question_that_serves_twice_costs_once():
         ]
     )
     weights = Fixed(get_x=0.85, get_y=1.0, get_town=0.21)
-    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=SearchSettings())
+    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=PlanSettings())
     found = alpha_beta(problem, exact=True)
     assert found.draft["use", "in", "user_id"].origin == "get_y", "the town is asked for anyway"
     assert found.score == pytest.approx(1.0 * 0.2 * 0.85)
@@ -274,9 +273,7 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
     graph = ToolDependencyGraph(
         [tool("get_a", ["city"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
     )
-    problem = Problem(
-        graph, "use", (), scorer=Fixed(get_a=0.9, get_b=0.6), history=History(), settings=SearchSettings()
-    )
+    problem = Problem(graph, "use", (), scorer=Fixed(get_a=0.9, get_b=0.6), history=History(), settings=PlanSettings())
     fast, exact = alpha_beta(problem), alpha_beta(problem, exact=True)
     assert fast.draft["use", "in", "user_id"].origin == "get_b", "it is looked at first, and its S is above β"
     assert exact.draft["use", "in", "user_id"].origin == "get_a"
@@ -335,11 +332,11 @@ def test_a_chain_is_no_longer_than_allowed():
     ]
     graph = ToolDependencyGraph([tool("begin", [], ["aa_id"]), *specs, tool("use", ["gg_id"])])
 
-    assert not plan(graph, "use", settings=SearchSettings(depth=6)).chains[0].complete
-    deep = plan(graph, "use", settings=SearchSettings(depth=7)).chains[0]
+    assert not plan(graph, "use", settings=PlanSettings(depth=6)).chains[0].complete
+    deep = plan(graph, "use", settings=PlanSettings(depth=7)).chains[0]
     assert deep.complete
     assert len(deep.steps) == 8
-    assert plan(graph, "use", settings=SearchSettings(depth=0)).chains[0].tools == ("use",)
+    assert plan(graph, "use", settings=PlanSettings(depth=0)).chains[0].tools == ("use",)
 
 
 def wide(options: int) -> ToolDependencyGraph:
@@ -352,7 +349,7 @@ def wide(options: int) -> ToolDependencyGraph:
 @both
 def test_time_that_is_up_ends_the_search_with_a_chain(strategy: Strategy):
     ticks = itertools.count()
-    settings = SearchSettings(alpha=0, beta=6, max_nodes=1_000_000, small=0)
+    settings = PlanSettings(alpha=0, beta=6, max_nodes=1_000_000, small=0)
     answer = plan(wide(8), "use", strategy=strategy, settings=settings, clock=lambda: float(next(ticks)), budget=40.0)
 
     assert answer.cut_short
@@ -360,7 +357,7 @@ def test_time_that_is_up_ends_the_search_with_a_chain(strategy: Strategy):
 
 
 def test_nodes_that_are_used_up_end_the_search_with_a_chain():
-    answer = plan(wide(8), "use", settings=SearchSettings(alpha=0, beta=6, max_nodes=50))
+    answer = plan(wide(8), "use", settings=PlanSettings(alpha=0, beta=6, max_nodes=50))
     assert answer.cut_short
     assert answer.chains[0].complete
 
@@ -371,8 +368,8 @@ def test_the_same_seed_gives_the_same_answer():
             return 0.1 if link.producer == "create_all" else 0.5
 
     graph = wide(6)
-    graph.add(tool("create_all", ["city"], [port.path for port in graph.apis["use"].needs]))
-    chosen = SearchSettings(small=0, max_nodes=24, confidence=0, simplicity=1)  # one step is best, and comes last
+    graph.update([tool("create_all", ["city"], [port.path for port in graph.apis["use"].needs])])
+    chosen = PlanSettings(small=0, max_nodes=24, confidence=0, simplicity=1)  # one step is best, and comes last
     answers = [
         plan(graph, "use", strategy="annealing", settings=chosen, scorer=Weak(), seed=seed) for seed in (1, 1, 2, 3, 4)
     ]
@@ -387,8 +384,8 @@ def test_the_same_seed_gives_the_same_answer():
         (lambda g: plan(g, []), "needs a target"),
         (lambda g: plan(g, "get_session", k=0), "k is a whole number from 1, not 0"),
         (lambda g: plan(g, "get_session", strategy="magic"), "not 'magic'"),
-        (lambda g: SearchSettings(delta=1.0), "SearchSettings.delta is a number above 0 and below 1, not 1.0"),
-        (lambda g: SearchSettings(depth=-1), "depth is a whole number from 0"),
+        (lambda g: PlanSettings(delta=1.0), "PlanSettings.delta is a number above 0 and below 1, not 1.0"),
+        (lambda g: PlanSettings(depth=-1), "depth is a whole number from 0"),
     ],
     ids=["target", "none", "k", "strategy", "delta", "depth"],
 )
@@ -419,7 +416,7 @@ def small(random: Random) -> ToolDependencyGraph:
     return ToolDependencyGraph([*specs, tool("use", sample(1 + random.randrange(2)))])
 
 
-def problem_of(graph: ToolDependencyGraph, settings: SearchSettings, history: History | None = None) -> Problem:
+def problem_of(graph: ToolDependencyGraph, settings: PlanSettings, history: History | None = None) -> Problem:
     history = history or History()
     return Problem(graph, "use", (), scorer=RecordScorer(history), history=history, settings=settings)
 
@@ -495,7 +492,7 @@ histories = st.builds(
 @settings(max_examples=250, deadline=None)
 @given(st.integers(0, 10**6), histories, st.integers(1, 4))
 def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History, depth: int):
-    chosen = SearchSettings(depth=depth, max_nodes=10**6)
+    chosen = PlanSettings(depth=depth, max_nodes=10**6)
     problem = problem_of(small(Random(seed)), chosen, history)
     assume(size(problem) <= 3_000)
     best = max(by_hand(draft, chosen.delta) for draft in all_drafts(problem))
@@ -509,7 +506,7 @@ def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History,
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 10**6), histories)
 def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, history: History):
-    graph, chosen = small(Random(seed)), SearchSettings()
+    graph, chosen = small(Random(seed)), PlanSettings()
     problem = problem_of(graph, chosen, history)
     assume(size(problem) <= 3_000)
     drafts = list(all_drafts(problem))
@@ -522,7 +519,7 @@ def test_with_its_cuts_it_finds_a_complete_chain_where_there_is_one(seed: int, h
 @settings(max_examples=120, deadline=None)
 @given(st.integers(0, 10**6), histories, st.integers(1, 4))
 def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, history: History, depth: int):
-    problem = problem_of(small(Random(seed)), SearchSettings(small=4_000, depth=depth), history)
+    problem = problem_of(small(Random(seed)), PlanSettings(small=4_000, depth=depth), history)
     assume(size(problem) <= 3_000)
     best = max(fitness(draft, problem) for draft in all_drafts(problem))
     assert anneal(problem, Random(0)).score == pytest.approx(best)
@@ -531,7 +528,7 @@ def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, hist
 def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
     exact = tried = 0
     for seed in range(150):
-        problem = problem_of(small(Random(seed)), SearchSettings(small=0))
+        problem = problem_of(small(Random(seed)), PlanSettings(small=0))
         if not 8 <= size(problem) <= 3_000:
             continue
         best = max(fitness(draft, problem) for draft in all_drafts(problem))
@@ -549,7 +546,7 @@ def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
 )
 def test_every_chain_can_be_walked(seed: int, strategy: Strategy, known: list[str]):
     graph = small(Random(seed))
-    for chain in plan(graph, "use", known, strategy=strategy, settings=SearchSettings(small=4)).chains:
+    for chain in plan(graph, "use", known, strategy=strategy, settings=PlanSettings(small=4)).chains:
         walk(graph, chain, known)
 
 
@@ -575,7 +572,7 @@ def walk(graph: ToolDependencyGraph, chain: Chain, known: list[str]) -> None:
 
 def test_fitness_by_hand():
     graph = ToolDependencyGraph([tool("get_kk", ["city"], ["aa_id"]), tool("use", ["aa_id", "dd_id"])])
-    chosen = SearchSettings(compactness=1, coverage=10, shallowness=100, confidence=1_000, simplicity=10_000, depth=4)
+    chosen = PlanSettings(compactness=1, coverage=10, shallowness=100, confidence=1_000, simplicity=10_000, depth=4)
     problem = problem_of(graph, chosen)
     draft: Draft = {
         ("use", "in", "aa_id"): Choice("step", "get_kk", "aa_id", 0.5),
@@ -583,28 +580,6 @@ def test_fitness_by_hand():
         ("get_kk", "in", "city"): Choice("user", "", "", 0.9, sort="user", question=("c",)),
     }
     assert fitness(draft, problem) == pytest.approx(1 * 1 + 10 * 2 / 3 - 100 * 1 / 4 + 1_000 * 0.5 / 2 - 10_000 / 8 - 2)
-
-
-# --- what may be needed, as a ranking -----------------------------------------------------------------------
-
-
-def test_upstream_ranks_direct_givers_before_theirs():
-    graph = ToolDependencyGraph(SHOP)
-    found = upstream(graph, "cancel_order")
-    assert {name for name, _ in found[:2]} == {"list_orders", "get_session"}
-    assert found[2][0] == "find_user"
-    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-    assert [name for name, _ in upstream(graph, "cancel_order", depth=1)] == [name for name, _ in found[:2]]
-    assert len(upstream(graph, "cancel_order", k=1)) == 1
-    assert "find_user" not in dict(upstream(graph, "cancel_order", avoid=["list_orders"]))
-
-
-def test_upstream_knows_what_came_right_before():
-    graph = ToolDependencyGraph([*SHOP, tool("greet")])
-    history = History(uses={"cancel_order": 4}, transitions={("greet", "cancel_order"): 4, ("gone", "cancel_order"): 4})
-    assert upstream(graph, "cancel_order", history=history)[0] == ("greet", pytest.approx(4 / 6))
-    with pytest.raises(ConfigurationError, match="no tool 'nobody'"):
-        upstream(graph, "nobody")
 
 
 @settings(max_examples=100, deadline=None)
@@ -615,7 +590,7 @@ def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: se
     assume(set(chain.tools) & failed)
     history = History()
     problem = Problem(
-        graph, "use", (), scorer=RecordScorer(history), history=history, settings=SearchSettings(), avoid=failed
+        graph, "use", (), scorer=RecordScorer(history), history=history, settings=PlanSettings(), avoid=failed
     )
     assume(size(problem) <= 3_000)
     exists = any(not lacking(draft) for draft in all_drafts(problem))

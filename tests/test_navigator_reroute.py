@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.evolution import Use, propagate, prune, prune_score, recent
-from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.history import History
-from langgraph_toolmem.navigator.planner import plan
-from langgraph_toolmem.navigator.reroute import equivalents, recombine
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.evolve.evolution import propagate, prunable, prune_score
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine
 from langgraph_toolmem.runs.tools import ToolSpec
 
 TEXT = {"type": "string"}
@@ -55,7 +55,7 @@ def test_an_equivalent_takes_the_place_of_what_failed():
     assert chain.tools == ("search_airport", "find_flights", "book_flight")
 
     found = recombine(graph, chain, ["search_airport"], ["city"])
-    assert (found.way, found.stands_in) == ("equivalent", "lookup_airport")
+    assert (found.way, found.fallback) == ("equivalent", "lookup_airport")
     assert found.chain is not None
     assert found.chain.tools[0] == "lookup_airport"
     assert found.chain.tools[-1] == "book_flight"
@@ -66,7 +66,7 @@ def test_what_was_done_is_not_done_again():
     chain = plan(graph, "book_flight", ["city"], avoid=["lookup_airport", "list_departures"]).chains[0]
     found = recombine(graph, chain, ["find_flights"], ["city"], done=["search_airport"])
 
-    assert (found.way, found.stands_in) == ("equivalent", "list_departures")
+    assert (found.way, found.fallback) == ("equivalent", "list_departures")
     assert found.chain is not None
     assert found.chain.tools == ("list_departures", "book_flight")
 
@@ -109,7 +109,7 @@ def test_a_target_that_failed_is_replaced_by_its_equivalent():
     )
     chain = plan(graph, "send_mail").chains[0]
     found = recombine(graph, chain, ["send_mail"])
-    assert (found.way, found.stands_in) == ("equivalent", "post_mail")
+    assert (found.way, found.fallback) == ("equivalent", "post_mail")
     assert recombine(graph, chain, ["send_mail", "post_mail"]).way == "none"
 
 
@@ -140,44 +140,26 @@ def test_the_prune_score_by_hand():
 HISTORY = History(uses={"find_flights": 50, "search_airport": 1}, failures={"list_departures": 5, "search_airport": 1})
 
 
-def test_pruning_is_a_dry_run_first():
+def test_the_tools_with_the_highest_scores_leave_first():
     graph = ToolDependencyGraph(FLIGHTS)
-    found = prune(graph, HISTORY, above=0.55)
+    found = prunable(graph, HISTORY, above=0.55)
     assert [(leaving.tool, leaving.calls, leaving.failure_rate, leaving.gone) for leaving in found] == [
         ("list_departures", 5, 1.0, False),
         ("search_airport", 2, 0.5, False),
     ]
+    assert prunable(graph, HISTORY, above=0.55, most=1) == found[:1]
     assert len(graph) == len(FLIGHTS)
-
-    assert [leaving.gone for leaving in prune(graph, HISTORY, above=0.55, most=1, dry_run=False)] == [True]
-    assert "list_departures" not in graph
-    assert len(graph) == len(FLIGHTS) - 1
 
 
 def test_tools_never_called_leave_only_if_asked_and_some_never():
     graph = ToolDependencyGraph(FLIGHTS)
     called = {"find_flights", "list_departures", "search_airport"}
-    assert {leaving.tool for leaving in prune(graph, HISTORY, most=99)} == called
-    found = prune(graph, HISTORY, most=99, unused=True, keep=["book_flight"])
+    assert {leaving.tool for leaving in prunable(graph, HISTORY, most=99)} == called
+    found = prunable(graph, HISTORY, most=99, unused=True, keep=["book_flight"])
     assert {leaving.tool for leaving in found} == {spec.name for spec in FLIGHTS} - {"book_flight"}
     assert found[0].calls == 0
     with pytest.raises(ConfigurationError, match="needs a bound"):
-        prune(graph, HISTORY)
-
-
-def test_recent_use_is_counted_per_edge_and_target():
-    day = 86_400.0
-    uses = [
-        Use(10 * day, "a", "b", True),
-        Use(9 * day, "a", "b", False),
-        Use(9 * day, "c", "b", True),
-        Use(2 * day, "a", "b", True),
-        Use(11 * day, "a", "b", True),
-    ]
-    successes, targets = recent(uses, 10 * day)
-    assert successes == {("a", "b"): 1, ("c", "b"): 1}
-    assert targets == {"b": 3}
-    assert recent(uses, 10 * day, days=9)[1] == {"b": 4}
+        prunable(graph, HISTORY)
 
 
 def test_weights_follow_recent_use_slowly():

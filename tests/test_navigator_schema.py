@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.observed import merge_paths, paths_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.ports import inputs_of, outputs_of
+from langgraph_toolmem.words.result_paths import paths_of
 from langgraph_toolmem.words.schema import MAX_DEPTH, MAX_DESCRIPTION, MAX_LEAVES, leaves_of, lookup
 
 
@@ -170,13 +170,6 @@ def test_observed_paths_hold_no_values():
 def test_ids_as_keys_are_a_table():
     assert paths_of({"8341": {"name": "x"}, "9912": {"name": "y"}}) == {"[].name": {"string"}}
     assert set(paths_of({"address1": "x", "address2": "y"})) == {"address1", "address2"}
-
-
-def test_observations_are_merged():
-    assert merge_paths({"a": frozenset({"string"})}, {"a": frozenset({"integer"}), "b": frozenset({"string"})}) == {
-        "a": {"string", "integer"},
-        "b": {"string"},
-    }
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.tools import tool
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
-from langgraph_toolmem.navigator.search_rank import (
+from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
+from langgraph_toolmem.navigator.tool_search.ranking import (
     MEANING_SIGNALS,
     SIGNALS,
     WEIGHTS,
@@ -26,10 +25,11 @@ from langgraph_toolmem.navigator.search_rank import (
     Kits,
     completing,
 )
-from langgraph_toolmem.navigator.search_request import read
-from langgraph_toolmem.navigator.search_text import Fields, Wording, embedded_text, kit_name, kit_of, stems
-from langgraph_toolmem.navigator.search_vectors import Rows
+from langgraph_toolmem.navigator.tool_search.request import read
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
+from langgraph_toolmem.navigator.tool_search.vectors import Rows
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of, stems
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:

@@ -12,8 +12,8 @@ from benchmarks.replay import DATA
 from benchmarks.tool_search_data import CATALOGUE, Episode, Request, _joined, episodes, halves, requests, tools_of
 from benchmarks.tool_search_fit import Rows, odds, precedents, softmax_regression
 from benchmarks.tool_search_rivals import best_ranks, fused
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import ChainSearch
+from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 
 
 def test_figures_of_a_ranking_by_hand():
@@ -106,13 +106,11 @@ def test_history_completes_chains_that_the_request_alone_does_not():
     found = episodes(DATA, "bfcl_v3_multi_turn")
     first, second = halves(found, seed=1)
     search = ToolSearch(tools_of(DATA, "bfcl_v3_multi_turn"))
-    with_runs, without = ChainSearch(search, precedents(first)), ChainSearch(search)
+    with_runs, without = PrerequisiteSearch(search, precedents(first)), PrerequisiteSearch(search)
     asked = [each for each in second if each.upstream]
 
-    def completed(chains: ChainSearch) -> float:
-        hits = [
-            each.upstream <= {tool.name for tool in chains.upstream(each.request, each.target, 5)} for each in asked
-        ]
+    def completed(chains: PrerequisiteSearch) -> float:
+        hits = [each.upstream <= {tool.name for tool in chains.search(each.request, each.target, 5)} for each in asked]
         return 100 * float(np.mean(hits))
 
     assert completed(with_runs) >= 85

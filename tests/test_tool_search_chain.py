@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.search import ToolSearch
-from langgraph_toolmem.navigator.search_chain import SIGNALS, WEIGHTS, ChainSearch, outputs
-from langgraph_toolmem.navigator.search_history import PRIOR, STEPS, TRUST, Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import DOUBT, PRIOR, TRUST, Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, WEIGHTS, PrerequisiteSearch, outputs
+from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 
 
@@ -44,16 +44,15 @@ def test_before_by_hand():
     precedents.add(["b", "c"])
     precedents.add(["c", "a", "c"])
     assert len(precedents) == 3
-    assert precedents.seen("c") == 3
     share = {"a": 2.5 / 4, "b": 2.5 / 4, "c": 3.5 / 4}
-    assert precedents.before("c", ["a", "b", "c"]) == pytest.approx(
+    assert precedents.rates(["a", "b", "c"]).before("c") == pytest.approx(
         [
             (2 + PRIOR * share["a"]) / (3 + PRIOR),
             (2 + PRIOR * share["b"]) / (3 + PRIOR),
             PRIOR * share["c"] / (3 + PRIOR),
         ]
     )
-    assert precedents.together("a", ["c", "b"]) == pytest.approx(
+    assert precedents.rates(["c", "b"]).together("a") == pytest.approx(
         [(2 + PRIOR * share["c"]) / (2 + PRIOR), (1 + PRIOR * share["b"]) / (2 + PRIOR)]
     )
 
@@ -61,8 +60,8 @@ def test_before_by_hand():
 def test_a_target_never_seen_leaves_the_general_use():
     precedents = Precedents()
     precedents.add(["a", "b"])
-    assert precedents.before("new", ["a", "unheard of"]) == pytest.approx([1.5 / 2, 0.5 / 2])
-    assert Precedents().before("new", ["a"]).tolist() == [0.5]
+    assert precedents.rates(["a", "unheard of"]).before("new") == pytest.approx([1.5 / 2, 0.5 / 2])
+    assert Precedents().rates(["a"]).before("new").tolist() == [0.5]
 
 
 def test_votes_come_from_similar_requests():
@@ -83,16 +82,12 @@ def test_votes_lose_their_weight_where_they_are_wrong():
         wrong.add([f"t{i}"], "book a hotel room")
     assert sum(right.votes("book a hotel room").values()) > 0.8
     assert sum(wrong.votes("book a hotel room").values()) < 0.1
-    record = wrong.record()
-    assert len(record) == STEPS
-    assert record[0] == TRUST
-    assert record[-1][0] / record[-1][1] < 0.1
 
 
 def test_each_request_is_foretold_before_it_is_learned():
     precedents = Precedents()
     precedents.add(["a"], "book a hotel room")
-    assert all(kept == TRUST for kept in precedents.record())
+    assert precedents.votes("book a hotel room") == {"a": pytest.approx(TRUST[0] / TRUST[1] / (1 + DOUBT))}
 
 
 def test_an_episode_without_calls_teaches_nothing():
@@ -104,8 +99,9 @@ def test_an_episode_without_calls_teaches_nothing():
 
 def same(one: Precedents, two: Precedents) -> None:
     for target in "abc":
-        assert one.before(target, list("abc")).tolist() == two.before(target, list("abc")).tolist()
-        assert one.together(target, list("abc")).tolist() == two.together(target, list("abc")).tolist()
+        ours, theirs = one.rates("abc"), two.rates("abc")
+        assert ours.before(target).tolist() == theirs.before(target).tolist()
+        assert ours.together(target).tolist() == theirs.together(target).tolist()
     assert {*one.votes("book a hotel room")} == {*two.votes("book a hotel room")}
 
 
@@ -114,9 +110,9 @@ def test_an_episode_that_is_removed_or_replaced_leaves_no_count():
     one.add(["a", "b"], "book a hotel room", key="x")
     one.add(["b", "c"], "draw a chart", key="y")
     one.add(["c"], "book a hotel room", key="z")
-    record = one.record()
+    votes = one.votes("book a hotel room")
     one.add(["c"], "book a hotel room", key="z")
-    assert one.record() == record, "what is known already is not foretold again"
+    assert one.votes("book a hotel room") == votes, "what is known already is not foretold again"
     one.remove("x")
     one.remove("never there")
     one.add(["a", "c"], "draw a chart", key="y")
@@ -146,7 +142,7 @@ def test_counts_do_not_depend_on_the_order_of_episodes(episodes, draw):
         precedents = Precedents()
         for each in given:
             precedents.add(each)
-        return [precedents.before(target, list("abcd")).tolist() for target in "abcd"]
+        return [precedents.rates("abcd").before(target).tolist() for target in "abcd"]
 
     other = list(episodes)
     draw.shuffle(other)
@@ -168,7 +164,7 @@ def test_what_similar_requests_called_is_lifted_in_a_search():
 
 
 def test_what_gives_what_the_target_takes_comes_first():
-    found = ChainSearch(ToolSearch(shop())).upstream("I want my money back", "refund_order", 4)
+    found = PrerequisiteSearch(ToolSearch(shop())).search("I want my money back", "refund_order", 4)
     assert found[0].name == "get_order"
     assert found[0].parts["gives what it takes"] > 0
     assert "refund_order" not in names(found)
@@ -179,22 +175,23 @@ def test_what_always_came_before_comes_first():
     precedents = Precedents()
     for _ in range(20):
         precedents.add(["log_in", "refund_order"])
-    chains = ChainSearch(ToolSearch(shop()), precedents)
-    assert names(chains.upstream("I want my money back", "refund_order", 2))[0] == "log_in"
-    assert names(ChainSearch(ToolSearch(shop())).upstream("I want my money back", "refund_order", 4))[0] != "log_in"
+    chains = PrerequisiteSearch(ToolSearch(shop()), precedents)
+    assert names(chains.search("I want my money back", "refund_order", 2))[0] == "log_in"
+    alone = PrerequisiteSearch(ToolSearch(shop()))
+    assert names(alone.search("I want my money back", "refund_order", 4))[0] != "log_in"
 
 
 def test_similar_requests_help_a_target_never_seen():
     precedents = Precedents()
     for _ in range(20):
         precedents.add(["log_in", "get_order"], "I want my money back for a broken lamp")
-    chains = ChainSearch(ToolSearch(shop()), precedents)
-    assert "log_in" in names(chains.upstream("I want my money back for a broken chair", "refund_order", 2))
+    chains = PrerequisiteSearch(ToolSearch(shop()), precedents)
+    assert "log_in" in names(chains.search("I want my money back for a broken chair", "refund_order", 2))
 
 
 def test_tools_of_one_toolkit_come_together():
     tools = [replace(spec(name), toolkit=kit) for name, kit in zip("xyz", "KKL", strict=True)]
-    assert names(ChainSearch(ToolSearch(tools)).upstream("", "x", 2)) == ["y", "z"]
+    assert names(PrerequisiteSearch(ToolSearch(tools)).search("", "x", 2)) == ["y", "z"]
 
 
 def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
@@ -207,7 +204,7 @@ def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
     target = ToolSpec("target", "", {"type": "object", "properties": properties})
     needed = ToolSpec("needed", "", {**target.parameters, "required": ["tracking_number"]})
     tools = [gives, target, needed, *(spec(f"other{i}", "thing", f"result{i}") for i in range(9))]
-    chains = ChainSearch(ToolSearch(tools))
+    chains = PrerequisiteSearch(ToolSearch(tools))
     place = SIGNALS.index("gives what it takes")
 
     def given_by(name: str) -> float:
@@ -220,46 +217,46 @@ def test_optional_choices_and_yes_or_no_parameters_count_less_or_nothing():
 
 def test_the_chains_follow_the_tools():
     search = ToolSearch(shop())
-    chains = ChainSearch(search)
-    assert names(chains.upstream("", "refund_order", 1)) == ["get_order"]
+    chains = PrerequisiteSearch(search)
+    assert names(chains.search("", "refund_order", 1)) == ["get_order"]
     search.remove(["get_order", "weather", "log_in"])
     search.add([spec("look_up", "", "order_number")])
-    assert names(chains.upstream("", "refund_order", 5)) == ["look_up", "find_customer"]
+    assert names(chains.search("", "refund_order", 5)) == ["look_up", "find_customer"]
     search.add([spec("look_up", "", "nothing_of_use")])
-    assert chains.upstream("", "refund_order", 5)[0].parts["gives what it takes"] == 0
+    assert chains.search("", "refund_order", 5)[0].parts["gives what it takes"] == 0
     with pytest.raises(KeyError):
-        chains.upstream("", "get_order")
+        chains.search("", "get_order")
 
 
 def test_what_runs_showed_of_results_counts_like_what_is_declared():
     silent = [replace(each, returns=None) for each in shop()]
     search = ToolSearch(silent)
-    chains = ChainSearch(search)
+    chains = PrerequisiteSearch(search)
     part = "gives what it takes"
-    assert not any(hit.parts[part] for hit in chains.upstream("", "refund_order", 5))
+    assert not any(hit.parts[part] for hit in chains.search("", "refund_order", 5))
     chains.note_outputs({"get_order": ["[].order_number", "[].lines[].sku"]})
-    found = {hit.name: hit.parts[part] for hit in chains.upstream("", "refund_order", 5)}
+    found = {hit.name: hit.parts[part] for hit in chains.search("", "refund_order", 5)}
     assert [name for name, given in found.items() if given] == ["get_order"]
-    declared = ChainSearch(
+    declared = PrerequisiteSearch(
         ToolSearch([*silent[:1], spec("get_order", "customer_key", "order_number lines sku"), *silent[2:]])
     )
-    assert found["get_order"] == declared.upstream("", "refund_order", 1)[0].parts[part]
+    assert found["get_order"] == declared.search("", "refund_order", 1)[0].parts[part]
     chains.note_outputs({"get_order": [], "weather": ["order_number"]})
-    assert [hit.name for hit in chains.upstream("", "refund_order", 5) if hit.parts[part]] == ["weather"]
+    assert [hit.name for hit in chains.search("", "refund_order", 5) if hit.parts[part]] == ["weather"]
     search.add([replace(silent[3], description="Rain")])
-    assert [hit.name for hit in chains.upstream("", "refund_order", 5) if hit.parts[part]] == ["weather"]
+    assert [hit.name for hit in chains.search("", "refund_order", 5) if hit.parts[part]] == ["weather"]
 
 
 async def test_async_chains_are_the_same():
-    chains = ChainSearch(ToolSearch(shop()))
+    chains = PrerequisiteSearch(ToolSearch(shop()))
     query = "give the money of the order back"
-    assert await chains.aupstream(query, "refund_order", 3) == chains.upstream(query, "refund_order", 3)
-    assert names(chains.upstream(query, "refund_order", 3, exclude=["get_order"]))[0] != "get_order"
-    assert chains.upstream(query, "refund_order", 0) == []
+    assert await chains.asearch(query, "refund_order", 3) == chains.search(query, "refund_order", 3)
+    assert names(chains.search(query, "refund_order", 3, exclude=["get_order"]))[0] != "get_order"
+    assert chains.search(query, "refund_order", 0) == []
 
 
 def test_one_tool_alone():
-    assert ChainSearch(ToolSearch([spec("a")])).upstream("x", "a", 3) == []
+    assert PrerequisiteSearch(ToolSearch([spec("a")])).search("x", "a", 3) == []
 
 
 def test_outputs_of_any_schema():

@@ -14,12 +14,13 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.navigator.offering import LookUp, look_up, targets_of
-from langgraph_toolmem.navigator.search_hit import ToolHit
+from langgraph_toolmem.navigator.select.candidates import Candidates, find_candidates, targets_of
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.tool_index import ToolIndex
-from langgraph_toolmem.stores.tool_vectors import KIND, ToolVectors
+from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
+from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.stores.vectors import VectorStore
 
 
@@ -109,7 +110,10 @@ async def test_small_talk_has_no_plan_and_no_offer() -> None:
     with ToolMemory.ephemeral(tools=[*TOOLS, tool("thanks_card", "Say thanks, good morning and yes")]) as memory:
         for text in ("thanks!", "Good morning", "yes, please"):
             assert memory.plan(text).chains == (await memory.aplan(text)).chains == ()
-            assert look_up(memory, text, [each["name"] for each in TOOLS], most=3, targets=2) == LookUp()
+            assert (
+                find_candidates(memory.navigator, text, [each["name"] for each in TOOLS], most=3, targets=2)
+                == Candidates()
+            )
         assert memory.plan("Send an email").chains
 
 
@@ -135,7 +139,7 @@ def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path
         expected = memory.search_tools("reserve a room and send an email")
     with ToolMemory(tmp_path, read_only=read_only) as memory:
         assert memory.search_tools("reserve a room and send an email") == expected
-        assert memory._searched()[0] is memory._searched()[0]
+        assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
     if not read_only:
         with ToolMemory(tmp_path) as memory:
             memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
@@ -215,7 +219,7 @@ def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
 
 
 async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.stores.tool_vectors.BATCH", 2)
+    monkeypatch.setattr("langgraph_toolmem.stores.text_vectors.BATCH", 2)
     model = Concepts()
     made: list[list[str]] = []
     real = model.embed_documents
@@ -229,7 +233,7 @@ async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: py
     monkeypatch.setattr(model, "embed_documents", counted)
     texts = {name: f"text of {name}" for name in "abcde"}
     with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
-        vectors = ToolVectors(store)
+        vectors = TextVectors(store, KIND)
         with pytest.raises(Exception, match="no answer"):
             vectors.of(texts)
         found = vectors.of(texts)
@@ -248,14 +252,14 @@ def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) 
     many = [tool(f"t{i}", f"thing number {i}") for i in range(300)]
     with ToolMemory.ephemeral(tools=many) as memory:
         memory.search_tools("thing")
-        search, _ = memory._searched()
+        search = memory.navigator.tool_search.current().tools
         read: list[str] = []
         real = search._enter
         monkeypatch.setattr(search, "_enter", lambda spec: (read.append(spec.name), real(spec)))
         memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
         assert names(memory.search_tools("paint the wall")) == ["paint_wall"]
         assert read == ["paint_wall"]
-        assert memory._searched()[0] is search
+        assert memory.navigator.tool_search.current().tools is search
         alone = ToolMemory.ephemeral(tools=[*many, tool("paint_wall", "Paint a wall")])
         assert {hit.name: hit.score for hit in memory.search_tools("thing 7", k=9)} == {
             hit.name: pytest.approx(hit.score, abs=1e-5) for hit in alone.search_tools("thing 7", k=9)
@@ -331,9 +335,13 @@ def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
         assert {*names(memory.search_tools(query, user_id="ann"))} == {"alpha", *plain}
         assert names(memory.search_tools(query, user_id="bob")) == plain
         assert names(memory.search_tools(query)) == plain, "nobody's runs are nobody's"
+        precedents = memory.navigator.tool_search.precedents("ann")
+        assert precedents is not None
+        assert len(precedents) == 6
         memory.forget(user_id="ann")
-        assert memory._past is not None
-        assert "ann" not in repr(memory._past._kept)
+        precedents = memory.navigator.tool_search.precedents("ann")
+        assert precedents is not None
+        assert len(precedents) == 0
         assert names(memory.search_tools(query, user_id="ann")) == plain
 
 
@@ -352,19 +360,20 @@ def test_runs_that_cannot_be_read_leave_the_search(monkeypatch: pytest.MonkeyPat
 
 
 def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_toolmem.navigator.search_past.MOST", 3)
+    monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.precedents.MOST", 3)
     with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
         for number in range(9):
             went(memory, number, "alpha" if number < 6 else "beta")
         memory.recall("trip")
         assert "alpha" not in names(memory.search_tools(TRIP.format(9)))
-        past = memory._precedents(None)
+        past = memory.navigator.tool_search.precedents(None)
         assert past is not None
         assert len(past) == 3
         went(memory, 9, "gamma")
         memory.recall("trip")
-        assert memory._precedents(None) is past
-        assert (len(past), past.seen("beta"), past.seen("gamma")) == (3, 2, 1)
+        assert memory.navigator.tool_search.precedents(None) is past
+        assert len(past) == 3
+        assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
 
 
 # --- what comes before a tool -----------------------------------------------------------------------------------

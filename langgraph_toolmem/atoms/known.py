@@ -13,10 +13,10 @@ from typing import Any, Final
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.words import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, labelled, values_in
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.navigator.observed import is_table
 from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.words.result_paths import is_table
 
 MAX_SLOTS: Final = 64
 MAX_PER_SLOT: Final = 8

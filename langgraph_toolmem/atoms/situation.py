@@ -27,11 +27,11 @@ from langgraph_toolmem.atoms.words import (
     values_in,
 )
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.navigator.search_text import Wording
 from langgraph_toolmem.runs.run import Step
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.search.lexical import LexicalEmbedder, similarity
+from langgraph_toolmem.search.tool_words import Wording
 from langgraph_toolmem.words.vocabulary import VERBS, word_set
 
 MAX_DONE: Final = 3

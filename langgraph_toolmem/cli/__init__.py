@@ -13,7 +13,7 @@
 ``export``      recorded decisions as training data
 ``feedback``    a verdict on a run; which past runs a request brings up
 ``graph``       which tool gives what to which, and plans
-``evolve``      what changes that: prune, restore, propagate, rules
+``evolve``      what changes that: prune, restore, propagate, constraints
 ``record``      what a memory did so far, in sentences and tables
 ``live``        a memory followed while another process writes to it
 ``health``      what `doctor` looks at

@@ -1,4 +1,4 @@
-"""`toolmem graph prune | restore | propagate | rules`: what changes the dependency graph.
+"""`toolmem graph prune | restore | propagate | constraints`: what changes the dependency graph.
 
 Each says first what it would do. With `--apply` it asks, and then does what it said.
 """
@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.cli.graph import graph, lines_of, take_in
+from langgraph_toolmem.cli.graph import adopt, graph, lines_of
 from langgraph_toolmem.cli.inputs import open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Json, MemoryFolder
 from langgraph_toolmem.cli.tables import count, table
@@ -22,8 +22,8 @@ from langgraph_toolmem.cli.terminal import answer_json, console, note
 from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
-    from langgraph_toolmem.navigator.rules import ClusterRules
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
 
 LINKS_SHOWN: Final = 20
 DRY_RUN: Final = "Dry run: nothing was changed. Do it with --apply."
@@ -78,14 +78,14 @@ def prune(
     kept = [name.strip() for name in keep.split(",") if name.strip()]
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True) as opened:
-        take_in(opened, schemas)
+        adopt(opened, schemas)
         found = opened.prune(above=above, most=most, keep=kept, unused=unused)
     if not as_json:
         _show_leaving(found)
     if apply and found:
         _sure(f"Leave {count(len(found), 'tool')} out of plans?", yes)
         with open_memory(memory) as opened:
-            opened._leave_out([each.tool for each in found])
+            opened.navigator.leave_out([each.tool for each in found])
         found = [replace(each, gone=True) for each in found]
     if as_json:
         answer_json([asdict(each) for each in found])
@@ -146,18 +146,18 @@ def propagate(
 
 
 @app.command()
-def rules(
+def constraints(
     memory: MemoryFolder,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="YAML or JSON [default: show the rules in use].")
+        Path | None, typer.Argument(metavar="[FILE]", help="YAML or JSON [default: show the constraints in use].")
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="No rules any more.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="No constraints any more.")] = False,
     tools: Schemas = None,
     apply: Apply = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Join or split parameters by a file of your own, in place of the rules in use.
+    """Join or split parameters by a file of your own, in place of the constraints in use.
 
     Shows each cluster before and after. The memory keeps the file's content.
 
@@ -177,14 +177,14 @@ def rules(
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True) as opened:
         if file is None and not clear:
-            _show_rules(opened.cluster_rules(), as_json=as_json)
+            _show_constraints(opened.cluster_constraints(), as_json=as_json)
             return
-        take_in(opened, schemas)
+        adopt(opened, schemas)
         found = opened.regroup(file)
     if not as_json:
         _show_regrouping(found)
     if apply:
-        _sure("Use these rules from now on?" if file is not None else "Drop the rules in use?", yes)
+        _sure("Use these constraints from now on?" if file is not None else "Drop the constraints in use?", yes)
         with open_memory(memory) as opened:
             found = replace(found, done=opened.regroup(file, dry_run=False).done)
     if as_json:
@@ -230,13 +230,13 @@ def _show_moved(found: list[Moved], days: float) -> None:
         typer.echo("No weight would change.")
 
 
-def _show_rules(rules: ClusterRules, *, as_json: bool) -> None:
+def _show_constraints(constraints: ClusterConstraints, *, as_json: bool) -> None:
     if as_json:
-        answer_json(rules.to_dict())
+        answer_json(constraints.to_dict())
         return
-    if not rules.groups:
-        typer.echo("There are no rules: parameters are one by what they mean.")
-    for group in rules.groups:
+    if not constraints.groups:
+        typer.echo("There are no constraints: parameters are one by what they mean.")
+    for group in constraints.groups:
         typer.echo(f"{group.kind} {printable(group.name)}")
         for member in group.members:
             typer.echo(f"  {printable(str(member))}")

@@ -151,6 +151,6 @@ def _entry_of(memory: ToolMemory, run_id: str, user_id: str | None) -> Entry | N
 
 
 def _line(text: str) -> str:
-    from langgraph_toolmem.entries.entry import shortened
+    from langgraph_toolmem.base.text import shortened
 
     return shortened(" ".join(text.split()), 300)

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem.navigator.clusters import Cluster
-    from langgraph_toolmem.navigator.evolution import Leaving
-    from langgraph_toolmem.navigator.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.history import History
-    from langgraph_toolmem.navigator.plan import Chain, Plan
-    from langgraph_toolmem.navigator.scoring import Link
+    from langgraph_toolmem.navigator.dependencies.clusters import Cluster
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.dependencies.history import History
+    from langgraph_toolmem.navigator.dependencies.links import Link
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving
+    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
 
 LINKS_SHOWN: Final = 20
 LINKS_READ: Final = 2_000
 """Tools whose inputs are looked at for who gives what, those that were called most first."""
 ROUTES: Final = 2
-COMMANDS: Final = ("show", "prune", "restore", "propagate", "rules")
+COMMANDS: Final = ("show", "prune", "restore", "propagate", "constraints")
 """The words that are commands of `toolmem graph`, and no requests."""
 
 
@@ -70,23 +70,25 @@ def graph(
         raise ConfigurationError("give a REQUEST or --target, not both")
     if as_json and graphml is not None:
         raise ConfigurationError("choose one of --json and --graphml")
-    from langgraph_toolmem.navigator.evolution import prune as leaving
+    from langgraph_toolmem.navigator.evolve.evolution import prunable
 
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True, embeddings=embeddings) as opened:
-        take_in(opened, schemas)
-        drawn, history = opened._navigator(), opened._history()
+        adopt(opened, schemas)
+        with opened.navigator.dependencies() as drawn:
+            history = opened.navigator.history()
         plan = None
         if request is not None or target is not None:
             values = [value.strip() for value in known.split(",") if value.strip()]
             plan = opened.plan(request, target=target, known=values, k=ROUTES, budget=5.0)
     if graphml is not None:
         from langgraph_toolmem.graph.export import graphml_of
+        from langgraph_toolmem.navigator.dependencies.export import to_networkx
 
-        write_text(graphml, graphml_of(drawn.to_networkx(history)))
+        write_text(graphml, graphml_of(to_networkx(drawn, history)))
         return
     shared = _shared(drawn)
-    gone = leaving(drawn, history, most=prune, keep=drawn.left_out, dry_run=True)
+    gone = prunable(drawn, history, most=prune, keep=drawn.left_out)
     links = _links(drawn, history)
     if as_json:
         answer_json(_in_plain(drawn, history, shared[:clusters], links, plan, gone))
@@ -101,18 +103,12 @@ def graph(
     _show_leaving(out, gone)
 
 
-def take_in(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
-    """Has the memory know all tools that were described to it, and those of a file."""
-    from langgraph_toolmem.inertia.engine import infer_spec
-    from langgraph_toolmem.navigator.offering import take_in
-    from langgraph_toolmem.runs.tool_note import spec_of
+def adopt(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
+    """Has the memory know the tools of a file beside its own."""
     from langgraph_toolmem.runs.tools import read_tools
 
-    known = {
-        name: spec_of(name, entry) if entry.get("parameters") else infer_spec(name, entry)
-        for name, entry in memory._graph.tools.items()
-    }
-    take_in(memory, {**known, **({} if schemas is None else read_tools(schemas))})
+    if schemas is not None:
+        memory.adopt({**memory.navigator.tools, **read_tools(schemas)})
 
 
 def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
@@ -127,7 +123,7 @@ def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
 
 def _links(drawn: ToolDependencyGraph, history: History) -> list[tuple[Link, float]]:
     """The best giver of each needed input, the likeliest first."""
-    from langgraph_toolmem.navigator.scoring import RecordScorer
+    from langgraph_toolmem.navigator.dependencies.links import RecordScorer
 
     scorer = RecordScorer(history)
     names = sorted(drawn.apis, key=lambda name: (-history.uses.get(name, 0), name))[:LINKS_READ]
@@ -171,7 +167,7 @@ def _show_graph(
 
 
 def _show_plan(out: Console, plan: Plan) -> None:
-    from langgraph_toolmem.navigator.plan import tree
+    from langgraph_toolmem.navigator.plan.chains import tree
 
     out.print()
     out.print("Plan", style="bold")

@@ -15,7 +15,8 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.entries.entry import Call, Entry, as_text, shortened
+from langgraph_toolmem.base.text import as_text, shortened
+from langgraph_toolmem.entries.entry import Call, Entry
 from langgraph_toolmem.runs.tools import ToolSpec
 
 MAX_SIMILAR: Final = 3

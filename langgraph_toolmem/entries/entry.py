@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.runs.outputs import Status
 from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
 from langgraph_toolmem.search.embedders import clean
@@ -238,28 +239,6 @@ def judged(entry: Entry, score: float, comment: str, user: str = "") -> Entry:
 def settled(entry: Entry) -> Entry:
     """The entry without its critique, unless it failed. A critique of another comment stays until a newer comes."""
     return entry if entry.failed else replace(entry, critique="", critique_of="", blamed="")
-
-
-def shortened(text: str, limit: int) -> str:
-    """A text of at most `limit` characters: head and tail of a longer one, with a note between them."""
-    if len(text) <= limit:
-        return text
-    note = f" [… cut from {len(text)} characters …] "
-    room = limit - len(note)
-    if room < 20:
-        return text[:limit]
-    tail = room // 3
-    return text[: room - tail] + note + text[-tail:]
-
-
-def as_text(value: Any) -> str:
-    """A JSON value as text, a text as it is."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
 
 
 def _call(step: Step, max_answer: int) -> Call:

@@ -20,8 +20,9 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
-from langgraph_toolmem.entries.entry import Entry, as_text, shortened
+from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.ask import Ask, Asking
 

@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.entries.entry import Call, Entry, as_text
+from langgraph_toolmem.base.text import as_text
+from langgraph_toolmem.entries.entry import Call, Entry
 from langgraph_toolmem.entries.recollection import Recollection
 
 BUDGET: Final = 1_500

@@ -27,7 +27,8 @@ import numpy as np
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled, shortened
+from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
 from langgraph_toolmem.entries.rows import KIND, EntryRows, Row, Vector, row_of
 from langgraph_toolmem.entries.shelf import Changes, Shelf, worth
 from langgraph_toolmem.search.embedders import clean

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from langgraph.store.base import GetOp, Item, ListNamespacesOp, Op, Result, SearchItem, SearchOp
 
-from langgraph_toolmem.entries.entry import Call, Entry, as_text, shortened
+from langgraph_toolmem.base.text import as_text, shortened
+from langgraph_toolmem.entries.entry import Call, Entry
 from langgraph_toolmem.entries.store_names import decoded
 
 KIND: Final = "Memory"

@@ -22,13 +22,12 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.navigator.decide.decider import Decider, Method
+from langgraph_toolmem.navigator.decide.events import DecisionHook
 from langgraph_toolmem.navigator.decide.guards import guards
-from langgraph_toolmem.navigator.decide.handing import DecisionHook
 from langgraph_toolmem.navigator.decide.rounds import Judge
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, NaviState
 from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
-from langgraph_toolmem.navigator.offering import take_in
-from langgraph_toolmem.navigator.planner import Strategy
+from langgraph_toolmem.navigator.plan.planner import Strategy
 from langgraph_toolmem.nodes.recorder import Recorder
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.turn.hints import AvoidedState
@@ -137,13 +136,13 @@ def create_navi_subgraph(
     specs = read_tools(tools)
     if not specs:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
-    take_in(memory, specs)
+    memory.adopt(specs)
     recorder = Recorder(memory, messages_key=messages_key) if record else None
     wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder)
     steps = NaviSteps(
         model,
         Decider(model, method),
-        memory,
+        memory.navigator,
         specs,
         instructions=instructions,
         available=available,

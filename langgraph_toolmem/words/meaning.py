@@ -135,11 +135,6 @@ def _generic_owner(
     return (owner, "tool") if owner and owner not in heads else None
 
 
-def name_meaning(name: str) -> Meaning:
-    """The meaning of a bare name, such as that of a value somebody knows."""
-    return meaning_of(Leaf(name), "")
-
-
 @lru_cache(maxsize=65_536)
 def _own_words(name: str, *, flag: bool = False) -> tuple[tuple[str, ...], Literal["from", "to", ""]]:
     """The words of a name that carry its meaning, and its role."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.meaning import Meaning, entity_of, implied_words, meaning_of, verb_of
@@ -64,7 +64,7 @@ def outputs_of(spec: ToolSpec, observed: Mapping[str, Iterable[str]] | None = No
 
     Args:
         spec: the tool. Its declared output comes first.
-        observed: path -> JSON types of results that were seen; see `observed.paths_of`.
+        observed: path -> JSON types of results that were seen; see `result_paths.paths_of`.
 
     Returns:
         One port per path. A tool that is named after an id (``find_user_id``) gives one, declared or not; if nothing
@@ -108,16 +108,3 @@ def _implied_by(declared: Iterable[Leaf], tool: str) -> frozenset[str]:
 
 def _port(tool: str, leaf: Leaf, direction: Literal["in", "out"], origin: Origin) -> Port:
     return Port(tool, leaf.path, direction, leaf, meaning_of(leaf, tool), origin)
-
-
-def as_dict(port: Port) -> dict[str, Any]:
-    """Plain values."""
-    return {
-        "tool": port.tool,
-        "path": port.path,
-        "direction": port.direction,
-        "required": port.required,
-        "origin": port.origin,
-        "meaning": port.meaning.label,
-        "role": port.meaning.role,
-    }

@@ -7,7 +7,7 @@ a tool that never ran has not failed, whatever the guard's words.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from langchain_core.messages import ToolMessage
 from langgraph import errors as langgraph_errors
@@ -15,9 +15,6 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from langgraph_toolmem.base.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from langgraph_toolmem.nodes.recorder import Recorder
 
 MARK: Final = "toolmem_guard"
 """Key of ``additional_kwargs`` of a tool's answer: no provider is sent it."""
@@ -27,6 +24,18 @@ _is_invalid_resume: Callable[[BaseException], bool] = getattr(langgraph_errors, 
 
 Guard = Callable[[Any, Callable[[Any], Any]], Any]
 AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
+
+
+class Recorder(Protocol):
+    """What sees the executions that guards let through."""
+
+    def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:
+        """Has a call executed."""
+        ...
+
+    async def awrap_tool_call(self, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Async twin of `wrap_tool_call`."""
+        ...
 
 
 def guards(

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langgraph_toolmem.entries.entry import as_text, shortened
+from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.navigator.decide.state import WINDOW, Made, NaviRecord, chain_of
-from langgraph_toolmem.navigator.plan import tree
+from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.runs.outputs import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -215,12 +215,12 @@ def _parameter(schema: Mapping[str, Any]) -> str:
     kind = schema.get("type") or " or ".join(
         str(option.get("type", "any")) for option in schema.get("anyOf", ()) if isinstance(option, Mapping)
     )
-    told = [str(kind) if isinstance(kind, str) else " or ".join(map(str, kind)) or "any"]
+    parts = [str(kind) if isinstance(kind, str) else " or ".join(map(str, kind)) or "any"]
     if isinstance(schema.get("enum"), (list, tuple)):
-        told.append(f"one of {as_text(list(schema['enum']))}")
+        parts.append(f"one of {as_text(list(schema['enum']))}")
     if schema.get("description"):
-        told.append(" ".join(str(schema["description"]).split()))
-    return shortened("; ".join(part for part in told if part), MAX_PARAMETER)
+        parts.append(" ".join(str(schema["description"]).split()))
+    return shortened("; ".join(part for part in parts if part), MAX_PARAMETER)
 
 
 def _section(title: str, body: str) -> str:

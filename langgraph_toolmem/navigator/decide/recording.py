@@ -112,7 +112,7 @@ class DecisionFile(QueueFile):
 class DecisionLog:
     """Keeps decisions with their prompts; safe to use from several threads and processes.
 
-    Called with what ``on_decision`` is handed, it never raises: what cannot be kept is logged once.
+    Called with what a decision hook gets, it never raises: what cannot be kept is logged once.
 
     Args:
         folder: the memory's; the file is made with the first decision. None: in RAM.

@@ -11,23 +11,24 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.base.keys import canonical
-from langgraph_toolmem.entries.entry import shortened
+from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, due
+from langgraph_toolmem.navigator.decide.fallbacks import writes
 from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.decide.prompt import call_line, indented
-from langgraph_toolmem.navigator.decide.standins import writes
 from langgraph_toolmem.navigator.decide.state import (
     WINDOW,
     Call,
-    Found,
     Made,
     NaviLimits,
     NaviRecord,
     Pair,
     Pending,
+    Retrieved,
     Route,
     Search,
     merged,
+    nothing_pending,
     tools_of,
 )
 from langgraph_toolmem.runs.outputs import status_of, text_of
@@ -36,7 +37,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 GONE: Final = "it is no longer there"
 MAX_ERROR: Final = 600
 MAX_TEXT: Final = 1_500
-"""Characters of a question, an answer or a search, where it is told again."""
+"""Characters of a question, an answer or a search, where it is shown again."""
 RESULTS: Final = 6
 """Results of full length that one observation holds; more of them share the room."""
 Judge = Callable[[ToolMessage], bool]
@@ -60,7 +61,7 @@ def decided(
         new_id: ids for calls.
     """
     now, later = due(decision)
-    pending = Pending(calls=[], searches=[], questions=[], gone=[])
+    pending = nothing_pending()
     notes: list[str] = []
     for part in now:
         if part.action == "execute":
@@ -122,7 +123,7 @@ def _call(
 def observed(
     record: NaviRecord,
     answers: Sequence[ToolMessage],
-    found: Sequence[Found],
+    found: Sequence[Retrieved],
     said: Sequence[str],
     *,
     limits: NaviLimits,
@@ -160,22 +161,22 @@ def observed(
         "made": made,
         "failed": failed,
         "pairs": [*record["pairs"][:-1], Pair(decided=pair["decided"], observed=[*pair["observed"], *lines])],
-        "pending": Pending(calls=[], searches=[], questions=[], gone=[]),
+        "pending": nothing_pending(),
     }
     after = without_failed(after)
-    news = False
+    anything_new = False
     for each in found:
-        after, new = with_found(after, each, limits)
-        news = news or new
-        told = f"found {', '.join(each['tools'])}" if new else "found nothing new"
-        after = _noted(after, f"Searched for an API ({_short(each['recall'])}): {told}.")
+        after, new = with_retrieved(after, each, limits)
+        anything_new = anything_new or new
+        outcome = f"found {', '.join(each['tools'])}" if new else "found nothing new"
+        after = _noted(after, f"Searched for an API ({_short(each['recall'])}): {outcome}.")
     only_searched = bool(found) and not (pending["calls"] or pending["questions"] or pending["gone"])
-    if only_searched and not news:
+    if only_searched and not anything_new:
         after = {**after, "idle": record["idle"] + 1}
     return after, list(broken.values())
 
 
-def with_found(record: NaviRecord, found: Found, limits: NaviLimits) -> tuple[NaviRecord, bool]:
+def with_retrieved(record: NaviRecord, found: Retrieved, limits: NaviLimits) -> tuple[NaviRecord, bool]:
     """What a search found goes in front, and whether there is a tool that was no candidate before.
 
     Tools of chains and those that were used are the last to be left out where there are too many; the best chain is
@@ -199,22 +200,22 @@ def with_found(record: NaviRecord, found: Found, limits: NaviLimits) -> tuple[Na
     }, new
 
 
-def with_route(record: NaviRecord, route: Route, found: Found | None, limits: NaviLimits) -> NaviRecord:
-    """What was done about a failure: the chain that goes on comes first, and the decider is told."""
+def with_route(record: NaviRecord, route: Route, found: Retrieved | None, limits: NaviLimits) -> NaviRecord:
+    """What was done about a failure: the chain that goes on comes first, and the decider is shown it."""
     if found is not None:
-        record = with_found(record, found, limits)[0]
-    failed, alike = route["failed"], ", ".join(route["alike"])
+        record = with_retrieved(record, found, limits)[0]
+    failed, similar = route["failed"], ", ".join(route["similar"])
     chain = " -> ".join(route["chain"])
-    told = {
-        "equivalent": f"{route['stands_in']} can stand in for {failed}: {chain}.",
+    text = {
+        "equivalent": f"{route['fallback']} can stand in for {failed}: {chain}.",
         "upstream": f"there is another way without {failed}: {chain}.",
         "fresh": f"a fresh search for what {failed} does found what comes closest: "
-        f"{alike or ', '.join(() if found is None else found['tools'])}.",
+        f"{similar or ', '.join(() if found is None else found['tools'])}.",
         "none": f"no other way is known for what {failed} does: if nothing else helps, say so.",
     }[route["way"]]
-    if alike and route["way"] != "fresh":
-        told = f"{told} Described most like {failed}: {alike}."
-    return {**_noted(record, told), "routes": [*record["routes"], route]}
+    if similar and route["way"] != "fresh":
+        text = f"{text} Described most like {failed}: {similar}."
+    return {**_noted(record, text), "routes": [*record["routes"], route]}
 
 
 def without_failed(record: NaviRecord) -> NaviRecord:
@@ -270,7 +271,7 @@ def succeeded(record: NaviRecord) -> list[str]:
     return list(dict.fromkeys(made["tool"] for made in record["made"] if made["status"] == "ok"))
 
 
-def known(record: NaviRecord) -> dict[str, Any]:
+def given_values(record: NaviRecord) -> dict[str, Any]:
     """Names and values of what was given to calls that succeeded."""
     return {name: value for made in record["made"] if made["status"] == "ok" for name, value in made["args"].items()}
 

@@ -10,7 +10,7 @@ from langgraph.managed import RemainingSteps
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.checks import expect, is_count
-from langgraph_toolmem.navigator.plan import Ask, Chain, Feed, Gift, Plan, Step
+from langgraph_toolmem.navigator.plan.chains import Ask, Chain, Feed, Gift, Plan, Step
 
 WINDOW: Final = 3
 """Observation–action pairs before the current one that a decider sees (NaviAgent, arXiv 2506.19500)."""
@@ -66,16 +66,16 @@ class Route(TypedDict):
     Attributes:
         failed: the tool.
         way: an equivalent tool by inputs and outputs, another way from upstream, what comes closest, or none.
-        stands_in: the equivalent tool, "" otherwise.
+        fallback: the equivalent tool, "" otherwise.
         chain: the chain that goes on.
-        alike: tools that are described most like it, the most similar first.
+        similar: tools that are described most like it, the most similar first.
     """
 
     failed: str
     way: Literal["equivalent", "upstream", "fresh", "none"]
-    stands_in: str
+    fallback: str
     chain: list[str]
-    alike: list[str]
+    similar: list[str]
 
 
 class NaviRecord(TypedDict):
@@ -84,7 +84,7 @@ class NaviRecord(TypedDict):
     Attributes:
         request: the user's words.
         candidates: names of the APIs that may be called, the most fitting first.
-        chains, subgraph: the last search, without the chains that failed (see `navigator.plan`).
+        chains, subgraph: the last search, without the chains that failed (see `plan.chains`).
         pairs: the last decisions with what was observed.
         made: all calls.
         failed: tool -> why; never called again.
@@ -113,7 +113,7 @@ class NaviRecord(TypedDict):
     stop: Stop
 
 
-class Found(TypedDict):
+class Retrieved(TypedDict):
     """What one search found."""
 
     recall: str
@@ -126,7 +126,7 @@ class NaviState(TypedDict):
     """The private keys of the subgraph; the messages come beside them."""
 
     toolmem_navi: NotRequired[NaviRecord]
-    toolmem_navi_found: NotRequired[list[Found]]
+    toolmem_navi_retrieved: NotRequired[list[Retrieved]]
     toolmem_navi_said: NotRequired[list[str]]
     remaining_steps: NotRequired[RemainingSteps]
 
@@ -183,12 +183,12 @@ def new_record(request: str) -> NaviRecord:
     )
 
 
-def found_of(recall: str, plan: Plan | None, hits: Iterable[str] = ()) -> Found:
+def retrieved_of(recall: str, plan: Plan | None, hits: Iterable[str] = ()) -> Retrieved:
     """A plan in plain values, with further tools that fit."""
     nothing: dict[str, Any] = {"chains": [], "subgraph": {"nodes": [], "edges": []}}
     plain = nothing if plan is None else plan.to_dict()
     tools = [*(() if plan is None else plan.tools), *hits]
-    return Found(
+    return Retrieved(
         recall=recall,
         chains=list(plain["chains"]),
         subgraph=plain["subgraph"],

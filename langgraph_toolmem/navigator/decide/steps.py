@@ -16,12 +16,12 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send, interrupt
 
 from langgraph_toolmem.navigator.decide.decider import ASIDE, Decider, Outcome
-from langgraph_toolmem.navigator.decide.handing import DecisionHook, decision_event, outcome_event
-from langgraph_toolmem.navigator.decide.lookup import LookUp, Now
+from langgraph_toolmem.navigator.decide.events import DecisionHook, decision_event, outcome_event
+from langgraph_toolmem.navigator.decide.known_values import known_values
 from langgraph_toolmem.navigator.decide.prompt import closing_messages, decider_messages, plain_closing, request_at
-from langgraph_toolmem.navigator.decide.rounds import Judge, begun, decided, observed, with_found, with_route
+from langgraph_toolmem.navigator.decide.retriever import Now, Retriever
+from langgraph_toolmem.navigator.decide.rounds import Judge, begun, decided, observed, with_retrieved, with_route
 from langgraph_toolmem.navigator.decide.state import NaviLimits, NaviRecord, new_record, tools_of
-from langgraph_toolmem.navigator.known import known_values
 from langgraph_toolmem.runs.outputs import text_of
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -30,8 +30,8 @@ from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, runtime_of, us
 from langgraph_toolmem.turn.telemetry import annotate
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.memory import ToolMemory
-    from langgraph_toolmem.navigator.planner import Strategy
+    from langgraph_toolmem.navigator import Navigator
+    from langgraph_toolmem.navigator.plan.planner import Strategy
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide")
 
@@ -76,7 +76,7 @@ class NaviSteps:
         self,
         model: BaseChatModel,
         decider: Decider,
-        memory: ToolMemory,
+        navigator: Navigator,
         specs: Mapping[str, ToolSpec],
         *,
         instructions: str,
@@ -94,8 +94,8 @@ class NaviSteps:
         self._judge = None if judge is None else self._judged(judge)
         self._on_decision, self._key = on_decision, messages_key
         self._errors = ErrorLog("create_navi_subgraph", logger)
-        self._look = LookUp(
-            memory, specs, limits=limits, strategy=strategy, seed=seed, budget=budget, errors=self._errors
+        self._retriever = Retriever(
+            navigator, specs, limits=limits, strategy=strategy, seed=seed, budget=budget, errors=self._errors
         )
 
     @property
@@ -118,10 +118,10 @@ class NaviSteps:
         record = new_record("" if at is None else text_of(messages[at].content, separator="\n").strip())
         if at is not None:
             record = begun(record, messages[at + 1 :], self._specs, limits=self._limits, judge=self._judge)
-        found = self._look.first(record, self._now(state, config))
-        record = {**with_found(record, found, self._limits)[0], "sought": []}
+        found = self._retriever.first(record, self._now(state, config))
+        record = {**with_retrieved(record, found, self._limits)[0], "sought": []}
         _tell(config, {"event": "candidates", "candidates": record["candidates"], **_seen(record)})
-        return {"toolmem_navi": record, "toolmem_navi_found": [], "toolmem_navi_said": []}
+        return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _decide(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         prompt = self._prompt(state)
@@ -136,8 +136,8 @@ class NaviSteps:
 
     def _retrieve(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         record, now = _record(state), self._now(state, config)
-        found = [self._look.search(record, search["recall"], now) for search in record["pending"]["searches"]]
-        return {"toolmem_navi_found": found}
+        found = [self._retriever.search(record, search["recall"], now) for search in record["pending"]["searches"]]
+        return {"toolmem_navi_retrieved": found}
 
     def clarify(self, state: Any) -> dict[str, Any]:
         """Asks the user and waits. Nothing stands before the interrupt: this node runs again when the answer comes."""
@@ -151,7 +151,7 @@ class NaviSteps:
         record, broken = observed(
             before,
             [message for message in self._messages(state) if isinstance(message, ToolMessage)],
-            read_key(state, "toolmem_navi_found") or (),
+            read_key(state, "toolmem_navi_retrieved") or (),
             read_key(state, "toolmem_navi_said") or (),
             limits=self._limits,
             judge=self._judge,
@@ -159,7 +159,7 @@ class NaviSteps:
         self._tell_outcome(state, before, record, config)
         now = self._now(state, config) if broken else Now(())
         for call in broken:
-            route, found = self._look.another_way(before, record, call, now)
+            route, found = self._retriever.reroute(before, record, call, now)
             record = with_route(record, route, found, self._limits)
             _tell(config, {"event": "another way", "route": dict(route), **_seen(record)})
         left = read_key(state, "remaining_steps")
@@ -169,7 +169,7 @@ class NaviSteps:
             record = {**record, "stop": "no progress"}
         elif isinstance(left, int) and left < STEPS_TO_CLOSE:
             record = {**record, "stop": "out of steps"}
-        return {"toolmem_navi": record, "toolmem_navi_found": [], "toolmem_navi_said": []}
+        return {"toolmem_navi": record, "toolmem_navi_retrieved": [], "toolmem_navi_said": []}
 
     def _conclude(self, state: Any, config: RunnableConfig | None) -> dict[str, Any]:
         """The honest answer of a run that stops early. If no model can give it, it is put together here."""
@@ -204,7 +204,7 @@ class NaviSteps:
         if record["stop"]:
             return ["answer" if record["stop"] == "answered" else "stop"]
         pending = record["pending"]
-        private = ("toolmem_navi", "toolmem_navi_found", "toolmem_navi_said", "remaining_steps")
+        private = ("toolmem_navi", "toolmem_navi_retrieved", "toolmem_navi_said", "remaining_steps")
         seen = {key: value for key, value in dict(state).items() if key not in private}
         ways: list[str | Send] = [
             Send(
@@ -300,22 +300,22 @@ class NaviSteps:
 
     def _tell_outcome(self, state: Any, before: NaviRecord, record: NaviRecord, config: RunnableConfig | None) -> None:
         """Tells who wants to know what became of the calls of the last decision."""
-        told = getattr(self._on_decision, "observed", None)
-        if told is None:
+        hook = getattr(self._on_decision, "observed", None)
+        if hook is None:
             return
         try:
             if event := outcome_event(before, record, self._messages(state), config):
-                told(event)
+                hook(event)
         except Exception as error:  # noqa: BLE001 - whoever looks on must not stop the run
             self._errors.failed(error)
 
     def _now(self, state: Any, config: RunnableConfig | None) -> Now:
-        told: Mapping[str, Any] = {}
+        known: Mapping[str, Any] = {}
         try:
-            told = known_values(parse_run(self._messages(state)))
-        except Exception as error:  # noqa: BLE001 - messages that cannot be read tell nothing
+            known = known_values(parse_run(self._messages(state)))
+        except Exception as error:  # noqa: BLE001 - messages that cannot be read have no values
             self._errors.failed(error)
-        return Now(self._allowed(state), user_id_of(config, runtime_of(config)), told)
+        return Now(self._allowed(state), user_id_of(config, runtime_of(config)), known)
 
     def _allowed(self, state: Any) -> set[str]:
         """The tools that may be called now: not taken away, not left out for this user."""

@@ -19,8 +19,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field, ValidationError
 
+from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries.critique import describe_tools
-from langgraph_toolmem.entries.entry import shortened
 from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import LexicalEmbedder, similarity, words

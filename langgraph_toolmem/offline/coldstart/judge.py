@@ -11,8 +11,9 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field, ValidationError
 
+from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries.critique import describe_calls, describe_tools
-from langgraph_toolmem.entries.entry import Entry, shortened
+from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.tools import ToolSpec
 
 MAX_WHY: Final = 300

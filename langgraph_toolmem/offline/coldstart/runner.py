@@ -18,7 +18,8 @@ from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import user_digest
-from langgraph_toolmem.entries.entry import Entry, entry_of, shortened
+from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.entries.entry import Entry, entry_of
 from langgraph_toolmem.offline.coldstart.invent import BATCH, invent, what_next
 from langgraph_toolmem.offline.coldstart.judge import MAX_SAID, judge
 from langgraph_toolmem.offline.coldstart.keeping import BOOTSTRAP, drop_with, keep_entry, open_state

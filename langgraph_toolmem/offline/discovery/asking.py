@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
+from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
-from langgraph_toolmem.entries.entry import as_text, shortened
 from langgraph_toolmem.offline.discovery.environment import Call, Taken
 from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State

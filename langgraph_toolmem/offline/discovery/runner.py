@@ -21,7 +21,7 @@ from langgraph_toolmem.atoms.writer import worded
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import canonical, digest
-from langgraph_toolmem.entries.entry import shortened
+from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.offline.coldstart.meter import Budget, RefusedError
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread, load_object
 from langgraph_toolmem.offline.coldstart.state import Query

@@ -1,0 +1,101 @@
+"""What the messages of a run already say: values that a plan need not look for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from langgraph_toolmem.runs.run import Run, Step, UserMessage
+from langgraph_toolmem.words.meaning import meaning_of
+from langgraph_toolmem.words.result_paths import is_field, is_table, shows_fields
+from langgraph_toolmem.words.schema import MAX_DEPTH, Leaf, type_of
+
+MOST: Final = 64
+"""Values that are taken, at most; the latest ones."""
+_MOST_LOOKED_AT: Final = 600
+_CURRENCY: Final = r"(?:[$€£¥]|\b(?:USD|EUR|GBP|CHF|JPY)\b)"
+_NUMBER: Final = r"\d+(?:[.,]\d{3})*(?:[.,]\d{1,2})?(?![\w.,]*\d)"
+_IN_WORDS: Final = (
+    ("email", re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
+    ("url", re.compile(r"\bhttps?://[^\s<>\"')\]]+(?<![.,;:!?])")),
+    ("date", re.compile(r"(?<![\w-])\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")),
+    ("amount", re.compile(rf"{_CURRENCY}\s?({_NUMBER})|(?<![\w.,])({_NUMBER})\s?{_CURRENCY}")),
+)
+
+
+def known_values(run: Run, *, most: int = MOST) -> dict[str, Any]:
+    """Name -> value of what was said and found since the user's latest message, for ``memory.plan(known=...)``.
+
+    - Arguments of calls that went well, by parameter.
+    - Parts of their results, by the name of the field; one that says too little alone ("id") is named after what it is
+      the id of, and left out where that is not known. Lists of several elements are left out: which one is meant is
+      not said.
+    - An e-mail address, URL, ISO date or amount of money in the user's words, as ``email``, ``url``, ``date`` and
+      ``amount``, where there is one of the kind and not several.
+
+    What earlier requests were about is left out: the customer of the last one is seldom that of this one.
+
+    Args:
+        run: the run so far.
+        most: values, at most.
+    """
+    found: dict[str, Any] = {}
+    said = [index for index, event in enumerate(run.events) if isinstance(event, UserMessage)]
+    for event in run.events[said[-1] if said else 0 :]:
+        if isinstance(event, UserMessage):
+            pairs = list(_in_words(event.text))
+        else:
+            pairs = [pair for step in event.steps if step.status == "ok" for pair in _of_step(step)]
+        for name, value in pairs:
+            found.pop(name, None)
+            found[name] = value
+    return dict(list(found.items())[-most:]) if most > 0 else {}
+
+
+def _in_words(text: str) -> Iterator[tuple[str, Any]]:
+    for name, pattern in _IN_WORDS:
+        matches = {next(filter(None, match.groups()), match.group()) for match in pattern.finditer(text)}
+        if len(matches) == 1:
+            (value,) = matches
+            yield name, value
+
+
+def _of_step(step: Step) -> Iterator[tuple[str, Any]]:
+    for name, value in step.args.items():
+        if _says_something(value) and (label := _named(name, step.tool, value)):
+            yield label, value
+    if shows_fields(step.output):
+        for path, value in islice(_leaves(step.output, "", 0), _MOST_LOOKED_AT):
+            if _says_something(value) and (label := _named(path, step.tool, value)):
+                yield label, value
+
+
+def _says_something(value: Any) -> bool:
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
+
+
+def _named(path: str, tool: str, value: Any) -> str:
+    """What a value is called; "" if nothing says what it is."""
+    key = path.rsplit(".", 1)[-1].removesuffix("[]")
+    types = frozenset({type_of(value)})
+    if key and not meaning_of(Leaf(key, types), "").vague:
+        return key
+    meaning = meaning_of(Leaf(path, types), tool)
+    return "" if meaning.vague else meaning.label
+
+
+def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, Mapping):
+        if not is_table(value):
+            for key, inner in value.items():
+                if is_field(key):
+                    yield from _leaves(inner, f"{path}.{key}" if path else key, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        if len(value) == 1:
+            yield from _leaves(value[0], f"{path}[]", depth + 1)
+    else:
+        yield path, value

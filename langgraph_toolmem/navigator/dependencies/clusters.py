@@ -1,0 +1,299 @@
+"""Parameters of many tools merged into clusters of one meaning, one after another and without comparing all pairs.
+
+A value joins, in this order [O]:
+
+1. the group of the user's constraints that names it;
+2. the cluster of the same words, if shape, format and choices agree;
+3. a cluster whose words are its own with one more that its surroundings have, or one less that the cluster's
+   surroundings have: ``sku`` of ``get_product`` and ``product_sku``;
+4. given an embedder: the nearest cluster, from a stated cosine on, if both or neither are identifiers;
+5. a new one.
+
+Every member keeps the reason it is there, so that a cluster can be explained and corrected (`constraints`). Words are
+looked up in inverted indexes: what one value costs does not depend on the number of clusters (with an embedder it is
+one product of matrices).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal
+
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+from langgraph_toolmem.search.lexical import stem
+from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.vectors import Centres, ParameterVectors, Vector
+
+Reason = Literal["first", "words", "context", "embedding", "user"]
+
+_REASONS: Final[dict[Reason, str]] = {
+    "first": "opened the cluster",
+    "words": "same words",
+    "context": "same words with its surroundings",
+    "embedding": "similar meaning (embedder)",
+    "user": "user's constraints",
+}
+THRESHOLD: Final = 0.9
+"""Cosine from which two meanings are one. Below it all-MiniLM-L6-v2 takes a first name for a last name."""
+_EXAMPLES: Final = 3
+_SHARED_CONTEXT: Final = 0.5
+_HUB: Final = 1_000
+"""A word that so many clusters share tells none of them apart."""
+
+
+class Cluster:
+    """One parameter node: the ports that mean the same.
+
+    Attributes:
+        id: a number that is never given twice.
+        label: what it is called.
+        words: the words its members share.
+        members: port -> why it is here, by the port's key.
+        producers: tool -> its outputs here.
+        consumers: tool -> its inputs here.
+    """
+
+    __slots__ = ("choices", "consumers", "context", "format", "id", "label", "members", "producers", "user", "words")
+
+    def __init__(self, number: int, label: str, words: frozenset[str], *, user: bool = False) -> None:
+        self.id = number
+        self.label = label
+        self.words = words
+        self.user = user
+        self.format = ""
+        self.choices: frozenset[str] = frozenset()
+        self.members: dict[tuple[str, str, str], tuple[Port, Reason]] = {}
+        self.producers: dict[str, list[Port]] = {}
+        self.consumers: dict[str, list[Port]] = {}
+        self.context: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.id}, {self.label!r}, {len(self.members)} members)"
+
+    @property
+    def vague(self) -> bool:
+        """Nothing says of what its members are the id, name, count …"""
+        return not self.user and self.words <= GENERIC
+
+    def add(self, port: Port, reason: Reason) -> None:
+        """Takes a port in."""
+        self.members[port.key] = (port, reason)
+        side = self.producers if port.direction == "out" else self.consumers
+        side.setdefault(port.tool, []).append(port)
+        self.context.update(port.meaning.context)
+        self.format = self.format or port.leaf.format
+        if port.leaf.choices and len(self.choices) < 256:
+            self.choices |= frozenset(port.leaf.choices)
+
+    def discard(self, port: Port) -> None:
+        """Lets a port go."""
+        if self.members.pop(port.key, None) is None:
+            return
+        side = self.producers if port.direction == "out" else self.consumers
+        side[port.tool] = [other for other in side[port.tool] if other.key != port.key]
+        if not side[port.tool]:
+            del side[port.tool]
+        self.context.subtract(port.meaning.context)
+        self.context = +self.context
+        if port.leaf.format or port.leaf.choices:
+            leaves = [other.leaf for other, _ in self.members.values()]
+            self.format = next((leaf.format for leaf in leaves if leaf.format), "")
+            self.choices = frozenset(choice for leaf in leaves for choice in leaf.choices)
+
+    def explain(self) -> str:
+        """Why these ports are one parameter, in a few lines."""
+        lines = [
+            f"{self.label}: {sum(map(len, self.consumers.values()))} inputs of {len(self.consumers)} tools, "
+            f"{sum(map(len, self.producers.values()))} outputs of {len(self.producers)} tools"
+        ]
+        by_reason: dict[Reason, list[Port]] = {}
+        for port, reason in self.members.values():
+            by_reason.setdefault(reason, []).append(port)
+        for reason, ports in by_reason.items():
+            shown = ", ".join(f"{port.tool}.{port.path or '(result)'}" for port in ports[:_EXAMPLES])
+            more = f" and {len(ports) - _EXAMPLES} more" if len(ports) > _EXAMPLES else ""
+            lines.append(f"  {_REASONS[reason]}: {shown}{more}")
+        return "\n".join(lines)
+
+
+class Clusters:
+    """All parameter nodes.
+
+    Args:
+        constraints: what the user says.
+        vectors: meanings of parameters; None: words alone.
+        threshold: cosine from which two meanings are one.
+    """
+
+    def __init__(
+        self,
+        constraints: ClusterConstraints | None = None,
+        *,
+        vectors: ParameterVectors | None = None,
+        threshold: float = THRESHOLD,
+    ) -> None:
+        self.constraints = constraints or ClusterConstraints()
+        self.by_id: dict[int, Cluster] = {}
+        self.of_port: dict[tuple[str, str, str], Cluster] = {}
+        self._keys: dict[tuple[frozenset[str], str], list[Cluster]] = {}
+        self._user: dict[str, Cluster] = {}
+        self._stems: dict[str, dict[int, float]] = {}
+        self._vectors = vectors
+        self._centres: Centres | None = None
+        if vectors is not None:
+            from langgraph_toolmem.navigator.dependencies.vectors import Centres
+
+            self._centres = Centres(threshold)
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def prepare(self, ports: Iterable[Port], *, again: bool = True) -> None:
+        """Embeds the meanings of many ports at once; see `ParameterVectors.prepare`."""
+        if self._vectors is not None:
+            self._vectors.prepare(ports, again=again)
+
+    def add(self, port: Port) -> Cluster:
+        """Puts a port into its cluster and returns that."""
+        group = self.constraints.group_of(port)
+        if group is not None:
+            cluster = self._user.get(group.name)
+            if cluster is None:
+                cluster = self._user[group.name] = self._new(group.name, port.meaning.words, user=True)
+            reason: Reason = "user"
+        else:
+            found, reason = self._find(port)
+            cluster = found or self._open(port)
+        cluster.add(port, reason)
+        self.of_port[port.key] = cluster
+        if self._centres is not None and not cluster.user and cluster.id not in self._centres:
+            vector = self._vector(port)
+            if vector is not None:
+                self._centres.add(cluster.id, vector)
+        return cluster
+
+    def remove(self, port: Port) -> None:
+        """Takes a port out; a cluster that is left empty goes."""
+        cluster = self.of_port.pop(port.key, None)
+        if cluster is None:
+            return
+        cluster.discard(port)
+        if cluster.members:
+            return
+        del self.by_id[cluster.id]
+        self._user.pop(cluster.label, None) if cluster.user else self._close(cluster)
+        for word in _stems(cluster.words):
+            row = self._stems[word]
+            del row[cluster.id]
+            if not row:
+                del self._stems[word]
+        if self._centres is not None:
+            self._centres.remove(cluster.id)
+
+    def find(self, port: Port) -> Cluster | None:
+        """The cluster a port would join; None if it would open one. Nothing changes."""
+        group = self.constraints.group_of(port)
+        return self._user.get(group.name) if group is not None else self._find(port)[0]
+
+    def near(self, port: Port, k: int = 5) -> list[tuple[Cluster, float]]:
+        """Clusters that share words with a port without being its own, most similar first, with a cosine from 0 to 1.
+
+        Words that few clusters have weigh more; those that more than 1,000 have are not looked at.
+        """
+        own = self.of_port.get(port.key)
+        total = len(self.by_id) + 1
+        scores: dict[int, float] = {}
+        length = 0.0
+        for word in _stems(port.meaning.words | port.meaning.context):
+            row = self._stems.get(word, {})
+            idf = math.log1p(total / (1 + len(row)))
+            length += idf * idf
+            if len(row) <= _HUB:
+                for number in row:
+                    scores[number] = scores.get(number, 0.0) + idf * idf
+        if own is not None:
+            scores.pop(own.id, None)
+        ranked = [
+            (self.by_id[number], score / (math.sqrt(length) * self._length(number, total)))
+            for number, score in scores.items()
+        ]
+        ranked.sort(key=lambda found: (-found[1], found[0].id))
+        return [(cluster, min(1.0, score)) for cluster, score in ranked[:k] if score > 0]
+
+    def _length(self, number: int, total: int) -> float:
+        found = 0.0
+        for word in _stems(self.by_id[number].words):
+            found += math.log1p(total / (1 + len(self._stems[word]))) ** 2
+        return math.sqrt(found) or 1.0
+
+    def _find(self, port: Port) -> tuple[Cluster | None, Reason]:
+        meaning = port.meaning
+        for cluster in self._keys.get((meaning.words, meaning.shape), ()):
+            if _agree(cluster, port):
+                return cluster, "words"
+        for other in sorted(meaning.context - meaning.words):
+            for cluster in self._keys.get((meaning.words | {other}, meaning.shape), ()):
+                if _agree(cluster, port):
+                    return cluster, "context"
+        if len(meaning.words) > 1:
+            for word in sorted(meaning.words):
+                for cluster in self._keys.get((meaning.words - {word}, meaning.shape), ()):
+                    around = cluster.context[word] >= _SHARED_CONTEXT * len(cluster.members)
+                    if around and not cluster.vague and _agree(cluster, port):
+                        return cluster, "context"
+        if self._centres is not None and (vector := self._vector(port)) is not None:
+            number = self._centres.nearest(vector, lambda i: _may_join(self.by_id[i], port))
+            if number is not None:
+                return self.by_id[number], "embedding"
+        return None, "first"
+
+    def _open(self, port: Port) -> Cluster:
+        cluster = self._new(port.meaning.label, port.meaning.words)
+        self._keys.setdefault((port.meaning.words, port.meaning.shape), []).append(cluster)
+        return cluster
+
+    def _vector(self, port: Port) -> Vector | None:
+        return None if self._vectors is None or port.meaning.vague else self._vectors.of(port)
+
+    def _new(self, label: str, words: frozenset[str], *, user: bool = False) -> Cluster:
+        cluster = self.by_id[self._next] = Cluster(self._next, label, words, user=user)
+        for word in _stems(words):
+            self._stems.setdefault(word, {})[self._next] = 1.0
+        self._next += 1
+        return cluster
+
+    def _close(self, cluster: Cluster) -> None:
+        for shape in ("scalar", "flag", "object"):
+            row = self._keys.get((cluster.words, shape), [])
+            if cluster in row:
+                row.remove(cluster)
+                if not row:
+                    del self._keys[cluster.words, shape]
+                return
+
+
+def _agree(cluster: Cluster, port: Port) -> bool:
+    """Whether format and choices allow that a port is one of these."""
+    leaf = port.leaf
+    if leaf.format and cluster.format and leaf.format != cluster.format:
+        return False
+    return not (leaf.choices and cluster.choices and cluster.choices.isdisjoint(leaf.choices))
+
+
+def _may_join(cluster: Cluster, port: Port) -> bool:
+    first = next(iter(cluster.members.values()))[0].meaning
+    return (
+        first.shape == port.meaning.shape
+        and bool(cluster.words & IDENTIFIERS) == bool(port.meaning.words & IDENTIFIERS)
+        and _agree(cluster, port)
+    )
+
+
+def _stems(words: Iterable[str]) -> list[str]:
+    return sorted({stem(word) for word in words})

@@ -1,0 +1,139 @@
+"""The dependency graph of a memory, in step with its tools, what runs showed of them, and what was decided."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.evidence import Evidence, Outputs
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.text_vectors import PARAMETERS, text_vectors
+from langgraph_toolmem.stores.vectors import VectorStore
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+
+logger = logging.getLogger("langgraph_toolmem.navigator")
+
+FRESH_SECONDS: Final = 1.0
+"""Counts of the evidence graph are read anew at most this often."""
+
+
+class CurrentGraph:
+    """Safe for threads.
+
+    Args:
+        evidence: what the graph is made of.
+        vectors: where the vectors of parameters are kept, and the embedder that says which mean the same; the built-in
+            one: those with the same words.
+    """
+
+    def __init__(self, evidence: Evidence, vectors: VectorStore) -> None:
+        self._evidence, self._store = evidence, vectors
+        self._vectors: ParameterVectors | None = None
+        self._lock = threading.Lock()
+        self._graph: ToolDependencyGraph | None = None
+        self._constrained: object = None
+        self._outputs: int | None = None
+        self._history: tuple[float, History] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[ToolDependencyGraph]:
+        """The graph as it is now. Nobody changes it meanwhile."""
+        with self._lock:
+            yield self._current()
+
+    def history(self, *, at_once: bool = False) -> History:
+        """The counts of past runs, as they were at most `FRESH_SECONDS` ago.
+
+        Args:
+            at_once: as they are now, other workers' included.
+        """
+        now = time.monotonic()
+        if at_once or self._history is None or now - self._history[0] > FRESH_SECONDS:
+            self._history = now, self._evidence.history(at_once=at_once)
+        return self._history[1]
+
+    def expire(self) -> None:
+        """What was decided changes the counts: they are read anew when they are needed."""
+        self._history = None
+
+    def rebuilt(self, constraints: ClusterConstraints) -> ToolDependencyGraph:
+        """Another graph of the same tools, with other constraints. It may take seconds; the present one is free."""
+        with self.held() as present:
+            specs, observed = [node.spec for node in present.apis.values()], present.observed
+        return ToolDependencyGraph(specs, constraints=constraints, vectors=self._vectors, observed=observed)
+
+    def use(self, graph: ToolDependencyGraph) -> None:
+        """Takes another graph in place of the one that the caller holds."""
+        self._graph, self._constrained = graph, self._evidence.constraints()[0]
+
+    def _current(self) -> ToolDependencyGraph:
+        evidence = self._evidence
+        specs, left_out, (constrained, plain) = dict(evidence.tools()), evidence.left_out(), evidence.constraints()
+        if self._graph is None or self._constrained is not constrained:
+            self._vectors = self._vectors or self._meanings()
+            self._outputs, observed = evidence.outputs(None)
+            self._graph = ToolDependencyGraph(
+                specs.values(), constraints=_readable(plain), vectors=self._vectors, observed=observed
+            )
+            self._graph.leave_out(left_out)
+            self._constrained = constrained
+        else:
+            self._outputs, changed = evidence.outputs(self._outputs)
+            follow(self._graph, specs, left_out, changed=changed, outputs_of=evidence.outputs_of)
+        return self._graph
+
+    def _meanings(self) -> ParameterVectors | None:
+        kept = text_vectors(self._store, PARAMETERS, read_only=self._evidence.read_only)
+        if kept is None:
+            return None
+        from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+
+        return ParameterVectors(self._store.embedder, kept)
+
+
+def follow(
+    graph: ToolDependencyGraph,
+    specs: Mapping[str, ToolSpec],
+    left_out: Collection[str],
+    *,
+    changed: Outputs,
+    outputs_of: Callable[[Collection[str]], Outputs],
+) -> None:
+    """Brings a graph up to date.
+
+    Args:
+        graph: the graph.
+        specs: the tools there are.
+        left_out: those of them that are pruned.
+        changed: what results look like, of tools where that changed.
+        outputs_of: what results of some tools look like.
+    """
+    for name, seen in changed.items():
+        graph.note_outputs(name, seen)
+    graph.leave_out(left_out)
+    for name in [name for name in graph.apis if name not in specs]:
+        graph.remove(name)
+    new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
+    known = outputs_of([spec.name for spec in new])  # those of a tool that left were forgotten by the graph
+    for spec in new:
+        graph.note_outputs(spec.name, known.get(spec.name, {}))
+    graph.update(new)
+
+
+def _readable(plain: object) -> ClusterConstraints | None:
+    """What a user said of clusters; None, and the log says so, if it cannot be read."""
+    try:
+        return ClusterConstraints.from_dict(plain)
+    except ConfigurationError as error:
+        logger.warning("the cluster constraints in the memory cannot be used: %s", error)
+        return None

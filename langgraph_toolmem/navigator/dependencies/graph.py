@@ -1,0 +1,304 @@
+"""The tool dependency graph: API nodes and parameter nodes (NaviAgent, arXiv 2506.19500, section 2).
+
+Parameter nodes are clusters of inputs and outputs that mean the same [P]; structural edges lead from a parameter to
+the APIs that take it (required or optional) and from an API to the parameters it gives. Behavioural edges are counts
+in `History` and are read when a link is weighed. Adding or removing a tool touches its own ports only.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.dependencies.clusters import THRESHOLD, Cluster, Clusters
+from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import Link
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.search.lexical import stem
+from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
+from langgraph_toolmem.words.ports import TRUST, Port, inputs_of, outputs_of
+from langgraph_toolmem.words.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+
+logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.graph")
+
+MAX_PRODUCERS: Final = 64
+"""Producers of one parameter that are weighed for one consumer: those whose tools' names share words with it first."""
+_RARE: Final = 500  # a word in more tool names than this does not tell which belong together
+_ONE_ROLE, _VAGUE, _NEAR = 0.9, 0.3, 0.4
+_UNCLEAR, _WRITES, _DESTROYS = 0.85, 0.6, 0.2
+_ECHO = 0.2
+"""What a tool must be given it does not find: an id that it repeats in its answer."""
+_BESIDE = 0.6
+"""Part of the fit that does not depend on whether two tools' names are akin."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiNode:
+    """A tool with its ports.
+
+    Attributes:
+        spec: the tool.
+        inputs, outputs: its ports.
+        words: what its name says, as stems, and its tags.
+        needs: the inputs a call must have. Where a schema requires nothing at all, its author often said nothing: then
+            an id of what the tool is about is needed, unless it searches [O].
+        worth: how welcome it is as a producer, 0 to 1: to read is better than to write something in order to get an id,
+            to destroy is worst [O].
+    """
+
+    spec: ToolSpec
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    words: frozenset[str]
+    needs: tuple[Port, ...]
+    worth: float
+
+
+class ToolDependencyGraph:
+    """APIs, parameters, and who can give what to whom.
+
+    Reading it from several threads is fine while nobody changes it; who changes it guards that with a lock.
+
+    Args:
+        specs: the tools. Of two with the same name the later counts, and the log says so.
+        constraints: a user's word on clusters.
+        vectors: meanings of parameters, for merging those whose words differ; None: words alone.
+        threshold: cosine from which two meanings are one.
+        observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
+    """
+
+    def __init__(
+        self,
+        specs: Iterable[ToolSpec] = (),
+        *,
+        constraints: ClusterConstraints | None = None,
+        vectors: ParameterVectors | None = None,
+        threshold: float = THRESHOLD,
+        observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
+    ) -> None:
+        self.apis: dict[str, ApiNode] = {}
+        self.clusters = Clusters(constraints, vectors=vectors, threshold=threshold)
+        self._observed: dict[str, dict[str, frozenset[str]]] = {
+            tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
+        }
+        self._by_word: dict[str, dict[str, None]] = {}
+        self._left_out: frozenset[str] = frozenset()
+        self.update(specs)
+
+    def __len__(self) -> int:
+        return len(self.apis)
+
+    def __contains__(self, tool: object) -> bool:
+        return tool in self.apis
+
+    def update(self, specs: Iterable[ToolSpec]) -> None:
+        """Adds tools; one takes the place of the one with its name. Their meanings are embedded in one go."""
+        given = list(specs)
+        twice = [name for name, count in Counter(spec.name for spec in given).items() if count > 1]
+        if twice:
+            logger.warning("%d tools have the name of another one (%s); the later counts", len(twice), twice[0])
+        nodes = [self._node(spec) for spec in given]
+        self.clusters.prepare(port for node in nodes for port in (*node.inputs, *node.outputs))
+        for node in nodes:
+            self._add(node)
+
+    def remove(self, tool: str) -> None:
+        """Takes a tool out; one that is not there is no error. What was observed of it is forgotten."""
+        self._observed.pop(tool, None)
+        self._take_out(tool)
+
+    def note_outputs(self, tool: str, outputs: Mapping[str, Iterable[str]]) -> None:
+        """Takes what runs showed of a tool's results in place of what was known before.
+
+        Args:
+            tool: its name; it need not be here yet.
+            outputs: path -> JSON types, as `result_paths.paths_of` gives them. Never values.
+        """
+        known = self._observed.get(tool, {})
+        found = {path: frozenset(types) for path, types in outputs.items()}
+        if found != known:
+            self._observed[tool] = found
+            if tool in self.apis:
+                self.update([self.apis[tool].spec])
+
+    def leave_out(self, tools: Collection[str]) -> None:
+        """From now on these tools, and no others, give nothing to others. They stay: one can plan for them [O]."""
+        changed, self._left_out = self._left_out.symmetric_difference(tools), frozenset(tools)
+        self.update(self.apis[tool].spec for tool in sorted(changed) if tool in self.apis)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Tools that give nothing to others, by `leave_out`."""
+        return self._left_out
+
+    @property
+    def observed(self) -> dict[str, dict[str, list[str]]]:
+        """Tool -> path -> JSON types of the results it gave."""
+        return {tool: {path: sorted(types) for path, types in paths.items()} for tool, paths in self._observed.items()}
+
+    def api(self, tool: str) -> ApiNode:
+        """A tool's node.
+
+        Raises:
+            ConfigurationError: there is no such tool.
+        """
+        node = self.apis.get(tool)
+        if node is None:
+            raise ConfigurationError(f"There is no tool {tool!r} in the dependency graph of {len(self.apis)} tools.")
+        return node
+
+    def cluster_of(self, port: Port) -> Cluster:
+        """The parameter node of a port of this graph."""
+        return self.clusters.of_port[port.key]
+
+    def links_into(self, port: Port, history: History | None = None, *, near: int = 0) -> list[Link]:
+        """What can give a value to an input, by structure and by flows seen in runs; in no particular order.
+
+        Args:
+            port: an input of a tool of this graph.
+            history: counts of the past; flows between values that do not look alike come from there.
+            near: where nothing else is found, look at so many clusters with similar words too.
+        """
+        links = {(link.producer, link.output): link for link in self._structural(port, self.cluster_of(port), 1.0)}
+        if history is not None:
+            for flow, _ in history.flows_into(port.tool, port.parameter):
+                if (
+                    flow.source in self.apis
+                    and flow.source not in self._left_out
+                    and (flow.source, flow.path) not in links
+                ):
+                    links[flow.source, flow.path] = Link(flow.source, flow.path, port.tool, port.path, 0.0, "flow")
+        if near and not links:
+            for cluster, cosine in self.clusters.near(port, near):
+                for link in self._structural(port, cluster, _NEAR * cosine):
+                    links.setdefault((link.producer, link.output), link._replace(kind="near"))
+        return list(links.values())
+
+    def produces(self, tool: str) -> dict[int, list[Port]]:
+        """Cluster -> outputs of a tool in it."""
+        found: dict[int, list[Port]] = {}
+        for port in self.api(tool).outputs:
+            found.setdefault(self.cluster_of(port).id, []).append(port)
+        return found
+
+    def affinity(self, one: str, other: str) -> float:
+        """How much of their names two tools share, rare words weighing more; 0 to 1."""
+        left, right = self.apis[one].words, self.apis[other].words
+        shared = left & right
+        if not shared:
+            return 0.0
+        total = len(self.apis) + 1
+        weights = {word: math.log(total / (1 + len(self._by_word[word]))) + 0.1 for word in left | right}
+        least = min(sum(weights[word] for word in left), sum(weights[word] for word in right))
+        return min(1.0, sum(weights[word] for word in shared) / least)
+
+    def explain(self, cluster: int) -> str:
+        """Why the members of a parameter node are one."""
+        return self.clusters.by_id[cluster].explain()
+
+    def edges(self) -> Iterator[tuple[str, int, str, Port]]:
+        """All structural edges: tool, cluster, "in" (parameter → API) or "out" (API → parameter), and the port."""
+        for name, node in self.apis.items():
+            for port in (*node.inputs, *node.outputs):
+                yield name, self.cluster_of(port).id, port.direction, port
+
+    def _structural(self, port: Port, cluster: Cluster, worth: float) -> Iterator[Link]:
+        """Links from the outputs of a cluster to an input."""
+        count = len(cluster.producers) - (port.tool in cluster.producers)
+        if count <= 0:
+            return
+        rarity = 1 / (1 + math.log2(count) / 4)
+        if cluster.vague:
+            rarity *= _VAGUE
+        for tool in self._chosen(port.tool, cluster.producers):
+            node = self.apis[tool]
+            akin = _BESIDE + (1 - _BESIDE) * self.affinity(tool, port.tool)
+            base = worth * node.worth * rarity * akin
+            taken = {wanted.meaning.role for wanted in cluster.consumers.get(tool, ()) if wanted.required}
+            for output in cluster.producers[tool]:
+                role = _role(output, port)
+                if role:
+                    echo = _ECHO if output.meaning.role in taken else 1.0
+                    fit = base * TRUST[output.origin] * role * echo
+                    yield Link(tool, output.path, port.tool, port.path, fit)
+
+    def _chosen(self, consumer: str, producers: Mapping[str, list[Port]]) -> list[str]:
+        """At most `MAX_PRODUCERS` of them."""
+        if len(producers) <= MAX_PRODUCERS + 1:
+            return [tool for tool in producers if tool != consumer]
+        chosen: dict[str, None] = {}
+        words = sorted(self.apis[consumer].words, key=lambda word: (len(self._by_word[word]), word))
+        for word in words:
+            row = self._by_word[word]
+            if len(row) <= _RARE:
+                chosen.update((tool, None) for tool in row if tool in producers and tool != consumer)
+        for tool in producers:
+            if len(chosen) >= MAX_PRODUCERS:
+                break
+            if tool != consumer:
+                chosen[tool] = None
+        return list(chosen)[:MAX_PRODUCERS]
+
+    def _node(self, spec: ToolSpec) -> ApiNode:
+        words = {stem(word) for word in canonical(spec.name) if word not in GENERIC | PREPOSITIONS | STRICT_VERBS} | {
+            f"#{tag}" for tag in spec.tags
+        }
+        inputs = tuple({port.key: port for port in inputs_of(spec)}.values())
+        outputs = () if spec.name in self._left_out else outputs_of(spec, self._observed.get(spec.name))
+        return ApiNode(spec, inputs, outputs, frozenset(words), _needs(spec.name, inputs), _worth(spec))
+
+    def _add(self, node: ApiNode) -> None:
+        name = node.spec.name
+        self._take_out(name)
+        for port in (*node.inputs, *node.outputs):
+            self.clusters.add(port)
+        self.apis[name] = node
+        for word in node.words:
+            self._by_word.setdefault(word, {})[name] = None
+
+    def _take_out(self, tool: str) -> None:
+        node = self.apis.pop(tool, None)
+        if node is None:
+            return
+        for port in (*node.inputs, *node.outputs):
+            self.clusters.remove(port)
+        for word in node.words:
+            row = self._by_word[word]
+            del row[tool]
+            if not row:
+                del self._by_word[word]
+
+
+def _needs(tool: str, inputs: tuple[Port, ...]) -> tuple[Port, ...]:
+    required = tuple(port for port in inputs if port.required)
+    if required or verb_of(tool) in FILTERING:
+        return required
+    own = frozenset({entity_of(tool), "id"})
+    return tuple(port for port in inputs if port.meaning.words == own and not port.leaf.has_default)
+
+
+def _worth(spec: ToolSpec) -> float:
+    if spec.destructive:
+        return _DESTROYS
+    reads = spec.read_only
+    if reads is None:
+        verb = verb_of(spec.name)
+        reads = verb in READING if verb else None
+    return _UNCLEAR if reads is None else 1.0 if reads else _WRITES
+
+
+def _role(output: Port, wanted: Port) -> float:
+    """1 for the same role, less if one has none, 0 if they are opposite."""
+    given, role = output.meaning.role, wanted.meaning.role
+    if given == role:
+        return 1.0
+    return 0.0 if given and role else _ONE_ROLE

@@ -1,0 +1,135 @@
+"""What runs have shown, as plain counts that the navigator reads: nothing here knows how they are kept.
+
+Counts are of successful uses; w(i→j) = N(i→j) / N(j) (NaviAgent, arXiv 2506.19500, section 2). It is the share of
+j's uses that i preceded or fed, not the probability of going from i to j.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.graph.export import GraphView
+
+
+class Flow(NamedTuple):
+    """A part of one tool's output that became a parameter of another one."""
+
+    source: str
+    path: str
+    target: str
+    parameter: str
+
+
+_MODE: Final = re.compile(r" (?:next|last|only|all)(?:@.*)?$", re.DOTALL)  # which element of a list was taken
+_TABLE: Final = re.compile(r"\.\*~?")
+
+
+@dataclass(frozen=True)
+class History:
+    """Counts of the past; all empty for a cold start.
+
+    Attributes:
+        uses: tool -> calls that went well, N(j).
+        failures: tool -> calls that failed.
+        transitions: (i, j) -> times that j went well right after i, N(i→j).
+        flows: output part and parameter -> times that a value went that way, in calls that went well.
+        given: (tool, parameter) -> times that its value came from no output: the user or the model said it.
+        weights: (i, j) -> a weight that takes the place of N(i→j) / N(j), such as `evolution.propagate` makes.
+    """
+
+    uses: Mapping[str, float] = field(default_factory=dict)
+    failures: Mapping[str, float] = field(default_factory=dict)
+    transitions: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    flows: Mapping[Flow, float] = field(default_factory=dict)
+    given: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    weights: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Indexes flows by where they end."""
+        into: dict[tuple[str, str], list[tuple[Flow, float]]] = {}
+        for flow, count in self.flows.items():
+            if count > 0:
+                into.setdefault((flow.target, flow.parameter), []).append((Flow(*flow), count))
+        object.__setattr__(self, "_into", into)
+
+    def weight(self, source: str, target: str) -> float:
+        """w(i→j), 0 to 1; 0 where nothing is known."""
+        known = self.weights.get((source, target))
+        if known is not None:
+            return min(1.0, max(0.0, known))
+        uses = self.uses.get(target, 0)
+        return min(1.0, self.transitions.get((source, target), 0) / uses) if uses > 0 else 0.0
+
+    def flows_into(self, tool: str, parameter: str) -> list[tuple[Flow, float]]:
+        """The flows that ended in a parameter, with their counts."""
+        into: dict[tuple[str, str], list[tuple[Flow, float]]] = self.__dict__["_into"]
+        return into.get((tool, parameter), [])
+
+    @classmethod
+    def of_view(
+        cls,
+        view: GraphView,
+        *,
+        given: Mapping[tuple[str, str], float] | None = None,
+        shifts: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> History:
+        """The counts of an evidence graph's view.
+
+        Args:
+            view: uses, failures, transitions and flows.
+            given: (tool, parameter) -> times that its value came from no output.
+            shifts: j -> {i: s}: the link i→j weighs (N(i→j) + s) / N(j), and flows along it count as much more or
+                less; see `evolution.shifts_of`.
+        """
+        flows: dict[Flow, float] = {}
+        for flow in view.dataflow:
+            if flow.direction == "out" and flow.hits:
+                key = Flow(flow.source_tool, plain_path(flow.path), flow.target_tool, flow.parameter)
+                flows[key] = max(flows.get(key, 0), flow.hits)
+        uses: dict[str, float] = {tool: counts.ok for tool, counts in view.tools.items()}
+        transitions = _summed((edge.source, edge.target, edge.ok) for edge in view.edges)
+        weights: dict[tuple[str, str], float] = {}
+        for target, sources in (shifts or {}).items():
+            for source, shift in sources.items():
+                if uses.get(target, 0) > 0:
+                    seen = transitions.get((source, target), 0)
+                    weights[source, target] = min(1.0, max(0.0, (seen + shift) / uses[target]))
+        for key in flows:
+            edge = key.source, key.target
+            if edge in weights and transitions.get(edge, 0) > 0:
+                flows[key] *= weights[edge] * uses[key.target] / transitions[edge]
+        return cls(
+            uses=uses,
+            failures={tool: counts.failed for tool, counts in view.tools.items()},
+            transitions=transitions,
+            flows=flows,
+            given=given or {},
+            weights=weights,
+        )
+
+
+def plain_path(path: str) -> str:
+    """A path of the evidence graph in this package's form: ``$[0].id`` and ``[*].id`` are ``[].id``."""
+    found = _TABLE.sub("[]", _MODE.sub("", path)).removeprefix("$").lstrip(".")
+    out: list[str] = []
+    inside = False
+    for character in found:
+        if character == "[":
+            inside = True
+            out.append("[]")
+        elif character == "]":
+            inside = False
+        elif not inside:
+            out.append(character)
+    return "".join(out)
+
+
+def _summed(edges: Iterable[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
+    found: dict[tuple[str, str], float] = {}
+    for source, target, count in edges:
+        found[source, target] = found.get((source, target), 0) + count
+    return found

@@ -1,0 +1,323 @@
+"""What a plan consists of: chains of calls from what is known to a target, and the part of the graph they lie in.
+
+A search gives a draft of choices (`problem`); `chain_of` makes an ordered chain of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.plan.problem import Draft, Problem, levels_of
+from langgraph_toolmem.words.ports import Port
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Where one input of a step gets its value.
+
+    Attributes:
+        input: path of the input.
+        source: "known": a value that was given; "step": an output of an earlier step; "done": an output of a call that
+            was made before; "user": nobody but the user can say it, or nothing found produces it.
+        origin: name of the known value, or of the tool; "" for the user.
+        output: path in that tool's output, "" otherwise.
+        weight: how sure that is, 0 to 1.
+        required: whether the call must have it.
+        reason: why it is the user's, "" otherwise.
+    """
+
+    input: str
+    source: Literal["known", "step", "done", "user"]
+    origin: str = ""
+    output: str = ""
+    weight: float = 1.0
+    required: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gift:
+    """A part of a step's output that a later step takes."""
+
+    output: str
+    tool: str
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a chain.
+
+    Attributes:
+        tool: what is called.
+        feeds: where its inputs come from: all required ones, and the optional ones for which something is there.
+        gives: what later steps take from it.
+        calls: how often it has to be called: twice if one output becomes an origin and a destination.
+    """
+
+    tool: str
+    feeds: tuple[Feed, ...] = ()
+    gives: tuple[Gift, ...] = ()
+    calls: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A value the user must supply.
+
+    Attributes:
+        tool: the step that needs it.
+        input: path of the input.
+        description: what its schema says of it.
+        reason: why the user is asked.
+        findable: no person is expected to know it, yet nothing was found that produces it.
+        instead: (tool, output) of a step of this chain that could give it too, if there is one.
+        also: (tool, input) of further steps that take the same value: it is asked for once.
+    """
+
+    tool: str
+    input: str
+    description: str
+    reason: str
+    findable: bool
+    instead: tuple[str, str] | None = None
+    also: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Calls in an order in which each has what it needs.
+
+    Attributes:
+        target: the last call's tool.
+        steps: the calls; the target is the last one.
+        asks: what the user must supply.
+        score: how good it is by the strategy's own measure; comes without a unit, more is better.
+    """
+
+    target: str
+    steps: tuple[Step, ...]
+    asks: tuple[Ask, ...]
+    score: float
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools in order."""
+        return tuple(step.tool for step in self.steps)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the user is asked for nothing but what a user can know."""
+        return not any(ask.findable for ask in self.asks)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the pruned graph.
+
+    Attributes:
+        id: ``api:NAME`` or ``parameter:NUMBER``.
+        kind: "api" or "parameter".
+        label: the tool's name, or what the parameter is called.
+        state: "target", "step", "done", "known", "produced" or "asked".
+    """
+
+    id: str
+    kind: Literal["api", "parameter"]
+    label: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge of the pruned graph: parameter → API or API → parameter, with the path it stands for."""
+
+    source: str
+    target: str
+    path: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """What is left of the dependency graph: the nodes and edges of the chains."""
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer of a search.
+
+    Attributes:
+        chains: best first; those of other targets and other routes follow.
+        subgraph: all of them together.
+        strategy: which search made it.
+        cut_short: a limit on time or nodes ended the search; there may be better chains.
+    """
+
+    chains: tuple[Chain, ...]
+    subgraph: Subgraph
+    strategy: str
+    cut_short: bool = False
+
+    @property
+    def chain(self) -> Chain | None:
+        """The best chain; None if there is none."""
+        return self.chains[0] if self.chains else None
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools of all chains, best chain first, each once."""
+        return tuple(dict.fromkeys(tool for chain in self.chains for tool in chain.tools))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for a state or a stream."""
+        return _plain(asdict(self))  # type: ignore[no-any-return]
+
+
+def tree(chain: Chain) -> str:
+    """A chain as an indented tree, the target at the top and what it needs below it.
+
+    A step that several others need is written out once.
+    """
+    steps = {step.tool: step for step in chain.steps}
+    lines: list[str] = []
+    written: set[str] = set()
+
+    def write(tool: str, depth: int, gives: str) -> None:
+        step = steps[tool]
+        times = f" ({step.calls} calls)" if step.calls > 1 else ""
+        lines.append(f"{'  ' * depth}{gives}{tool}{times}")
+        if tool in written:
+            lines[-1] += " (see above)"
+            return
+        written.add(tool)
+        for feed in step.feeds:
+            head = f"{feed.input}{'' if feed.required else '?'} <- "
+            if feed.source == "step":
+                write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
+            elif feed.source == "done":
+                lines.append(f"{'  ' * (depth + 1)}{head}{feed.output or 'result'} of {feed.origin} (done)")
+            else:
+                lines.append(f"{'  ' * (depth + 1)}{head}{feed.origin or 'ask the user'}")
+
+    write(chain.target, 0, "")
+    return "\n".join(lines)
+
+
+def chain_of(draft: Draft, problem: Problem, score: float) -> Chain:
+    """The steps of a valid draft in an order in which each has what it needs, the target last."""
+    levels = levels_of(draft, problem.target, problem.settings.depth) or {problem.target: 0}
+    order = sorted(levels, key=lambda tool: (-levels[tool], tool))
+    feeds = {tool: _feeds(tool, draft, problem, order[:index]) for index, tool in enumerate(order)}
+    gifts: dict[str, list[Gift]] = {tool: [] for tool in order}
+    asks: dict[tuple[object, ...], Ask] = {}
+    for index, tool in enumerate(order):
+        for feed in feeds[tool]:
+            if feed.source == "step":
+                gifts[feed.origin].append(Gift(feed.output, tool, feed.input))
+            elif feed.source == "user":
+                port = _input(problem.graph, tool, feed.input)
+                question = draft[port.key].question
+                if question in asks:
+                    findable = asks[question].findable or draft[port.key].sort == "produced"
+                    also = (*asks[question].also, (tool, feed.input))
+                    asks[question] = replace(asks[question], also=also, findable=findable)
+                else:
+                    asks[question] = _ask(port, draft, problem, order[:index])
+    steps = tuple(
+        Step(tool, tuple(feeds[tool]), tuple(gifts[tool]), _calls(gifts[tool], problem.graph)) for tool in order
+    )
+    return Chain(problem.target, steps, tuple(asks.values()), score)
+
+
+def _input(graph: ToolDependencyGraph, tool: str, path: str) -> Port:
+    return next(port for port in graph.apis[tool].inputs if port.path == path)
+
+
+def _feeds(tool: str, draft: Draft, problem: Problem, earlier: list[str]) -> list[Feed]:
+    """Where the inputs of a step come from. Optional ones are filled with what is there anyway, never by a new step."""
+    found = []
+    for port in problem.graph.apis[tool].inputs:
+        choice = draft.get(port.key)
+        if choice is not None:
+            found.append(
+                Feed(port.path, choice.kind, choice.origin, choice.output, round(choice.value, 6), True, choice.reason)
+            )
+        elif not port.required and (feed := _optional(port, problem, earlier)) is not None:
+            found.append(feed)
+    return found
+
+
+def _optional(port: Port, problem: Problem, earlier: list[str]) -> Feed | None:
+    name = problem.known_for(port)
+    if name is not None:
+        return Feed(port.path, "known", name, required=False)
+    if not earlier and not problem.done:
+        return None
+    there = (choice for choice in problem.options(port) if choice.origin in earlier or choice.kind == "done")
+    best = max(there, key=lambda choice: choice.value, default=None)
+    if best is None:
+        return None
+    return Feed(port.path, best.kind, best.origin, best.output, round(best.value, 6), required=False)
+
+
+def _ask(port: Port, draft: Draft, problem: Problem, earlier: list[str]) -> Ask:
+    best = next((giver for giver in problem.givers(port) if giver.origin in earlier or giver.kind == "done"), None)
+    choice = draft[port.key]
+    instead = None if best is None else (best.origin, best.output)
+    return Ask(port.tool, port.path, port.leaf.description, choice.reason, choice.sort == "produced", instead)
+
+
+def _calls(gifts: list[Gift], graph: ToolDependencyGraph) -> int:
+    """Different roles of one consumer that one output fills, at most: that many calls are needed."""
+    roles: Counter[tuple[str, str]] = Counter()
+    seen: set[tuple[str, str, str]] = set()
+    for gift in gifts:
+        role = _input(graph, gift.tool, gift.input).meaning.role
+        if (gift.output, gift.tool, role) not in seen:
+            seen.add((gift.output, gift.tool, role))
+            roles[gift.output, gift.tool] += 1
+    return max(roles.values(), default=1)
+
+
+def subgraph_of(graph: ToolDependencyGraph, chains: Iterable[Chain]) -> Subgraph:
+    """The nodes and edges of chains; a node that several use is there once, an edge with its highest weight."""
+    nodes: dict[str, Node] = {}
+    edges: dict[tuple[str, str, str], Edge] = {}
+    states = {"known": "known", "user": "asked", "step": "produced", "done": "produced"}
+
+    def edge(source: str, target: str, path: str, weight: float) -> None:
+        before = edges.get((source, target, path))
+        if before is None or before.weight < weight:
+            edges[source, target, path] = Edge(source, target, path, weight)
+
+    for chain in chains:
+        for step in chain.steps:
+            api = f"api:{step.tool}"
+            state = "target" if step.tool == chain.target else "step"
+            if state == "target" or api not in nodes:
+                nodes[api] = Node(api, "api", step.tool, state)
+            inputs = {port.path: port for port in graph.apis[step.tool].inputs}
+            for feed in step.feeds:
+                cluster = graph.cluster_of(inputs[feed.input])
+                parameter = f"parameter:{cluster.id}"
+                nodes.setdefault(parameter, Node(parameter, "parameter", cluster.label, states[feed.source]))
+                edge(parameter, api, feed.input, feed.weight)
+                if feed.source in ("step", "done"):
+                    giver = f"api:{feed.origin}"
+                    nodes.setdefault(giver, Node(giver, "api", feed.origin, feed.source))
+                    edge(giver, parameter, feed.output, feed.weight)
+    return Subgraph(tuple(nodes.values()), tuple(edges.values()))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

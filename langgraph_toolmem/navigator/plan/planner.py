@@ -1,0 +1,123 @@
+"""The navigator's search: from targets backward to chains of calls, with other routes beside the best one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Literal
+
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, RecordScorer
+from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
+from langgraph_toolmem.navigator.plan.annealing import anneal
+from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of
+from langgraph_toolmem.navigator.plan.problem import Problem, lacking
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
+
+Strategy = Literal["alpha_beta", "annealing"]
+
+
+def plan(
+    graph: ToolDependencyGraph,
+    targets: str | Sequence[str],
+    known: Mapping[str, Any] | Iterable[str] = (),
+    *,
+    k: int = 3,
+    strategy: Strategy = "alpha_beta",
+    settings: PlanSettings | None = None,
+    history: History | None = None,
+    scorer: EdgeScorer | None = None,
+    avoid: Collection[str] = (),
+    done: Collection[str] = (),
+    seed: int = 0,
+    clock: Callable[[], float] | None = None,
+    budget: float = 0.2,
+) -> Plan:
+    """Chains from what is known to the targets.
+
+    Each target gets its best chain; the other routes to it come from searches without one of the best chain's steps
+    each, so that every one of them survives the failure of a step. The best chains of all targets come first, in the
+    order of the targets (similarity to the request is the caller's word); then the other routes by score.
+
+    Args:
+        graph: the tools.
+        targets: the tool to end with, or several, best first (the paper takes three). Those to be avoided are left out.
+        known: names of values that are known, or name -> value; a value's type helps to tell what it is.
+        k: chains per target, at most.
+        strategy: "alpha_beta" for the most reliable chain, "annealing" for the fittest by the paper's measure.
+        settings: see there.
+        history: counts of the past.
+        scorer: weighs links in place of structure and history, such as a trained predictor.
+        avoid: tools that must not be used, such as those that failed.
+        done: tools that were called with success in this run: their outputs are there.
+        seed: of the annealing.
+        clock: seconds, ever rising; without one there is no limit on time, only on nodes.
+        budget: seconds for all of it.
+
+    Raises:
+        ConfigurationError: a target is unknown, or an argument cannot be.
+    """
+    names = [targets] if isinstance(targets, str) else list(dict.fromkeys(targets))
+    _check(graph, names, k, strategy)
+    settings = settings or PlanSettings()
+    history = history or History()
+    scorer = scorer or RecordScorer(history)
+    values = known if isinstance(known, Mapping) else tuple(known)
+    end = None if clock is None else clock() + budget
+
+    def expired() -> bool:
+        return clock is not None and end is not None and clock() >= end
+
+    def search(target: str, without: Collection[str]) -> tuple[Chain, bool]:
+        problem = Problem(
+            graph, target, values, scorer=scorer, history=history, settings=settings, avoid=without, done=done
+        )
+        found = _solved(problem, strategy, seed, expired)
+        return chain_of(found.draft, problem, found.score), found.cut_short
+
+    best: list[Chain] = []
+    others: list[Chain] = []
+    cut_short = False
+    for target in names:
+        if target in avoid:
+            continue
+        chain, short = search(target, avoid)
+        cut_short |= short
+        routes = {chain.tools: chain}
+        for step in chain.steps[:-1]:
+            if len(routes) >= k or expired():
+                cut_short |= len(routes) < k
+                break
+            other, short = search(target, {*avoid, step.tool})
+            cut_short |= short
+            routes.setdefault(other.tools, other)
+        ranked = sorted(routes.values(), key=lambda route: (not route.complete, -route.score))
+        best.append(ranked[0])
+        others += ranked[1:]
+    others.sort(key=lambda chain: (not chain.complete, -chain.score))
+    chains = (*best, *others)
+    return Plan(chains, subgraph_of(graph, chains), strategy, cut_short)
+
+
+def _solved(problem: Problem, strategy: Strategy, seed: int, expired: Callable[[], bool]) -> Solution:
+    if strategy == "annealing":
+        return anneal(problem, Random(seed), expired)
+    found = alpha_beta(problem, expired)
+    if not lacking(found.draft) or found.cut_short:
+        return found
+    # As in chess: when the window was too narrow to hold an answer, once more with an open one.
+    again = alpha_beta(problem, expired, exact=True)
+    return again if again.score > found.score else found
+
+
+def _check(graph: ToolDependencyGraph, targets: Sequence[str], k: int, strategy: str) -> None:
+    if not targets:
+        raise ConfigurationError("plan needs a target: the name of the tool to end with.")
+    for target in targets:
+        graph.api(target)
+    if type(k) is not int or k < 1:
+        raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
+    if strategy not in ("alpha_beta", "annealing"):
+        raise ConfigurationError(f"strategy is 'alpha_beta' or 'annealing', not {strategy!r}.")

@@ -1,0 +1,95 @@
+"""Vectors of texts about tools, kept in Chroma: a next process with the same tools embeds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, Final
+
+from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.stores.items import VectorItem
+from langgraph_toolmem.stores.vectors import VectorStore
+
+TOOLS: Final = "tools"
+PARAMETERS: Final = "parameters"
+"""Kinds of texts: of whole tools, and of what they take and give."""
+_NOTHING: Final[Mapping[str, Any]] = {"ids": (), "metadatas": (), "embeddings": ()}
+BATCH: Final = 500
+"""Texts that are embedded and kept at a time: what was done before a failure is not done again."""
+
+
+class TextVectors:
+    """Texts as vectors, made once.
+
+    A vector is taken from Chroma if the text it was made of is the same, else made and kept.
+
+    Args:
+        vectors: where they are kept, with the embedder that makes them.
+        kind: of texts.
+        read_only: keep nothing.
+    """
+
+    def __init__(self, vectors: VectorStore, kind: str, *, read_only: bool = False) -> None:
+        self._vectors = vectors
+        self._kind = kind
+        self._read_only = read_only
+
+    def of(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
+        """By name, the vector of each text.
+
+        Raises:
+            StorageError: Chroma or the embedder failed.
+            EmbedderChangedError: the stored ones were made by another embedder.
+        """
+        found = self._stored(texts)
+        for batch in _batches(texts, found):
+            made = self._vectors.embedder.embed_documents(list(batch.values()))
+            self._keep(batch, made)
+            found.update(zip(batch, made, strict=True))
+        return found
+
+    async def aof(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
+        """Async twin of `of`."""
+        found = await asyncio.to_thread(self._stored, texts)
+        for batch in _batches(texts, found):
+            made = await self._vectors.embedder.aembed_documents(list(batch.values()))
+            await asyncio.to_thread(self._keep, batch, made)
+            found.update(zip(batch, made, strict=True))
+        return found
+
+    def _stored(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
+        names = list(texts)
+        found: dict[str, Sequence[float]] = {}
+        for start in range(0, len(names), BATCH):
+            page = self._vectors._on(self._kind, "read", partial(_read, ids=names[start : start + BATCH]), _NOTHING)
+            rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
+            found |= {name: row for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])}
+        return found
+
+    def _keep(self, batch: Mapping[str, str], vectors: list[list[float]]) -> None:
+        if not self._read_only:
+            items = [VectorItem(name, text, {"hash": _digest(text)}) for name, text in batch.items()]
+            self._vectors._write(self._kind, items, vectors)
+
+
+def text_vectors(vectors: VectorStore, kind: str, *, read_only: bool) -> TextVectors | None:
+    """Vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""
+    return None if vectors.embedder.builtin else TextVectors(vectors, kind, read_only=read_only)
+
+
+def _read(collection: Any, *, ids: list[str]) -> Mapping[str, Any]:
+    page: Mapping[str, Any] = collection.get(ids=ids, include=["metadatas", "embeddings"])
+    return page
+
+
+def _batches(texts: Mapping[str, str], found: Mapping[str, object]) -> Iterator[dict[str, str]]:
+    missing = iter([(name, text) for name, text in texts.items() if name not in found])
+    while batch := dict(islice(missing, BATCH)):
+        yield batch
+
+
+def _digest(text: str) -> str:
+    return blake2b(clean(text).encode(), digest_size=8).hexdigest()
