@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import check_namespace
 from langgraph_toolmem.core.catalogue import Catalogue, without_own
-from langgraph_toolmem.core.episodes import Episodes
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Booking, Ledger
 from langgraph_toolmem.core.listener import Listener
+from langgraph_toolmem.core.past_runs import KeptRuns
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
@@ -43,7 +43,7 @@ class Core(Evidence):
         vectors: Chroma.
         jobs: work in the background.
         ledger: what was shown to the model, whether it was followed, how that run ended.
-        episodes: finished runs with their verdicts, from whichever method keeps them.
+        kept_runs: finished runs with their verdicts, from whichever method keeps them.
         events: what happens to runs, and who is told.
         listeners: the methods, in their order.
     """
@@ -80,7 +80,7 @@ class Core(Evidence):
         self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
         self.executions = ExecutionLog()
         self.ledger = Ledger(self.graph, self.apply, self._book, self.lock)
-        self.episodes = Episodes()
+        self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
         self.events = Events(self, self.catalogue, self.executions, self.ledger, self.jobs, self.listeners)

@@ -46,3 +46,25 @@ class PastRuns(Protocol):
     def changes(self, since: int) -> PastRunChanges:
         """What changed after a version; everything if that was too long ago, or 0."""
         ...
+
+
+class PastRunSource(Protocol):
+    """A method that keeps finished runs."""
+
+    def past_runs(self, namespace: tuple[str, ...], wait: float | None) -> PastRuns | None:
+        """Those of a namespace; None if there are none, or they are still being read after `wait` seconds."""
+
+
+class KeptRuns:
+    """Where methods meet over finished runs: one keeps them, others read them, and do without where nobody does."""
+
+    def __init__(self) -> None:
+        self._source: PastRunSource | None = None
+
+    def provide(self, source: PastRunSource) -> None:
+        """This method keeps finished runs."""
+        self._source = source
+
+    def of(self, namespace: tuple[str, ...], *, wait: float | None = None) -> PastRuns | None:
+        """The finished runs of a namespace; None if nobody keeps any, or they are still being read."""
+        return None if self._source is None else self._source.past_runs(namespace, wait)

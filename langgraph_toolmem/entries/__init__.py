@@ -33,7 +33,6 @@ from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section, outcome_in_words
-from langgraph_toolmem.core.episodes import EpisodeLog
 from langgraph_toolmem.core.jobs import NotYetError
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun
 from langgraph_toolmem.core.method import Method
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.core.past_runs import PastRuns
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.library import EntryLibrary
@@ -95,7 +95,7 @@ class Entries(Method):
         core.jobs.handle(JUDGE, self._judge)
         if self._critic is not None:
             core.jobs.handle_slow(CRITIQUE, self._criticise, self._take_critique)
-        core.episodes.provide(self)
+        core.kept_runs.provide(self)
 
     # --- asking ---
 
@@ -387,9 +387,12 @@ class Entries(Method):
                 self._library = EntryLibrary(self.core.vectors, now=self.core.now, refresh=refresh)
             return self._library
 
-    def episodes(self, namespace: tuple[str, ...], wait: float | None) -> EpisodeLog | None:
+    def past_runs(self, namespace: tuple[str, ...], wait: float | None) -> PastRuns | None:
         """The finished runs of a namespace, for other methods."""
-        return None if self.core.vectors.empty else self.library.episodes(namespace, wait)
+        from langgraph_toolmem.entries.past_runs import EntryRuns
+
+        store = None if self.core.vectors.empty else self.library.loaded(namespace, wait)
+        return None if store is None else EntryRuns(store)
 
     def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
         """What became of entries that were shown goes into their record."""

@@ -20,12 +20,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.navigator.arguments import check_names, check_plan, check_search
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
+from langgraph_toolmem.navigator.evidence import Evidence
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, Subgraph
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
@@ -33,37 +39,47 @@ from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, target
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
-    from langgraph_toolmem.navigator.evidence import Evidence
+    from langgraph_toolmem.core.past_runs import PastRuns
+    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
-    from langgraph_toolmem.navigator.tool_search.current import PastRunsOf
     from langgraph_toolmem.runs.tools import ToolSpec
-    from langgraph_toolmem.stores.vectors import VectorStore
+
+PATIENCE: Final = 0.5
+"""Seconds that a search waits for past runs to be read from disk."""
+DECISIONS_FILE: Final = "decisions.db"
 
 
-class Navigator(GraphEvolution):
+class Navigator(GraphEvolution, Method):
     """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`).
 
     Safe for threads; nothing is read or made before it is needed.
 
     Args:
-        evidence: what it reads and writes.
-        vectors: with an embedder of one's own: what tools and parameters mean; its vectors are kept there.
-        past_runs: whose requests and calls are precedents.
-        scorer: weighs links in place of structure and record.
+        scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
+            an object with ``weight(link) -> float`` (`dependencies.links.EdgeScorer`).
 
     Raises:
         ConfigurationError: `scorer` cannot weigh links.
     """
 
-    def __init__(
-        self, evidence: Evidence, *, vectors: VectorStore, past_runs: PastRunsOf, scorer: EdgeScorer | None = None
-    ) -> None:
-        super().__init__(evidence, CurrentGraph(evidence, vectors))
+    name: ClassVar[str] = "navigator"
+
+    def __init__(self, *, scorer: EdgeScorer | None = None) -> None:
         if scorer is not None:
             check_scorer(scorer)
         self._scorer = scorer
-        self.tool_search = CurrentSearch(evidence, past_runs, vectors)
+        self._decisions: DecisionLog | None = None
+
+    def open(self, core: Core) -> None:
+        """Takes its table."""
+        super().open(core)
+        self._evidence = Evidence(core)
+        self._graph = CurrentGraph(self._evidence, core.vectors)
+        self._tool_search = CurrentSearch(self._evidence, self._past_runs, core.vectors)
+
+    # --- asking ---
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from langgraph_toolmem.navigator.select.candidates import find_candidates
 from langgraph_toolmem.navigator.select.selection import Selection, searched_for, select_tools
 from langgraph_toolmem.runs.run import OWN_TOOLS, SEARCH_TOOL
-from langgraph_toolmem.turn.hints import new_offered
+from langgraph_toolmem.turn.hints import new_selected
 from langgraph_toolmem.turn.host import ErrorLog, emit, read_key, user_id_of
 from langgraph_toolmem.turn.telemetry import annotate
 
@@ -85,7 +85,7 @@ class SearchTool(BaseTool):
         emit(runtime, {"node": SEARCH_TOOL, "query": query, **chosen.to_event(len(names))})  # type: ignore[arg-type]
         answer = ToolMessage(text, tool_call_id=runtime.tool_call_id, name=SEARCH_TOOL)
         messages = read_key(runtime.state, self.messages_key) or ()
-        return Command(update={self.messages_key: [answer], **new_offered(searched_for(chosen, query), messages)})
+        return Command(update={self.messages_key: [answer], **new_selected(searched_for(chosen, query), messages)})
 
     async def _arun(self, query: str, runtime: ToolRuntime[Any, Any] | None = None) -> Any:
         return await asyncio.to_thread(self._run, query, runtime)
