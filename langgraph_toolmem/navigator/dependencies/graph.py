@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
 from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import Link
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import stem
 from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of

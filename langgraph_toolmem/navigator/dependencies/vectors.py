@@ -17,8 +17,8 @@ import numpy as np
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.navigator.tool_search.vectors import Rows
 from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.search.vectors import Rows
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.words.ports import Port
 
