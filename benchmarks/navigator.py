@@ -37,8 +37,8 @@ from benchmarks.scale import rss_mib
 from benchmarks.sit import embedder_named, missing
 from langgraph_toolmem.graph import fields
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.words.result_paths import paths_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import RecordScorer
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan import annealing
 from langgraph_toolmem.navigator.plan.problem import Problem
 from langgraph_toolmem.navigator.plan.settings import PlanSettings

@@ -19,7 +19,7 @@ from benchmarks.navigator_data import (
     specs_of,
 )
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import Flow, History
+from langgraph_toolmem.navigator.history import Flow, History
 
 TEXT = {"type": "string"}
 

@@ -134,8 +134,8 @@ class Synonyms(Embeddings):
         return self.embed_documents([text])[0]
 
 
-def meanings(model: Embeddings) -> ParameterVectors:
-    return ParameterVectors(resolve_embedder(model))
+def meanings(model: Embeddings, **options: float) -> ParameterVectors:
+    return ParameterVectors(resolve_embedder(model), **options)
 
 
 def test_an_embedder_joins_what_words_do_not():
@@ -152,7 +152,7 @@ def test_an_embedder_joins_what_words_do_not():
     assert "similar meaning (embedder): b.customer_id" in dense.explain(node(dense, "a", "in", "client_id"))
     assert node(dense, "c", "in", "customer") != node(dense, "b", "in", "customer_id"), "a thing is not its id"
     assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
-    strict = ToolDependencyGraph(specs, vectors=meanings(Synonyms()), threshold=0.97)
+    strict = ToolDependencyGraph(specs, vectors=meanings(Synonyms(), threshold=0.97))
     assert node(strict, "a", "in", "client_id") != node(strict, "b", "in", "customer_id")
 
 

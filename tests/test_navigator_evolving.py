@@ -20,8 +20,8 @@ from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.dependencies.current import follow
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import Flow
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.history import Flow
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores import plain_pickle

@@ -15,8 +15,8 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.export import to_networkx
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.words.result_paths import paths_of

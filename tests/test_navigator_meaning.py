@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_toolmem.navigator.dependencies.history import Flow, History
+from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.value_source import value_source
 from langgraph_toolmem.words.meaning import canonical, entity_of, meaning_of, singular
 from langgraph_toolmem.words.ports import Port

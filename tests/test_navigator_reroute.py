@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.evolve.evolution import propagate, prunable, prune_score
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.plan.reroute import equivalents, recombine
 from langgraph_toolmem.runs.tools import ToolSpec

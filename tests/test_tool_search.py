@@ -27,9 +27,9 @@ from langgraph_toolmem.navigator.tool_search.ranking import (
 )
 from langgraph_toolmem.navigator.tool_search.request import read
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
-from langgraph_toolmem.navigator.tool_search.vectors import Rows
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of, stems
+from langgraph_toolmem.search.vectors import Rows
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
@@ -498,7 +498,7 @@ def test_rows_by_hand():
     rows.drop(500)
     assert rows.row(90).tolist() == [0.0, 1.0]
     assert not rows.cosines(pieces, 91).any()
-    with pytest.raises(ConfigurationError, match="tool 'e' has another shape"):
+    with pytest.raises(ConfigurationError, match="vector of 'e' has another shape"):
         rows.put(0, [1.0], name="e")
 
 

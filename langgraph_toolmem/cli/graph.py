@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.navigator.dependencies.clusters import Cluster
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.dependencies.history import History
     from langgraph_toolmem.navigator.dependencies.links import Link
     from langgraph_toolmem.navigator.evolve.evolution import Leaving
+    from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
 
 LINKS_SHOWN: Final = 20

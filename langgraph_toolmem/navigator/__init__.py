@@ -12,7 +12,7 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``select``        which tools a model is shown
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
-``evidence``      what all of it reads of the memory's evidence graph
+``evidence``      what all of it reads of the memory's evidence graph; ``history``: the counts of past runs in it
 ``arguments``     checks of what a program asks
 """
 

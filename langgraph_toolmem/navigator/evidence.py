@@ -10,7 +10,7 @@ from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.evidence import Record
 from langgraph_toolmem.graph.evolving import MAX_DAYS
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.graph_store import GraphStore
 

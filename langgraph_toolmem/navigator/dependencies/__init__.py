@@ -5,7 +5,6 @@
 ``vectors``      meanings as vectors, for merging what words do not tell
 ``constraints``  what a user says of clusters: these are one, these are not
 ``links``        how likely a link works: structure, record, or a scorer of one's own
-``history``      counts of past runs, as the other modules read them
 ``current``      the graph of a memory, in step with its tools and what its runs showed
 ``export``       the graph for networkx
 """

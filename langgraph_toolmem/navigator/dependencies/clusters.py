@@ -10,8 +10,7 @@ A value joins, in this order [O]:
 5. a new one.
 
 Every member keeps the reason it is there, so that a cluster can be explained and corrected (`constraints`). Words are
-looked up in inverted indexes: what one value costs does not depend on the number of clusters (with an embedder it is
-one product of matrices).
+looked up in inverted indexes: what one value costs does not depend on the number of clusters.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.vectors import Centres, ParameterVectors, Vector
+    from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
 Reason = Literal["first", "words", "context", "embedding", "user"]
 
@@ -38,8 +37,6 @@ _REASONS: Final[dict[Reason, str]] = {
     "embedding": "similar meaning (embedder)",
     "user": "user's constraints",
 }
-THRESHOLD: Final = 0.9
-"""Cosine from which two meanings are one. Below it all-MiniLM-L6-v2 takes a first name for a last name."""
 _EXAMPLES: Final = 3
 _SHARED_CONTEXT: Final = 0.5
 _HUB: Final = 1_000
@@ -127,15 +124,10 @@ class Clusters:
     Args:
         constraints: what the user says.
         vectors: meanings of parameters; None: words alone.
-        threshold: cosine from which two meanings are one.
     """
 
     def __init__(
-        self,
-        constraints: ClusterConstraints | None = None,
-        *,
-        vectors: ParameterVectors | None = None,
-        threshold: float = THRESHOLD,
+        self, constraints: ClusterConstraints | None = None, *, vectors: ParameterVectors | None = None
     ) -> None:
         self.constraints = constraints or ClusterConstraints()
         self.by_id: dict[int, Cluster] = {}
@@ -144,11 +136,8 @@ class Clusters:
         self._user: dict[str, Cluster] = {}
         self._stems: dict[str, dict[int, float]] = {}
         self._vectors = vectors
-        self._centres: Centres | None = None
-        if vectors is not None:
-            from langgraph_toolmem.navigator.dependencies.vectors import Centres
-
-            self._centres = Centres(threshold)
+        self._centres: dict[str, list[int]] = {}  # text -> clusters whose first port with a vector has it
+        self._centre_of: dict[int, str] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -172,10 +161,9 @@ class Clusters:
             cluster = found or self._open(port)
         cluster.add(port, reason)
         self.of_port[port.key] = cluster
-        if self._centres is not None and not cluster.user and cluster.id not in self._centres:
-            vector = self._vector(port)
-            if vector is not None:
-                self._centres.add(cluster.id, vector)
+        if not cluster.user and cluster.id not in self._centre_of and (near := self._near(port)):
+            self._centre_of[cluster.id] = near[0]
+            self._centres.setdefault(near[0], []).append(cluster.id)
         return cluster
 
     def remove(self, port: Port) -> None:
@@ -193,8 +181,8 @@ class Clusters:
             del row[cluster.id]
             if not row:
                 del self._stems[word]
-        if self._centres is not None:
-            self._centres.remove(cluster.id)
+        if (text := self._centre_of.pop(cluster.id, None)) is not None:
+            self._centres[text].remove(cluster.id)
 
     def find(self, port: Port) -> Cluster | None:
         """The cluster a port would join; None if it would open one. Nothing changes."""
@@ -247,10 +235,10 @@ class Clusters:
                     around = cluster.context[word] >= _SHARED_CONTEXT * len(cluster.members)
                     if around and not cluster.vague and _agree(cluster, port):
                         return cluster, "context"
-        if self._centres is not None and (vector := self._vector(port)) is not None:
-            number = self._centres.nearest(vector, lambda i: _may_join(self.by_id[i], port))
-            if number is not None:
-                return self.by_id[number], "embedding"
+        for text in self._near(port):
+            for number in self._centres.get(text, ()):
+                if _may_join(self.by_id[number], port):
+                    return self.by_id[number], "embedding"
         return None, "first"
 
     def _open(self, port: Port) -> Cluster:
@@ -258,8 +246,8 @@ class Clusters:
         self._keys.setdefault((port.meaning.words, port.meaning.shape), []).append(cluster)
         return cluster
 
-    def _vector(self, port: Port) -> Vector | None:
-        return None if self._vectors is None or port.meaning.vague else self._vectors.of(port)
+    def _near(self, port: Port) -> list[str]:
+        return [] if self._vectors is None or port.meaning.vague else self._vectors.near(port)
 
     def _new(self, label: str, words: frozenset[str], *, user: bool = False) -> Cluster:
         cluster = self.by_id[self._next] = Cluster(self._next, label, words, user=user)

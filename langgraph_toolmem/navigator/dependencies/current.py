@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.evidence import Evidence, Outputs
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.text_vectors import PARAMETERS, text_vectors
 from langgraph_toolmem.stores.vectors import VectorStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.history import History
 
 if TYPE_CHECKING:
     import networkx as nx

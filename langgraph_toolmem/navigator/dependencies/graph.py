@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.clusters import THRESHOLD, Cluster, Clusters
+from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
 from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import Link
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import stem
 from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
@@ -72,7 +72,6 @@ class ToolDependencyGraph:
         specs: the tools. Of two with the same name the later counts, and the log says so.
         constraints: a user's word on clusters.
         vectors: meanings of parameters, for merging those whose words differ; None: words alone.
-        threshold: cosine from which two meanings are one.
         observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
     """
 
@@ -82,11 +81,10 @@ class ToolDependencyGraph:
         *,
         constraints: ClusterConstraints | None = None,
         vectors: ParameterVectors | None = None,
-        threshold: float = THRESHOLD,
         observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     ) -> None:
         self.apis: dict[str, ApiNode] = {}
-        self.clusters = Clusters(constraints, vectors=vectors, threshold=threshold)
+        self.clusters = Clusters(constraints, vectors=vectors)
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }

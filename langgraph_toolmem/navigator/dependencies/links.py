@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.history import Flow, History
+from langgraph_toolmem.navigator.history import Flow, History
 
 
 class Link(NamedTuple):

@@ -15,7 +15,6 @@ from langgraph_toolmem.navigator.arguments import check_names
 from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, Evidence
 from langgraph_toolmem.navigator.evolve.evolution import (
     Leaving,
@@ -26,6 +25,7 @@ from langgraph_toolmem.navigator.evolve.evolution import (
     regrouping,
     shifts_of,
 )
+from langgraph_toolmem.navigator.history import History
 
 
 class GraphEvolution:

@@ -12,7 +12,7 @@ from typing import Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.history import History
 
 LAMBDA: Final = 0.5
 ETA: Final = 0.9

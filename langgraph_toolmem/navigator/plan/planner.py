@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, RecordScorer
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, chain_of, subgraph_of

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
 from langgraph_toolmem.words.meaning import canonical, meaning_of

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.history import History
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from langgraph_toolmem.navigator.dependencies.history import History
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.vocabulary import FREE_TEXT, IDENTIFIERS, PERSONAL, QUANTITIES, SECRETS
 

@@ -3,7 +3,6 @@
 ``search``         the catalogue, and the search in it
 ``request``        a request as whole, sentences and clauses
 ``index``          words to tools (BM25 in fields)
-``vectors``        meanings of tools
 ``ranking``        signals of a tool and its toolkit, weighed
 ``precedents``     what past runs say: tools of similar requests, tools called before or with others
 ``prerequisites``  the tools to be called before a given one

@@ -34,10 +34,10 @@ from langgraph_toolmem.navigator.tool_search.ranking import (
     signals,
 )
 from langgraph_toolmem.navigator.tool_search.request import Asked, read
-from langgraph_toolmem.navigator.tool_search.vectors import Embedding, Rows, Vectors, VectorSource
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.search.tool_words import Wording, embedded_text, kit_name, kit_of
+from langgraph_toolmem.search.vectors import Embedding, Rows, Vectors, VectorSource
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 

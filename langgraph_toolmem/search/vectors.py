@@ -1,4 +1,4 @@
-"""The vectors of a catalogue's tools, one row per tool; rows are added without making the others again."""
+"""Vectors of texts: where they come from, and one row for each, added without making the others again."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Embedding:
 
 
 class Rows:
-    """(N, D) vectors of length 1 by the number of their tool. Not safe for threads: the owner holds a lock."""
+    """(N, D) vectors of length 1, by number. Not safe for threads: the owner holds a lock."""
 
     def __init__(self) -> None:
         self._values: Floats = np.zeros((0, 0), dtype=np.float32)
 
     def put(self, place: int, vector: Sequence[float], *, name: str) -> None:
-        """The vector of a tool.
+        """The vector of a number; `name`: what it is of.
 
         Raises:
             ConfigurationError: it has another shape than the others.
@@ -57,29 +57,29 @@ class Rows:
         made = np.asarray(vector, dtype=np.float32)
         width = self._values.shape[1] or made.size
         if made.shape != (width,):
-            raise ConfigurationError(f"The vector of tool {name!r} has another shape than the others.")
+            raise ConfigurationError(f"The vector of {name!r} has another shape than the others.")
         self._grow(place + 1, width)
         self._values[place] = made / max(float(np.linalg.norm(made)), 1e-9)
 
     def drop(self, place: int) -> None:
-        """That tool has none any more."""
+        """That number has none any more."""
         if place < len(self._values):
             self._values[place] = 0
 
     def row(self, place: int) -> Floats:
-        """The vector of a tool."""
+        """The vector of a number."""
         found: Floats = self._values[place]
         return found
 
-    def cosines(self, pieces: Floats, tools: int) -> Floats:
-        """(P, tools): each piece and each tool."""
-        self._grow(tools, pieces.shape[1])
-        found: Floats = pieces @ self._values[:tools].T
+    def cosines(self, pieces: Floats, count: int) -> Floats:
+        """(P, count): each piece and each of the first numbers."""
+        self._grow(count, pieces.shape[1])
+        found: Floats = pieces @ self._values[:count].T
         return found
 
-    def _grow(self, tools: int, width: int) -> None:
-        if tools > len(self._values):
-            grown = np.zeros((max(2 * len(self._values), tools, 64), width), dtype=np.float32)
+    def _grow(self, count: int, width: int) -> None:
+        if count > len(self._values):
+            grown = np.zeros((max(2 * len(self._values), count, 64), width), dtype=np.float32)
             if self._values.size:
                 grown[: len(self._values)] = self._values
             self._values = grown
