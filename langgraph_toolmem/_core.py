@@ -16,16 +16,18 @@ from langgraph.store.base import BaseStore
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import check_namespace, has_user, resolve, user_digest
+from langgraph_toolmem.core.ledger import Booking, Ledger, LedgerTable
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.graph import fields
-from langgraph_toolmem.graph.evidence import Record
-from langgraph_toolmem.graph.learning import source_of
+from langgraph_toolmem.graph.operations import HOUR, Record, ToolDescribed
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.inertia.engine import InertiaEngine
+from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.navigator import fields
+from langgraph_toolmem.navigator.evidence import NavigatorEvidence, OutputsSeen
 from langgraph_toolmem.navigator.observed import paths_of, shows_fields
-from langgraph_toolmem.runs.executions import ExecutionLog, timed
+from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tool_note import news_of
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
@@ -33,9 +35,10 @@ from langgraph_toolmem.runs.trajectory import Run, Turn, parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 from langgraph_toolmem.search.tool_index import ToolIndex
+from langgraph_toolmem.sit.evidence import Draft, SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.transitions import just_asked
+from langgraph_toolmem.sit.transitions import just_asked, source_of
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
 from langgraph_toolmem.stores.vectors import VectorStore
 
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.extract import Extractor
     from langgraph_toolmem.atoms.library import AtomLibrary
     from langgraph_toolmem.atoms.mask import Habits
-    from langgraph_toolmem.atoms.record import AtomRecord
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.core.jobs import ReflectionWorker
     from langgraph_toolmem.entries.critique import Critic
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.memory")
 
 DEFAULT_NAMESPACE = ("toolmem",)
+TABLES: Final = (InertiaEvidence, SITEvidence, NavigatorEvidence, LedgerTable)
 MAX_DRAFT = 4_000
 """Characters of a summary that are kept."""
 MAX_ADOPTED = 64
@@ -116,7 +119,6 @@ class MemoryCore:
         self.sit = sit or SITPolicy()
         self._remembers_states = sit is not None and sit.recall == "extractive"
         self._summary_stores: dict[tuple[str, ...], SummaryStore] = {}
-        self._bookings: list[tuple[list[str], int, str | None]] = []
         self._written: dict[str, str] = {}
         self._forgettings = 0
         self._warned: set[str] = set()
@@ -131,7 +133,6 @@ class MemoryCore:
         self._made_queue: JobQueue | None = None
         self._made_library: EntryLibrary | None = None
         self._made_worker: ReflectionWorker | None = None
-        self._recalls: list[tuple[str, list[str], tuple[int, int, int], str | None]] = []
         self._made_decisions: DecisionLog | None = None
         if atoms is not None and not isinstance(atoms, bool):
             raise ConfigurationError(f"atoms is True, False or None, not {atoms!r}.")
@@ -139,7 +140,6 @@ class MemoryCore:
         self._atom_writer = None if atom_model is None else resolve_atom_writer(atom_model)
         self._made_atoms: AtomLibrary | None = None
         self._extractor: tuple[Mapping[str, ToolSpec], Habits | None, Extractor] | None = None
-        self._atom_bookings: list[tuple[str, list[str], AtomRecord, str | None]] = []
         if scorer is not None:
             from langgraph_toolmem.navigator.scoring import check_scorer
 
@@ -161,8 +161,13 @@ class MemoryCore:
         folder = self._root = root
         if root is not None and self.graph_namespace != DEFAULT_NAMESPACE:
             folder = root / f"graph-{digest(*self.graph_namespace)}"
-        self._store = GraphStore(folder, shared=store, namespace=self.graph_namespace, fsync=fsync, read_only=read_only)
+        self._store = GraphStore(
+            folder, shared=store, namespace=self.graph_namespace, tables=TABLES, fsync=fsync, read_only=read_only
+        )
         self._graph = self._store.graph
+        self._walked = self._graph.register(SITEvidence)
+        self._used = self._graph.register(NavigatorEvidence)
+        self._ledger = Ledger(self._graph, self._apply, self._book_row, self._lock)
         self._similarity = DescriptionSimilarity(embedder, specs or {})
         self._engine = InertiaEngine(self._graph, specs, similarity=self._similarity, seed=seed)
         self._vectors = VectorStore(root, embedder=embedder, client=chroma, namespace=self.graph_namespace)
@@ -191,14 +196,20 @@ class MemoryCore:
         self._note_outputs(run, user_digest(user_id))
         return self._engine.learn(
             run,
-            apply=partial(self._apply, user_id=user_id),
+            apply=self._apply,
             policy=policy or self.policy,
             user=user_digest(user_id),
             last_turn_too=last_turn_too,
             on_turn=on_turn,
             specs=specs,
-            more=partial(self._drafts, user=user_digest(user_id)),
+            more=partial(self._turn_record, user_id=user_id),
+            again=partial(self._ledger.followed, user_id=user_id),
+            hour=self._hour(),
         )
+
+    def _hour(self) -> int:
+        """Now, in hours since 1970 (UTC)."""
+        return int(self._now() // HOUR)
 
     def _note_outputs(self, run: Run, user: str | None) -> None:
         """Notes which fields results have, for tools that declare none; only what is new is written."""
@@ -213,44 +224,40 @@ class MemoryCore:
                 quiet = self._quiet.get(step.tool, 0)
                 self._quiet[step.tool] = quiet + 1
                 if (quiet < QUIET or quiet % QUIET == 0) and shows_fields(step.output):
-                    known = self._graph.tools.get(step.tool, {}).get("outputs", {})
+                    known = self._used.outputs.get(step.tool, {})
                     news = fields.news_in(known, paths_of(step.output), user)
                     if news:
-                        record.append(["ou", step.tool, news, user])
+                        record.append(OutputsSeen(step.tool, news, user))
                         self._quiet[step.tool] = 0
         if record:
             self._apply(None, record)
 
-    def _drafts(self, state: RunState, turn: Turn, run: str, *, user: str | None) -> Record:
-        """The state before a turn in words, to be kept if the run turns out well."""
+    def _turn_record(self, state: RunState, turn: Turn, run: str, *, user_id: str | None) -> Record:
+        """What a new turn teaches beside the evidence of all: the caller holds the lock."""
+        return [*self._transitions(state, turn, run, user_digest(user_id)), *self._ledger.followed(turn, user_id)]
+
+    def _transitions(self, state: RunState, turn: Turn, run: str, user: str | None) -> Record:
+        """The edges that a turn walked, and the state before it in words, to be kept if the run turns out well."""
         written = self._written.pop(turn.key, None)
-        if not turn.summary and not written and not self._remembers_states:
-            return []
-        if user is None and has_user(self.namespace):
-            return []  # nobody's: it could only end up with somebody else
         source = source_of(state)
         targets = [step for step in turn.steps if step.status == "ok"]
         if source is None or not targets:
             return []
+        record: Record = [TransitionSeen(run, step.key, source, step.tool) for step in targets]
+        if not turn.summary and not written and not self._remembers_states:
+            return record
+        if user is None and has_user(self.namespace):
+            return record  # nobody's: it could only end up with somebody else
         text = (turn.summary or written or extractive_summary(state))[:MAX_DRAFT]
         place = START if just_asked(state) else source
         made_by = "tool" if turn.summary else "model" if written else "extractive"
-        return [["sm", run, step.key, [place, step.tool, text, made_by], user] for step in targets if text]
+        return record + [Draft(run, step.key, place, step.tool, text, made_by, user) for step in targets if text]
 
-    def _apply(self, key: str | None, record: Record, *, user_id: str | None = None) -> bool:
-        """Keeps a record, with what it counts put down for the hour as well."""
-        for operation in record:
-            if operation[0] == "of-" and (offer := self._graph.offers.get(operation[1])) is not None:
-                method, tools, ids = offer
-                shown = [key for tool, key in zip(tools, ids, strict=False) if key and tool in operation[2]]
-                if shown and not self._store.read_only:
-                    self._took_up(method, shown, operation[3], user_id)
-        return self._store.apply(key, timed(record, self._now()))
+    def _apply(self, key: str | None, record: Record) -> bool:
+        return self._store.apply(key, record)
 
-    def _took_up(self, method: str, shown: list[str], right: int, user_id: str | None) -> None:
-        """The model called what it was shown: summaries here, other methods in their own part."""
-        if method == "sit":
-            self._bookings.append((shown, right, user_id))
+    def _book_row(self, booking: Booking) -> None:
+        """Adds what became of items that the model was shown to the rows of their method."""
 
     def _read(self, messages: Any, run_id: str | None) -> Run:
         return parse_run(
@@ -287,7 +294,7 @@ class MemoryCore:
         record: Record = []
         for name, spec in specs.items():
             if news := news_of(spec, known.get(name, {})):
-                record.append(["d", name, news])
+                record.append(ToolDescribed(name, news))
         if record:
             self._apply(None, record)
 

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem._reflecting import Reflecting
-from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS
+from langgraph_toolmem._summaries import REFRESH_SECONDS
 from langgraph_toolmem.atoms.atoms import Atom, from_plain, merge_all, to_plain
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, SCORE
-from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.graph.operations import GOOD, Count
 from langgraph_toolmem.runs.trajectory import Run
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Distilling(Reflecting):
         names: list[str] = []
         steps = 0
         for run, score in runs:
-            name = run_digest(run)
+            name = run.digest
             if score is not None and score < GOOD:
                 continue
             read = self._extracted(run, name, habits)
@@ -89,7 +89,7 @@ class Distilling(Reflecting):
             self._queue.note_places([(name, user) for name in names], namespace)
             with self._lock:
                 for name in names:
-                    self._apply(atoms_key(name), [["n", "atoms_runs", 1]])
+                    self._apply(atoms_key(name), [Count("atoms_runs")])
         return steps
 
     @property
@@ -141,7 +141,7 @@ class Distilling(Reflecting):
         new = self._atoms.store(namespace).put(supports)
         if new:
             with self._lock:
-                self._apply(None, [["n", "atoms", new]])
+                self._apply(None, [Count("atoms", new)])
 
     def _keep_entry(self, run: Run, user_id: str | None) -> None:
         """A run is over: its atoms are put into the queue too."""
@@ -150,7 +150,7 @@ class Distilling(Reflecting):
             self._quietly("atoms could not be kept", partial(self._put_atoms, run, user_id))
 
     def _put_atoms(self, run: Run, user_id: str | None) -> None:
-        name = run_digest(run)
+        name = run.digest
         with self._lock:
             verdict = self._graph.runs.get(name)
             there = self._graph.has_seen(atoms_key(name))
@@ -181,7 +181,7 @@ class Distilling(Reflecting):
             steps = {each.atom.id: to_job(each) for each in reversed(read)}
             self._worker.put(WORDING, {"steps": list(steps.values())}, run=name, user=user, namespace=namespace)
         with self._lock:
-            self._apply(atoms_key(name), [["n", "atoms_runs", 1]])
+            self._apply(atoms_key(name), [Count("atoms_runs")])
 
     def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """A verdict that comes when the run may have its atoms already."""
@@ -275,8 +275,3 @@ class Distilling(Reflecting):
 def atoms_key(run: str) -> str:
     """The key that says that a run has its atoms."""
     return digest(ATOMS, run)
-
-
-def run_digest(run: Run) -> str:
-    """What a run is called where its id must not be told."""
-    return digest("run", run.run_id or run_scope(run))

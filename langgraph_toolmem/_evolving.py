@@ -15,8 +15,8 @@ from langgraph_toolmem._navigating import Navigating
 from langgraph_toolmem._searching import check_names
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.graph.evolving import MAX_DAYS
 from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.navigator.evidence import MAX_DAYS, ClustersGrouped, LeftOut, LinksShifted, PutBack
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.evolution import Leaving, Moved, Regrouping
@@ -80,7 +80,7 @@ class EvolvingGraph(Navigating):
     def _leave_out(self, tools: Collection[str]) -> None:
         with self._lock:
             good = {tool: int(self._graph.tools.get(tool, {}).get("ok", 0)) for tool in tools}
-            self._apply(None, [["lo", good, self._now()]])
+            self._apply(None, [LeftOut(good, self._now())])
 
     def restore(self, tools: str | Collection[str]) -> list[str]:
         """Puts tools that were pruned back, one or several.
@@ -99,14 +99,14 @@ class EvolvingGraph(Navigating):
             raise ConfigurationError(f"{wrong[0]!r} is not left out; {there}.")
         if names:
             with self._lock:
-                self._apply(None, [["lo-", names, self._now()]])
+                self._apply(None, [PutBack(names, self._now())])
         return names
 
     def pruned(self) -> list[str]:
         """The tools that are left out at present, by name."""
         with self._lock:
             self._store.refresh()
-            return sorted(self._graph.left_out())
+            return sorted(self._used.left_out())
 
     def propagate(self, *, days: float = 7.0, eta: float = 0.9, dry_run: bool = True) -> list[Moved]:
         """Lets the weights of links follow recent use: w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses).
@@ -137,9 +137,9 @@ class EvolvingGraph(Navigating):
         with self._lock:
             history = self._latest()
             now = self._now()
-            found = moved(history, *self._graph.evolving.recent(now, days), eta=eta, without=(START,))
+            found = moved(history, *self._used.recent(now, days), eta=eta, without=(START,))
             if not dry_run and found:
-                self._apply(None, [["sh", shifts_of(found, history), now]])
+                self._apply(None, [LinksShifted(shifts_of(found, history), now)])
                 self._counted = None
         return found
 
@@ -149,7 +149,7 @@ class EvolvingGraph(Navigating):
 
         with self._lock:
             self._store.refresh()
-            plain = self._graph.evolving.groups[1]
+            plain = self._used.groups[1]
         return ClusterRules.from_dict(plain)
 
     def regroup(
@@ -195,8 +195,8 @@ class EvolvingGraph(Navigating):
             if dry_run:
                 return found
             with self._lock:
-                self._apply(None, [["gr", new.to_dict() or None, self._now()]])
-                self._rules_of, self._dependencies = self._graph.evolving.groups, made
+                self._apply(None, [ClustersGrouped(new.to_dict() or None, self._now())])
+                self._rules_of, self._dependencies = self._used.groups, made
         return replace(found, done=True)
 
     def _may_change(self, dry_run: bool) -> None:

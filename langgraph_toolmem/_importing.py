@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from langgraph_toolmem._core import MAX_DRAFT
 from langgraph_toolmem._learning import Learning
-from langgraph_toolmem._summaries import GOOD, LATER, stored_key
+from langgraph_toolmem._summaries import stored_key
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import user_digest
-from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.graph.operations import GOOD, Count
 from langgraph_toolmem.runs.trajectory import Run, Turn
+from langgraph_toolmem.sit.evidence import LATER, Draft, DraftsTaken
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.transitions import Transition, transitions
 
@@ -102,7 +103,7 @@ class Importing(Learning):
         with self._lock:
             before = self._forgettings
             waiting = {run: self._mine(run, user_id) for run in runs if self._teaches(run, unlabelled)}
-            bad = [run for run in runs if run in self._graph.drafts and self._is_bad(run)]
+            bad = [run for run in runs if run in self._walked.drafts and self._is_bad(run)]
         for run in bad:
             self._settle(run, user_id)
         new = [
@@ -121,26 +122,26 @@ class Importing(Learning):
         with self._lock:
             changed = [run for run in waiting if before != self._forgettings or not self._teaches(run, unlabelled)]
             if not changed:
-                gone = [["sm-", run, list(drafts)] for run, drafts in waiting.items() if drafts]
-                self._apply(None, [*gone, ["n", "summaries", kept]])
+                gone = [DraftsTaken(run, list(drafts)) for run, drafts in waiting.items() if drafts]
+                self._apply(None, [*gone, Count("summaries", kept)])
         for run in changed:  # forgotten or judged anew in between
             store.forget_run(run)
         return kept
 
     def _teaches(self, run: str, unlabelled: bool) -> bool:
-        score = self._score(run)
+        score = self._graph.score(run)
         return unlabelled if score is None else score >= GOOD
 
     def _is_bad(self, run: str) -> bool:
-        score = self._score(run)
+        score = self._graph.score(run)
         return score is not None and score < GOOD
 
     def _unwritten(self, run: Run, found: Iterable[Transition], user_id: str | None) -> list[Transition]:
         """Those whose state nobody has put into words: not the agent, not an import, not the memory as it looked on."""
-        name = _digest(run)
+        name = run.digest
         store: SummaryStore | None = None if self._vectors.empty else self._summary_store(user_id)
         with self._lock:
-            drafts: Mapping[str, object] = self._graph.drafts.get(name, {})
+            drafts: Mapping[str, object] = self._walked.drafts.get(name, {})
             new = [
                 each
                 for each in found
@@ -150,13 +151,9 @@ class Importing(Learning):
 
     def _draft(self, run: Run, made: Transition, user_id: str | None) -> None:
         text = (made.summary or "")[:MAX_DRAFT]
-        draft = [made.place, made.target, text, made.made_by]
+        draft = Draft(run.digest, made.key, made.place, made.target, text, made.made_by, user_digest(user_id))
         with self._lock:
-            self._apply(_written(made), [["sm", _digest(run), made.key, draft, user_digest(user_id)]] if text else [])
-
-
-def _digest(run: Run) -> str:
-    return digest("run", run.run_id or run_scope(run))
+            self._apply(_written(made), [draft] if text else [])
 
 
 def _written(transition: Transition) -> str:

@@ -10,7 +10,8 @@ from langgraph_toolmem._reflecting import Reflecting
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.learning import attempt_digest
-from langgraph_toolmem.inertia.engine import run_scope, turn_digest
+from langgraph_toolmem.graph.operations import Outcome
+from langgraph_toolmem.inertia.engine import turn_digest
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.runs.executions import last_step
@@ -81,9 +82,9 @@ class Learning(Reflecting):
         with self._lock:
             new = self._learn(run, user_id, last_turn_too=True)[1]
             if success is not None:
-                self._verdict(digest("run", run_id or run_scope(run)), float(success), comment, user_id)
+                self._verdict(run.digest, float(success), comment, user_id)
         self._keep_summaries(run, user_id, over=True)
-        self._quietly("the record of an entry could not be kept", self._book_recalls)
+        self._ledger.flush()
         self._keep_entry(run, user_id)
         if wait:
             self._wait()
@@ -151,7 +152,7 @@ class Learning(Reflecting):
         with self._lock:
             new = self._learn(run, user_id, last_turn_too=True, policy=policy, on_turn=on_turn)[1]
             if success is not None:
-                self._verdict(digest("run", run.run_id or run_scope(run)), float(success), None, user_id)
+                self._verdict(run.digest, float(success), None, user_id)
             return new
 
     def after_model(
@@ -232,10 +233,10 @@ class Learning(Reflecting):
             while self._graph.has_seen(attempt_digest(step, attempts + 1)):
                 attempts += 1
             if raised or (attempts and status == "failed"):
-                self._apply(attempt_digest(step, attempts + 1), [["t", tool, "failed"]])
+                self._apply(attempt_digest(step, attempts + 1), [Outcome(tool, "failed", hour=self._hour())])
             elif attempts and self._graph.has_seen(turn_digest(turn)):
                 # It failed for good, was learned so, and then its thread was resumed.
-                self._apply(attempt_digest(step, "ok"), [["t", tool, "ok"]])
+                self._apply(attempt_digest(step, "ok"), [Outcome(tool, "ok", hour=self._hour())])
             self._executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, run_id, user_id)
 

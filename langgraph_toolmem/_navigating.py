@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from langgraph_toolmem._searching import Searching, check_names
 from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.graph import fields
 from langgraph_toolmem.graph.view import view_of
 
 if TYPE_CHECKING:
@@ -168,16 +167,11 @@ class Navigating(Searching):
 
         with self._lock:
             specs = dict(self._known_tools())
-            left_out = self._graph.left_out()
-            groups = self._graph.evolving.groups
+            left_out = self._used.left_out()
+            groups = self._used.groups
             afresh = self._dependencies is None or self._rules_of is not groups
-            self._outputs_planned, changed = self._graph.outputs_since(self._outputs_planned)
-            known = self._graph.tools
-            outputs = {
-                tool: fields.usable(known[tool]["outputs"])
-                for tool in (known if afresh else changed)
-                if "outputs" in known.get(tool, {})
-            }
+            self._outputs_planned, changed = self._used.outputs_since(self._outputs_planned)
+            outputs = self._used.usable_outputs(self._used.outputs if afresh else changed)
         if self._dependencies is None or afresh:
             self._dependencies = ToolDependencyGraph(specs.values(), rules=_rules(groups[1]), observed=outputs)
             self._dependencies.leave_out(left_out)
@@ -193,10 +187,9 @@ class Navigating(Searching):
         new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
         if new:
             with self._lock:
-                again = {spec.name: known.get(spec.name, {}).get("outputs", {}) for spec in new}
-                again = {name: fields.usable(row) for name, row in again.items()}
-            for name, seen in again.items():
-                graph.note_outputs(name, seen)  # those of a tool that left are forgotten there
+                again = self._used.usable_outputs(spec.name for spec in new)
+            for spec in new:
+                graph.note_outputs(spec.name, again.get(spec.name, {}))  # those of a tool that left are forgotten there
             graph.update(new)
         return graph
 
@@ -214,7 +207,7 @@ class Navigating(Searching):
                     for tool, entry in self._graph.tools.items()
                     for parameter, count in entry.get("given", {}).items()
                 }
-                shifts = self._graph.evolving.shifts[1]
+                shifts = self._used.shifts[1]
             self._counted = now, History.of_view(view, given=given, shifts=shifts)
         return self._counted[1]
 

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem._distilling import Distilling, run_digest
-from langgraph_toolmem._summaries import GOOD
+from langgraph_toolmem._distilling import Distilling
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import resolve, user_digest
-from langgraph_toolmem.graph.evidence import Record
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.core.ledger import Booking
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
-from langgraph_toolmem.runs.trajectory import Turn
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.known import Known
     from langgraph_toolmem.atoms.retrieve import AtomHit
 
-HINTS: Final = "hints"
-"""How the counters of runs are called that followed an atom."""
-METHOD: Final = "sga"
+METHOD: Final = "atoms"
 SETTLE: Final = 10.0
 """Seconds that `search_atoms` waits for what was finished just now and is being written."""
-
-RETRIEVED, FOLLOWED = AtomRecord(1), AtomRecord(0, 1)
 
 
 class Planning(Distilling):
@@ -149,17 +140,11 @@ class Planning(Distilling):
         self._check_user(user_id)
         if run.next_key is None or self._store.read_only:
             return
-        key = digest(METHOD, run.next_key)
-        with self._lock:
-            _, tools, ids = self._graph.offers.get(key, (METHOD, [], []))
-            shown = dict(zip(tools, ids, strict=True))
-            new = {hit.tool: hit.atom.id for hit in hits if hit.tool not in shown}
-            if not new:
-                return
-            shown |= new
-            self._apply(None, [["of+", key, METHOD, list(shown), list(shown.values())]])
-            self._atom_bookings.append((run_digest(run), list(new.values()), RETRIEVED, user_id))
-        self._book_atoms()
+        before = self._ledger.items(run.next_key, METHOD)
+        new = {hit.tool: hit.atom.id for hit in hits if hit.tool not in before.values()}
+        items = {key: tool for tool, key in new.items()}
+        self._ledger.shown(METHOD, items, run=run.digest, turn=run.next_key, user_id=user_id)
+        self._ledger.flush()
 
     def atoms(self, *, user_id: str | None = None) -> list[Atom]:
         """All atoms that were kept and whose runs went well, those of most visits first.
@@ -192,72 +177,11 @@ class Planning(Distilling):
         store = self._atoms.store(namespace)
         return {key: store.record(key) for key in ids}
 
-    # --- the record of atoms ---
-
-    def _drafts(self, state: RunState, turn: Turn, run: str, *, user: str | None) -> Record:
-        """What the model did with atoms that it was shown before this turn. The caller holds the lock."""
-        record = super()._drafts(state, turn, run, user=user)
-        key = digest(METHOD, turn.key)
-        offer = self._graph.offers.get(key)
-        if offer is None:
-            return record
-        shown = dict(zip(offer[1], offer[2], strict=True))
-        followed = [step for step in turn.steps if step.tool in shown]
-        right = any(step.status == "ok" and not step.review for step in followed)
-        record = [*record, ["of-", key, sorted({step.tool for step in followed}), int(right)]]
-        known = self._graph.recalls.get(hints_key(run), [None, {}])[1]
-        ids = list(dict.fromkeys(shown[step.tool] for step in followed))
-        if new := [each for each in ids if each not in known]:
-            record.append(["rc", hints_key(run), new, user or self._graph.owner(run), HINTS])
-        return record
-
-    def _took_up(self, method: str, shown: list[str], right: int, user_id: str | None) -> None:
-        super()._took_up(method, shown, right, user_id)
-        if method == METHOD:
-            self._atom_bookings.append(("", shown, FOLLOWED, user_id))
-
-    def _judge_recalls(self, run: str, score: float, user_id: str | None) -> None:
-        """The verdict of a run tells whether the hints it followed led to success. The caller holds the lock."""
-        super()._judge_recalls(run, score, user_id)
-        shown = self._graph.recalls.get(hints_key(run), [None, {}])[1]
-        good = int(score >= GOOD)
-        new = [key for key, booked in shown.items() if booked is None]
-        other = [key for key, booked in shown.items() if booked not in (None, good)]
-        if new or other:
-            self._apply(None, [["rv", hints_key(run), good, HINTS]])
-        once, instead = AtomRecord(0, 0, good, 1 - good), AtomRecord(0, 0, 2 * good - 1, 1 - 2 * good)
-        self._atom_bookings += [
-            (run, each, booked, user_id) for each, booked in ((new, once), (other, instead)) if each
-        ]
-
-    def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        super()._judge_entry(run, score, comment, user_id)
-        self._book_atoms()
-
-    def _close_reflection(self) -> None:
-        self._book_atoms()
-        super()._close_reflection()
-
-    def _book(self) -> None:
-        super()._book()
-        self._book_atoms()
-
-    def _book_atoms(self) -> None:
-        with self._lock:
-            bookings, self._atom_bookings = self._atom_bookings, []
-        if bookings and not (self._closed and self._made_atoms is None):
-            self._quietly("the record of atoms could not be kept", partial(self._book_each, bookings))
-
-    def _book_each(self, bookings: list[tuple[str, list[str], AtomRecord, str | None]]) -> None:
-        for run, ids, record, user_id in bookings:
-            namespace = self._namespace_of(run, user_id)
-            if namespace is not None:
-                self._atoms.store(namespace).book(ids, record)
-
-
-def hints_key(run: str) -> str:
-    """What the atoms that a run followed are noted under, among what runs were shown."""
-    return digest("hints", run)
+    def _book_atoms(self, booking: Booking) -> None:
+        namespace = self._namespace_of(booking.run, booking.user_id)
+        if namespace is not None:
+            record = AtomRecord(booking.shown, booking.followed, booking.helped, booking.hurt)
+            self._atoms.store(namespace).book(booking.ids, record)
 
 
 def _atoms_of(given: object) -> list[Atom]:

@@ -9,10 +9,8 @@ from langgraph_toolmem._reflecting import Reflecting
 from langgraph_toolmem._suggesting import Suggesting
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.failures import describe_error
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import resolve, user_digest
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.runs.run import Run
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
 
+METHOD: Final = "entries"
 PATIENCE: Final = 0.5
 """Seconds that a step of a host waits for entries to be read from disk."""
 SETTLE: Final = 10.0
@@ -132,7 +131,7 @@ class Recalling(Suggesting):
         query = request_of(run)
         if not query or self._vectors.empty:
             return Recollection()
-        name = _name(run)
+        name = run.digest
         try:
             found = self._library.recall(
                 namespace, query, policy=chosen, unjudged=unjudged, exclude=[entry_id(name)], wait=PATIENCE
@@ -146,7 +145,11 @@ class Recalling(Suggesting):
         recollection = Recollection(tuple(found))
         if offered and found:
             seen = len(found) if budget is None else fitting(recollection, budget)
-            self._recalled(name, [each.entry.id for each in found[:seen]], user_id)
+            if not self._store.read_only:
+                self._ledger.shown(
+                    METHOD, dict.fromkeys(each.entry.id for each in found[:seen]), run=name, user_id=user_id
+                )
+            self._ledger.flush()
         return recollection
 
     def preferences(
@@ -224,7 +227,7 @@ class KeepingEntries(Reflecting):
         namespace, user = resolve(self.namespace, user_id), user_digest(user_id)
         now = self._now()
         made = [
-            entry_of(run, run_digest=_name(run), now=now, user=user, score=score, comment=comment, made_by=made_by)
+            entry_of(run, run_digest=run.digest, now=now, user=user, score=score, comment=comment, made_by=made_by)
             for run, score, comment in runs
         ]
         entries = [entry for entry in made if entry is not None]
@@ -235,10 +238,6 @@ class KeepingEntries(Reflecting):
         if self._critic is not None:
             self._worker.catch_up(namespace=namespace)
         return len(kept)
-
-
-def _name(run: Run) -> str:
-    return digest("run", run.run_id or run_scope(run))
 
 
 def _again(error: Exception) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem._summaries import GOOD, REFRESH_SECONDS, Summaries
+from langgraph_toolmem._summaries import REFRESH_SECONDS, Summaries
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.core.ledger import Booking
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE
-from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.graph.operations import Count, Verdict
 from langgraph_toolmem.report.report import ReflectionReport
 from langgraph_toolmem.runs.trajectory import Run
 
@@ -142,7 +143,7 @@ class Reflecting(Summaries):
         """Puts a run into the queue, with its verdict, or else with a word on why it has none."""
         from langgraph_toolmem.entries.entry import entry_of
 
-        name = digest("run", run.run_id or run_scope(run))
+        name = run.digest
         with self._lock:
             verdict = self._graph.runs.get(name)
         author = None if verdict is None else verdict[AUTHOR]
@@ -162,7 +163,7 @@ class Reflecting(Summaries):
             return False
         self._worker.write(entry, namespace=resolve(self.namespace, user_id))
         with self._lock:
-            self._apply(entry_key(name), [["n", "entries", 1]])
+            self._apply(entry_key(name), [Count("entries")])
         return True
 
     def _noted(self, entries: Sequence[Entry], namespace: tuple[str, ...]) -> None:
@@ -170,11 +171,11 @@ class Reflecting(Summaries):
         self._queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
         with self._lock:
             for entry in entries:
-                self._apply(entry_key(entry.run), [["n", "entries", 1]])
+                self._apply(entry_key(entry.run), [Count("entries")])
 
     def _judge_entry(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """A verdict that comes when the run may have its entry already."""
-        self._quietly("the record of an entry could not be kept", self._book_recalls)
+        self._ledger.flush()
         with self._lock:
             there = self._graph.has_seen(entry_key(run))
         if self._keeps_entries and there and not self._store.read_only:
@@ -211,8 +212,8 @@ class Reflecting(Summaries):
         self._store.refresh()
         text = comment[:500] if comment else None
         author = user_digest(user_id) or self._graph.owner(run)
-        self._apply(None, [["vd", run, score, text, author], *self._judged(run, score)])
-        self._judge_recalls(run, score, user_id)
+        items = self._ledger.judged(run, score, user_id)
+        self._apply(None, [Verdict(run, score, text, author), *items, *self._judged(run, score)])
 
     def _queue_verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
         """Leaves a verdict to the process that writes to the folder.
@@ -241,43 +242,11 @@ class Reflecting(Summaries):
             self._quietly("the queue of reflections could not be read", lambda: found.update(self._queue.report()))
         return ReflectionReport(**found)
 
-    # --- the record of entries ---
-
-    def _recalled(self, run: str, ids: list[str], user_id: str | None) -> None:
-        """Notes that entries are shown in a run."""
-        with self._lock:
-            known = self._shown_in(run)
-            new = [key for key in ids if key not in known]
-            if new and not self._store.read_only:
-                self._apply(None, [["rc", run, new, user_digest(user_id)]])
-                self._recalls.append((run, new, (1, 0, 0), user_id))
-        self._quietly("the record of an entry could not be kept", self._book_recalls)
-
-    def _judge_recalls(self, run: str, score: float, user_id: str | None) -> None:
-        """A run that was shown entries has its verdict. The caller holds the lock."""
-        shown = self._shown_in(run)
-        good = int(score >= GOOD)
-        new = [key for key, booked in shown.items() if booked != good]
-        if not new:
-            return
-        turned = [key for key in new if shown[key] is not None]
-        self._apply(None, [["rv", run, good]])
-        self._recalls.append((run, new, (0, good, 1 - good), user_id))
-        if turned:
-            self._recalls.append((run, turned, (0, good - 1, -good), user_id))
-
-    def _shown_in(self, run: str) -> dict[str, int | None]:
-        """Entries shown in a run, with what was added to their record: see `EvidenceGraph.recalls`."""
-        entry = self._graph.recalls.get(run)
-        return {} if entry is None else entry[1]
-
-    def _book_recalls(self) -> None:
-        with self._lock:
-            bookings, self._recalls = self._recalls, []
-        for run, ids, (recalled, helped, hurt), user_id in bookings:
-            namespace = self._namespace_of(run, user_id)
-            if namespace is not None:
-                self._library.store(namespace).book(ids, recalled=recalled, helped=helped, hurt=hurt)
+    def _book_entries(self, booking: Booking) -> None:
+        namespace = self._namespace_of(booking.run, booking.user_id)
+        if namespace is not None:
+            recalled, helped, hurt = booking.shown, booking.helped, booking.hurt
+            self._library.store(namespace).book(booking.ids, recalled=recalled, helped=helped, hurt=hurt)
 
     # --- forgetting and closing ---
 

@@ -11,7 +11,6 @@ from langgraph_toolmem._recalling import PATIENCE, Recalling
 from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.namespaces import has_user, resolve
-from langgraph_toolmem.graph import fields
 from langgraph_toolmem.runs.tool_note import spec_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -102,10 +101,8 @@ class Searching(Recalling):
     def _outputs_for_search(self, *, first: bool = False) -> dict[str, Iterable[str]]:
         """Tool -> paths of its results, as runs showed them; of those that are new to the search."""
         with self._lock:
-            known = self._graph.tools
-            self._outputs_searched, changed = self._graph.outputs_since(self._outputs_searched)
-            names = [name for name, entry in known.items() if "outputs" in entry] if first else changed
-            return {name: fields.usable(known[name]["outputs"]) for name in names}
+            self._outputs_searched, changed = self._used.outputs_since(self._outputs_searched)
+            return {**self._used.usable_outputs(self._used.outputs if first else changed)}
 
     def _precedents(self, user_id: str | None) -> Precedents | None:
         """What finished runs say; None if there are none, or they are still being read, or cannot be."""
@@ -135,7 +132,7 @@ class Searching(Recalling):
 
     def _left_out(self) -> Collection[str]:
         with self._lock:
-            return self._graph.left_out()
+            return self._used.left_out()
 
     def _known_tools(self) -> Mapping[str, ToolSpec]:
         """The tools at hand; of a memory that nobody gave any, those that were described to it before, or called."""

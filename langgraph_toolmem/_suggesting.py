@@ -7,15 +7,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from langgraph_toolmem._learning import Learning
+from langgraph_toolmem._summaries import EDGE
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.graph.walks import Edge
+from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.suggest import Suggestion
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.sit.transitions import last_calls
+from langgraph_toolmem.sit.walks import Edge
 
 SEARCHED = 50
 """Tools that a search by description gives as candidates."""
@@ -108,7 +110,7 @@ class Suggesting(Learning):
                 self._adopt(tools)
             self.remember_states(chosen)
             self._store.refresh()
-            edges = _Edges({source: self._graph.walks.out_of(source) for source in last_calls(run)})
+            edges = _Edges({source: self._walked.walks.out_of(source) for source in last_calls(run)})
             known = self._engine.specs
         if available is None and known:
             available = known.keys()
@@ -129,7 +131,7 @@ class Suggesting(Learning):
             self._quietly("summaries could not be read", _raiser(error))
             found = weigh(run, edges, None, **rest)
         if offered and run.next_key is not None and not self._store.read_only:
-            self._offer(run.next_key, found, user_id)
+            self._show(run, run.next_key, found, user_id)
             self._note_written(run.next_key, summary)
         return Advice(found, missing)
 
@@ -140,20 +142,14 @@ class Suggesting(Learning):
         """
         self._remembers_states |= (policy or self.sit).recall == "extractive"
 
-    def _offer(self, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:
+    def _show(self, run: Run, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:
         """Notes what the model is shown before a turn; shown again, as after the summary tool, it adds to that."""
-        with self._lock:
-            _, tools, ids = self._graph.offers.get(turn, (METHOD, [], []))
-            before = dict(zip(tools, ids, strict=True))
-            offered = dict(before)
-            for suggestion in suggestions:
-                offered[suggestion.tool] = offered.get(suggestion.tool) or suggestion.summary_id or ""
-            if offered == before:
-                return
-            self._apply(None, [["of+", turn, METHOD, list(offered), list(offered.values())]])
-        shown = [key for key in offered.values() if key and key not in ids]
-        if shown:
-            self._quietly("the record of a summary could not be kept", lambda: self._shown(shown, user_id))
+        before = self._ledger.items(turn, METHOD)
+        edges = {tool for key, tool in before.items() if key.startswith(EDGE)}
+        named = {*before.values()} - edges  # with a summary of their own
+        new = {each.summary_id or EDGE + each.tool: each.tool for each in suggestions if each.tool not in named}
+        self._ledger.shown(METHOD, new, run=run.digest, turn=turn, user_id=user_id)
+        self._ledger.flush()
 
     def _note_written(self, turn: str, summary: str | None) -> None:
         """A summary that the agent's model wrote outside its history goes with the turn that comes."""
@@ -162,9 +158,6 @@ class Suggesting(Learning):
                 self._written[turn] = text
                 if len(self._written) > MAX_WRITTEN:
                     del self._written[next(iter(self._written))]
-
-    def _shown(self, ids: list[str], user_id: str | None) -> None:
-        self._summary_store(user_id).book(ids, offered=1)
 
 
 def _names(available: Collection[str] | None) -> Collection[str] | None:

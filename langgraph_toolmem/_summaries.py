@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langgraph_toolmem._core import MemoryCore
 from langgraph_toolmem.base.errors import NamespaceError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
-from langgraph_toolmem.graph.evidence import SCORE, Record
-from langgraph_toolmem.inertia.engine import run_scope
+from langgraph_toolmem.core.ledger import Booking
+from langgraph_toolmem.graph.operations import GOOD, Count, Record
 from langgraph_toolmem.runs.trajectory import Run, Turn
+from langgraph_toolmem.sit.evidence import LATER, Draft, DraftsTaken
 
 if TYPE_CHECKING:
     from langgraph_toolmem.sit.store import SummaryStore
@@ -25,10 +26,8 @@ MAX_STORES = 64
 """Users whose summaries are in RAM at once."""
 REFRESH_SECONDS = 30.0
 """Where several processes write, their summaries are looked for this often."""
-GOOD = 0.5
-"""Score from which a run is a successful one."""
-LATER = ""
-"""In the place of a step: the run's summaries are to be looked at, whether some wait or not."""
+EDGE = "edge "
+"""How the ledger calls a suggestion without a summary of its own: this, and the tool."""
 
 
 class Summaries(MemoryCore):
@@ -64,12 +63,12 @@ class Summaries(MemoryCore):
         )
 
     def _keep_summaries(self, run: Run, user_id: str | None, *, over: bool = False) -> None:
-        """After a run was learned: books what became of shown summaries, and keeps its own if it is over."""
-        self._book()
+        """After a run was learned: books what became of what it was shown, and keeps its own if it is over."""
+        self._ledger.flush()
         last = run.events[-1] if run.events else None
         ended = over or (isinstance(last, Turn) and not last.steps)
         if ended:
-            self._settle_summaries(digest("run", run.run_id or run_scope(run)), user_id)
+            self._settle_summaries(run.digest, user_id)
 
     def _settle_summaries(self, run: str, user_id: str | None) -> None:
         """Puts summaries where the verdict on their run says: with the others, or away.
@@ -79,9 +78,9 @@ class Summaries(MemoryCore):
         if self._store.read_only or (user_id is None and has_user(self.namespace)):
             return
         with self._lock:
-            now = run in self._graph.drafts and (self._score(run) is not None or self.sit.unlabelled > 0)
+            now = run in self._walked.drafts and (self._graph.score(run) is not None or self.sit.unlabelled > 0)
             waiting = [run] if now else []
-            waiting += [other for other in self._graph.drafts if other != run and self._due(other)]
+            waiting += [other for other in self._walked.drafts if other != run and self._due(other)]
             waiting = [each for each in waiting if self._mine(each, user_id)]
         for each in waiting:
             error = self._quietly("summaries could not be stored, and wait", partial(self._settle, each, user_id))
@@ -92,16 +91,16 @@ class Summaries(MemoryCore):
 
     def _due(self, run: str) -> bool:
         """Whether something of a run was left over."""
-        return self._score(run) is not None or (LATER in self._graph.drafts[run] and self.sit.unlabelled > 0)
+        return self._graph.score(run) is not None or (LATER in self._walked.drafts[run] and self.sit.unlabelled > 0)
 
     def _settle_later(self, run: str, user: str | None) -> None:
         with self._lock:
-            if LATER not in self._graph.drafts.get(run, {}):
+            if LATER not in self._walked.drafts.get(run, {}):
                 self._apply(None, [_later(run, user)])
 
     def _mine(self, run: str, user_id: str | None) -> dict[str, list[str]]:
         """The summaries of a run that wait and belong where a user's are kept."""
-        drafts = self._graph.drafts.get(run, {})
+        drafts = self._walked.drafts.get(run, {})
         if not has_user(self.namespace):
             return dict(drafts)
         mine = user_digest(user_id)
@@ -128,13 +127,13 @@ class Summaries(MemoryCore):
         with self._lock:
             fine = before == self._forgettings and good == self._is_good(run)
             if fine:
-                self._apply(None, [["sm-", run, list(drafts)], *([["n", "summaries", kept]] if kept else [])])
+                self._apply(None, [DraftsTaken(run, list(drafts)), *([Count("summaries", kept)] if kept else [])])
         if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
             store.forget_run(run)
             self._settle(run, user_id)
 
     def _is_good(self, run: str) -> bool:
-        score = self._score(run)
+        score = self._graph.score(run)
         return self.sit.unlabelled > 0 if score is None else score >= GOOD
 
     def _judged(self, run: str, score: float) -> Record:
@@ -143,20 +142,11 @@ class Summaries(MemoryCore):
             return [_later(run, self._graph.owner(run))]
         return []
 
-    def _score(self, run: str) -> float | None:
-        entry = self._graph.runs.get(run)
-        return None if entry is None else entry[SCORE]
-
-    def _book(self) -> None:
-        """Adds what became of shown summaries to their record."""
-        with self._lock:
-            bookings, self._bookings = self._bookings, []
-        for shown, right, user_id in bookings:
-            what = "the record of a summary could not be kept"
-            self._quietly(what, partial(self._book_one, shown, right, user_id))
-
-    def _book_one(self, shown: list[str], right: int, user_id: str | None) -> None:
-        self._summary_store(user_id).book(shown, followed=1, right=right)
+    def _book_summaries(self, booking: Booking) -> None:
+        ids = [key for key in booking.ids if not key.startswith(EDGE)]
+        if ids and (booking.shown or booking.followed):
+            store = self._summary_store(booking.user_id)
+            store.book(ids, offered=booking.shown, followed=booking.followed, right=booking.right)
 
     def _forget_summaries(self, user_id: str) -> int:
         """Raises StorageError if some are still there. Summaries are counted where they wait, not here."""
@@ -171,7 +161,6 @@ class Summaries(MemoryCore):
         return 0
 
     def _close_summaries(self) -> None:
-        self._book()
         for store in self._summary_stores.values():
             self._quietly("summaries could not be written", store.close)
         self._summary_stores.clear()
@@ -196,6 +185,6 @@ def stored_key(run: str) -> str:
     return digest("stored", run)
 
 
-def _later(run: str, user: str | None) -> list[Any]:
+def _later(run: str, user: str | None) -> Draft:
     """The operation that has a run's summaries looked at again."""
-    return ["sm", run, LATER, ["", "", "", ""], user]
+    return Draft(run, LATER, "", "", "", "", user)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from langgraph_toolmem._async import AsyncTwins
@@ -14,12 +15,14 @@ from langgraph_toolmem._recalling import KeepingEntries
 from langgraph_toolmem.base.errors import NamespaceError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.core.ledger import Booking
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.graph.view import view_of
-from langgraph_toolmem.inertia.engine import begin_shortcut
+from langgraph_toolmem.inertia.engine import begin_shortcut, open_turn
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.record import turns_seen
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.report.savings import TokenPrice
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec
@@ -144,13 +147,11 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
                 decision = decision.held(forbidden)
             if recorded:
                 self._executions.begins(run.next_key)
-            known = run.next_key in self._graph.open_turns or run.next_key in self._graph.closed_turns
             if decision.acts:
                 self._apply(digest("shortcut", run.next_key), begin_shortcut(decision))
-            elif not known:
-                user = user_digest(user_id)
-                self._apply(None, self._engine.open_turn(state, run.next_key, decision, user))
-        self._book()
+            elif not self._engine.evidence.knows(run.next_key):
+                self._apply(None, open_turn(state, run.next_key, decision, user_digest(user_id), self._hour()))
+        self._ledger.flush()
         self._tick()
         return decision
 
@@ -164,6 +165,15 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
     ) -> Decision:
         user = user_digest(user_id)
         return self._engine.decide(state, thought=run.thought, policy=policy, user=user, specs=specs)[0]
+
+    def _book_row(self, booking: Booking) -> None:
+        what, book = {
+            "sit": ("a summary", self._book_summaries),
+            "atoms": ("atoms", self._book_atoms),
+            "entries": ("an entry", self._book_entries),
+        }[booking.method]
+        if not self._store.read_only:
+            self._quietly(f"the record of {what} could not be kept", partial(book, booking))
 
     # --- looking ---
 
@@ -181,7 +191,7 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
     def view(self) -> GraphView:
         """A plain copy of the evidence graph: tools, edges, dataflow."""
         with self._lock:
-            return view_of(self._graph)
+            return view_of(self._graph, self._walked.walks.views())
 
     def forget(self, *, user_id: str) -> int:
         """Removes everything of a user from the graph, from Chroma and from disk (their files are rewritten).
@@ -235,6 +245,7 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
 
         Critiques that are not written yet wait on disk for the next opening.
         """
+        self._ledger.flush()
         with self._lock:
             closed, self._closed = self._closed, True
         if not closed:
@@ -256,7 +267,7 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
     def __repr__(self) -> str:
         """Where it is and how much it has seen."""
         where = self._store.folder or "ephemeral"
-        return f"<ToolMemory {where}: {int(self._graph.counters.get('turns', 0))} turns>"
+        return f"<ToolMemory {where}: {turns_seen(self._graph.counters)} turns>"
 
 
 def _not_our_turn(run: Run) -> str:

@@ -11,16 +11,18 @@ from typing import Any
 import histories as h
 import pytest
 from desk import Desk, build, request, script, thread
+from kept import navigator
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_toolmem import ConfigurationError, StorageError, ToolMemory
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import Operation, Outcome
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.navigator.evidence import ClustersGrouped, LeftOut, LinksShifted, NavigatorEvidence, PutBack
 from langgraph_toolmem.navigator.history import Flow
 from langgraph_toolmem.navigator.scoring import Link, RecordScorer
-from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -87,14 +89,14 @@ def test_fields_of_results_are_learned_and_planned_with_at_once(memory: ToolMemo
     step = memory.plan(target="write_mail").chain
     assert step is not None
     assert step.tools == ("look_up", "write_mail")
-    assert "p0@x.org" not in repr(memory._graph.to_state()["tools"])
+    assert "p0@x.org" not in repr((memory._graph.to_state()["tools"], navigator(memory).to_state()))
 
 
 def test_they_come_back_after_a_restart_and_are_seen_by_who_only_reads(tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "m", tools=SCHEMAS, entries=False) as memory:
         learn(memory, range(2))
         with ToolMemory(tmp_path / "m", read_only=True) as beside:  # the journal has it already
-            assert beside._graph.tools["look_up"]["outputs"] == {"person.email": [["string"], ""]}
+            assert navigator(beside).outputs["look_up"] == {"person.email": [["string"], ""]}
     with ToolMemory(tmp_path / "m", tools=SCHEMAS) as memory:
         assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
         assert best(memory) == ("look_up", "write_mail")
@@ -127,12 +129,12 @@ def test_only_what_is_new_is_written(tmp_path: Path) -> None:
         learn(memory, range(3))
         memory.observe(mail(0), run_id="look_up-0")
         memory.observe(mail(9, output={"person": {"email": 5}, "hits": 1}), run_id="look_up-9")
-    news = [op for _, record in written for op in record if op[0] == "ou"]
+    news = [op for _, record in written for op in record if op[0] == "outputs_seen"]
     assert news == [
-        ["ou", "look_up", {"person.email": ["string"]}, None],
-        ["ou", "look_up", {"person.email": ["integer"], "hits": ["integer"]}, None],
+        ["outputs_seen", "look_up", {"person.email": ["string"]}, None],
+        ["outputs_seen", "look_up", {"person.email": ["integer"], "hits": ["integer"]}, None],
     ]
-    assert memory._graph.tools["look_up"]["outputs"]["person.email"] == [["integer", "string"], ""]
+    assert navigator(memory).outputs["look_up"]["person.email"] == [["integer", "string"], ""]
 
 
 def test_a_recorder_that_learns_a_call_before_its_answer_is_seen_does_not_miss_it(memory: ToolMemory) -> None:
@@ -201,7 +203,7 @@ def test_an_import_learns_them_too(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["import", str(log), "--memory", str(tmp_path / "m")])
     assert done.exit_code == 0, done.stderr
     with ToolMemory(tmp_path / "m", read_only=True) as memory:
-        assert "person.email" in memory._graph.tools["look_up"]["outputs"]
+        assert "person.email" in navigator(memory).outputs["look_up"]
 
 
 def test_what_one_users_runs_alone_showed_goes_with_the_user(tmp_path: Path) -> None:
@@ -513,32 +515,35 @@ def test_weights_survive_a_restart(tmp_path: Path) -> None:
 
 def test_old_days_leave_and_nothing_grows_without_end() -> None:
     graph = EvidenceGraph()
+    days = graph.register(NavigatorEvidence).days
     for day in range(100):
-        graph.apply(None, [["dy", day, {f"t{i}": 1 for i in range(3)}, [["a", "t1", 1]]]])
-    assert sorted(map(int, graph.evolving.days)) == list(range(68, 100))
-    graph.apply(None, [["dy", 3, {"t": 1}, []]])  # a late record of another worker
-    assert min(map(int, graph.evolving.days)) == 68
-    many = [[f"s{i}", "t1", 1] for i in range(1000)]
-    graph.apply(None, [["dy", 99, {f"t{i}": 1 for i in range(20_000)}, many]])
-    assert (len(graph.evolving.days["99"]), len(graph.evolving.days["99"]["t1"][1])) == (5_000, 64)
+        graph.apply(None, [Outcome(f"t{i}", "ok", "a", 24 * day + i) for i in range(3)])
+    assert sorted(map(int, days)) == list(range(68, 100))
+    assert days["99"] == {f"t{i}": [1, {"a": 1}] for i in range(3)}
+    graph.apply(None, [Outcome("t", "ok", None, 24 * 3)])  # a late record of another worker
+    assert min(map(int, days)) == 68
+    graph.apply(None, [Outcome("t1", "ok", f"s{i}", 24 * 99) for i in range(1000)])
+    graph.apply(None, [Outcome(f"t{i}", "failed", "a", 24 * 99) for i in range(20_000)])
+    assert (len(days["99"]), len(days["99"]["t1"][1])) == (5_000, 64)
+    assert days["99"]["t7"] == [1, {}], "a call that failed is a use, and no good link"
 
 
 def test_the_order_of_records_does_not_matter() -> None:
-    decisions = [
-        [["lo", {"a": 1, "b": 0}, 10.0]],
-        [["lo-", ["a"], 20.0]],
-        [["lo", {"a": 3}, 30.0]],
-        [["sh", {"j": {"i": 1.0}}, 10.0]],
-        [["sh", {"j": {"i": 2.0}}, 20.0]],
-        [["gr", {"join": []}, 5.0]],
-        [["t", "b", "ok"]],
+    decisions: list[Operation] = [
+        LeftOut({"a": 1, "b": 0}, 10.0),
+        PutBack(["a"], 20.0),
+        LeftOut({"a": 3}, 30.0),
+        LinksShifted({"j": {"i": 1.0}}, 10.0),
+        LinksShifted({"j": {"i": 2.0}}, 20.0),
+        ClustersGrouped({"join": []}, 5.0),
+        Outcome("b", "ok"),
     ]
     states = []
-    for records in (decisions, decisions[::-1], decisions[3:] + decisions[:3]):
+    for record in (decisions, decisions[::-1], decisions[3:] + decisions[:3]):
         graph = EvidenceGraph()
-        for record in records:
-            graph.apply(None, record)
-        states.append((graph.to_state()["evolving"], graph.left_out()))
+        table = graph.register(NavigatorEvidence)
+        graph.apply(None, record)
+        states.append((table.to_state(), table.left_out()))
     assert states[0] == states[1] == states[2]
     assert states[0][1] == {"a"}
 
@@ -601,7 +606,7 @@ def test_rules_that_cannot_be_read_are_told_and_stored_ones_are_left_aside(
         memory.regroup({"join": [{}]})
     with pytest.raises(ConfigurationError, match="cannot be read"):
         memory.regroup(tmp_path / "nowhere.yaml")
-    memory._apply(None, [["gr", {"join": 7}, memory._now()]])
+    memory._apply(None, [ClustersGrouped({"join": 7}, memory._now())])
     assert memory.plan(target="write_mail").chains
     assert "cluster rules in the memory cannot be used" in caplog.text
 
@@ -609,43 +614,25 @@ def test_rules_that_cannot_be_read_are_told_and_stored_ones_are_left_aside(
 # --- the file -----------------------------------------------------------------------------------------------
 
 
-def test_a_memory_of_the_third_format_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = EvidenceGraph()
-    graph.apply(None, [["t", "look_up", "ok"], ["p", "look_up", {"q": "string"}]])
-    state = graph.to_state()
-    del state["evolving"]
-    with monkeypatch.context() as patch:
-        patch.setattr(plain_pickle, "FORMAT_VERSION", 3)
-        with GraphFile(tmp_path) as file:
-            file.load()
-            file.compact(state)
-            file.append([None, [["t", "look_up", "ok"], ["p", "look_up", {"q": "string"}]]])
-    with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
-        assert memory.report().problems == ()
-        assert memory._graph.tools["look_up"]["ok"] == 2
-        assert (memory.pruned(), memory.propagate()) == ([], [])
-        learn(memory, range(1))
-    with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
-        assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
-
-
 @pytest.mark.parametrize(
     "broken",
     [
-        {"tools": {"a": {"outputs": 5}}},
-        {"tools": {"a": {"outputs": {"x": ["string", ""]}}}},
-        {"tools": {"a": {"given": {"q": "many"}}}},
-        {"evolving": {"days": {"today": {}}, "left": {}, "shifts": [0, {}], "groups": [0, None]}},
-        {"evolving": {"days": {}, "left": {"a": 3}, "shifts": [0, {}], "groups": [0, None]}},
-        {"evolving": {"days": {}, "left": {}, "shifts": [0, {"j": {"i": "x"}}], "groups": [0, None]}},
-        {"evolving": {"days": {"3": {"a": [1]}}, "left": {}, "shifts": [0, {}], "groups": [0, None]}},
+        {"outputs": 5},
+        {"outputs": {"look_up": {"x": ["string", ""]}}},
+        {"days": {"today": {}}},
+        {"days": {"3": {"a": [1]}}},
+        {"left": {"a": 3}},
+        {"shifts": [0, {"j": {"i": "x"}}]},
+        {"groups": [None, None]},
     ],
-    ids=["outputs", "row", "given", "day", "left", "shift", "use"],
+    ids=["outputs", "row", "day", "use", "left", "shift", "groups"],
 )
 def test_a_snapshot_of_another_shape_is_set_aside(tmp_path: Path, broken: dict[str, Any]) -> None:
+    state = EvidenceGraph([NavigatorEvidence]).to_state()
+    state["tables"]["navigator"] |= broken
     with GraphFile(tmp_path) as file:
         file.load()
-        file.compact(EvidenceGraph().to_state() | broken)
+        file.compact(state)
     with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
         assert any("cannot be used" in problem for problem in memory.report().problems)
         learn(memory, range(1))

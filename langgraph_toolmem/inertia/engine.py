@@ -13,13 +13,16 @@ from typing import Any
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import windows
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.learning import learn_turn
+from langgraph_toolmem.graph.operations import Count, Record, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, paper
 from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.evidence import InertiaEvidence, RulesJudged, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision
+from langgraph_toolmem.inertia.record import turns_seen
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import Run, Turn
 from langgraph_toolmem.runs.values import canon_args
@@ -31,7 +34,7 @@ class InertiaEngine:
     """Decides and learns over one evidence graph.
 
     Args:
-        graph: read here; changed only through `apply` of the caller.
+        graph: read here; changed only through `apply` of the caller. Inertia's table is registered in it.
         specs: tools that may be called. None: what the observed calls show of them.
         similarity: (intuition, tool name, description) → cosine; for the paper's policy.
         seed: of the draw that picks audits.
@@ -46,6 +49,7 @@ class InertiaEngine:
         seed: int = 0,
     ) -> None:
         self.graph = graph
+        self.evidence = graph.register(InertiaEvidence)
         self._given = None if specs is None else dict(specs)
         self._adopted: dict[str, ToolSpec] = {}
         self._similarity = similarity
@@ -97,6 +101,7 @@ class InertiaEngine:
             decision = paper.decide(
                 self.graph,
                 state,
+                rules=self.evidence.rules,
                 specs=specs,
                 policy=policy,
                 intuition=thought,
@@ -110,6 +115,7 @@ class InertiaEngine:
             self.graph,
             state,
             neighbours,
+            rules=self.evidence.rules,
             specs=specs,
             policy=policy,
             user=user,
@@ -123,7 +129,7 @@ class InertiaEngine:
 
         Not on ids: they are drawn anew in every process, and the same history shall give the same decisions.
         """
-        seen = int(self.graph.counters.get("turns", 0))
+        seen = turns_seen(self.graph.counters)
         return int(digest("audit", self._seed, seen, state.user.raw, len(state.steps))[:8], 16) / 0x100000000
 
     # --- learning ---
@@ -139,6 +145,8 @@ class InertiaEngine:
         on_turn: Callable[[Turn, Decision], None] | None = None,
         specs: Mapping[str, ToolSpec] | None = None,
         more: Callable[[RunState, Turn, str], Record] | None = None,
+        again: Callable[[Turn], Record] | None = None,
+        hour: int | None = None,
     ) -> tuple[RunState, int]:
         """Learns the turns of a run that were not learned before.
 
@@ -151,6 +159,8 @@ class InertiaEngine:
             on_turn: told of each new turn of the model and what would have been decided before it.
             specs: the tools at hand in this run; the engine's own if None.
             more: further operations for a new turn, from the state before it and the run's digest.
+            again: operations for a turn that is known: the model was asked again there and did the same.
+            hour: now, in hours since 1970; None: nothing is counted by the hour or the day.
 
         Returns:
             The state after the run, and how many turns were new.
@@ -160,7 +170,6 @@ class InertiaEngine:
         new = 0
         thought = ""
         chosen_by: list[str] = []  # with the calls that would have been shortcuts counted as such
-        run_digest = digest("run", run.run_id or run_scope(run))
         for index, event in enumerate(run.events):
             # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
             headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
@@ -168,18 +177,27 @@ class InertiaEngine:
                 key, acts = turn_digest(event), False
                 if not self.graph.has_seen(key):
                     new += 1
-                    record, decision = self._turn_record(
-                        state, event, run_digest, thought, policy, user, chosen_by, at_hand
+                    record, decision, neighbours = self._turn_record(
+                        state, event, thought, policy, user, chosen_by, at_hand, hour
                     )
-                    apply(key, record if more is None else [*record, *more(state, event, run_digest)])
+                    record += learn_turn(
+                        self.graph,
+                        state,
+                        event,
+                        specs=at_hand,
+                        neighbours=neighbours,
+                        run=run.digest,
+                        user=user,
+                        hour=hour,
+                    )
+                    apply(key, record if more is None else [*record, *more(state, event, run.digest)])
                     if decision is not None:
                         acts = decision.acts
                         if on_turn is not None:
                             on_turn(event, decision)
-                elif event.key in self.graph.open_turns or event.key in self.graph.offers:
+                elif record := [*self._close_turn(event), *(again(event) if again is not None else ())]:
                     # The model was asked again at a known place (a fork) and did the same again.
-                    again = close_turn(event.key) if event.key in self.graph.open_turns else []
-                    apply(None, [*again, *close_offer(self.graph, event)])
+                    apply(None, record)
                 chosen_by += ["shortcut" if acts else event.chosen_by] * len(event.steps)
                 if event.chosen_by == "model" and event.text:
                     thought = event.text
@@ -192,87 +210,49 @@ class InertiaEngine:
         self,
         state: RunState,
         turn: Turn,
-        run: str,
         thought: str,
         policy: InertiaPolicy,
         user: str | None,
         chosen_by: Sequence[str],
         specs: Mapping[str, ToolSpec],
-    ) -> tuple[Record, Decision | None]:
-        record: Record = []
-        decision: Decision | None = None
-        neighbours: Sequence[Neighbour] = ()
+        hour: int | None,
+    ) -> tuple[Record, Decision | None, Sequence[Neighbour]]:
+        """What became of the prediction before a turn, the decision if it is made now, and the nearest requests."""
+        opened = self.evidence.open_turns.get(turn.key)
+        record = self._close_turn(turn)
         if turn.chosen_by == "shortcut":
-            if turn.key in self.graph.open_turns:
-                record += close_turn(turn.key)
             asked = [step.tool for step in turn.steps]
+            neighbours: Sequence[Neighbour] = ()
             if any(step.review for step in turn.steps):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
                 made, neighbours = self.decide(state, thought=thought, policy=policy, user=user, specs=specs)
                 asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
-                record += book_judged(turn, plain_judged(made), would_act=False)
-                record += [["n", "wrong", 1], ["nt", asked[0], "wrong", 1]]
-            record += book_shortcut(turn, asked, run, user)
-        else:
-            opened = self.graph.open_turns.get(turn.key)
-            if opened is not None:
-                record.append(["o-", turn.key])
-                record += book_turn(turn, opened["judged"], opened["would_act"], new=False)
-                if policy.kind == "calibrated":
-                    neighbours = near_requests(self.graph, state)
-            else:
-                decision, neighbours = self.decide(
-                    state, thought=thought, policy=policy, user=user, chosen_by=chosen_by, specs=specs
-                )
-                record += book_turn(turn, plain_judged(decision), decision.would_act, new=True)
-        record += close_offer(self.graph, turn)
-        record += learn_turn(
-            self.graph,
-            state,
-            turn,
-            specs=specs,
-            neighbours=neighbours,
-            run=run,
-            user=user,
+                record += book_judged(turn, plain_judged(made), would_act=False, hour=hour)
+                record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
+            return record + book_shortcut(turn, asked, hour), None, neighbours
+        if opened is not None:
+            record += book_judged(turn, opened.judged, would_act=opened.would_act, hour=hour)
+            return record, None, near_requests(self.graph, state) if policy.kind == "calibrated" else ()
+        decision, neighbours = self.decide(
+            state, thought=thought, policy=policy, user=user, chosen_by=chosen_by, specs=specs
         )
-        return record, decision
+        record += book_judged(turn, plain_judged(decision), would_act=decision.would_act, hour=hour)
+        return record, decision, neighbours
 
-    def open_turn(self, state: RunState, turn: str, decision: Decision, user: str | None) -> Record:
-        """The record of a model turn that begins now, so that one whose end is never reported counts too."""
-        payload = {
-            "windows": windows(state),
-            "rules": [list(j.rules) for j in decision.judged],
-            "judged": plain_judged(decision),
-            "would_act": decision.would_act,
-            "user": user,
-        }
-        return [["o+", turn, payload], ["n", "turns", 1]]
+    def _close_turn(self, turn: Turn) -> Record:
+        """The turn ended, if it is known to have begun."""
+        return [TurnClosed(turn.key)] if turn.key in self.evidence.open_turns else []
 
 
-def close_offer(graph: EvidenceGraph, turn: Turn) -> Record:
-    """What the model did with the tools that were suggested to it, if any were."""
-    offer = graph.offers.get(turn.key)
-    if offer is None:
-        return []
-    followed = [step for step in turn.steps if step.tool in offer[1]]
-    right = any(step.status == "ok" and not step.review for step in followed)
-    return [["of-", turn.key, sorted({step.tool for step in followed}), int(right)]]
+def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, hour: int | None = None) -> Record:
+    """The record of a model turn that begins now, so that one whose end is never reported counts too."""
+    rules = [list(j.rules) for j in decision.judged]
+    return [TurnOpened(turn, windows(state), rules, plain_judged(decision), decision.would_act, user, hour)]
 
 
 def begin_shortcut(decision: Decision) -> Record:
     """The record of a call that is made now: the misses to expect from it."""
-    return [["n", "acted_risk", 1 - j.confidence] for j in decision.judged[:1]]
-
-
-def close_turn(turn: str) -> Record:
-    """The record of a turn that began and counts no more."""
-    return [["o-", turn], ["n", "turns", -1]]
-
-
-def run_scope(run: Run) -> str:
-    """What stands for the run when no id was given: its first event."""
-    first = run.events[0] if run.events else None
-    return first.key if first is not None else ""
+    return [Count("acted_risk", 1 - j.confidence) for j in decision.judged[:1]]
 
 
 def turn_digest(turn: Turn) -> str:
@@ -294,21 +274,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
     return [[j.tool, call_digest(j.tool, j.args_text), list(j.rules), j.rule, j.confidence] for j in decision.judged]
 
 
-def book_turn(turn: Turn, judged: list[list[Any]], would_act: bool, *, new: bool) -> Record:
-    """Hit or miss for every candidate, now that it is known what the model did."""
-    record: Record = [["n", "turns", 1]] if new else []
-    if turn.steps:
-        record.append(["n", "calls", len(turn.steps)])
-    else:
-        record.append(["n", "answers", 1])
-    record += book_judged(turn, judged, would_act=would_act)
-    if turn.input_tokens or turn.output_tokens:
-        used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
-        record += [["n", name, amount] for name, amount in used.items()]
-    return record
-
-
-def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool) -> Record:
+def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: int | None) -> Record:
     """Hit or miss for every candidate. What a person rejected is a miss, what one put in its place the truth."""
     record: Record = []
     truth = ""
@@ -317,23 +283,21 @@ def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool) -> Reco
     for position, (tool, call, rules, rule, confidence) in enumerate(judged):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
-        record.append(["r", [*rules, *named], hit])
+        record.append(RulesJudged([*rules, *named], hit))
         if position == 0:
-            record.append(["nt", tool, "hits" if hit else "misses", 1])
+            record.append(ToolCount(tool, "hits" if hit else "misses"))
             if would_act:
                 outcome = "right" if hit else "wrong"
-                record += [["n", outcome, 1], ["nt", tool, outcome, 1], ["n", "checked_risk", 1 - confidence]]
+                record += [Count(outcome, 1, hour), ToolCount(tool, outcome), Count("checked_risk", 1 - confidence)]
     return record
 
 
-def book_shortcut(turn: Turn, asked: Sequence[str], run: str, user: str | None) -> Record:
+def book_shortcut(turn: Turn, asked: Sequence[str], hour: int | None) -> Record:
     """A turn that the shortcut took is booked by its outcome only, for the tools that it asked for."""
     statuses = {step.status for step in turn.steps}
     # Stopped: a person or a limit kept the call from being executed.
     outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
-    record: Record = [["n", "turns", 1], ["n", outcome, 1], ["ru", run, 1, user]]
-    record += [["nt", tool, outcome, 1] for tool in asked]
-    return record
+    return [Count(outcome, 1, hour), *(ToolCount(tool, outcome) for tool in asked)]
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,6 @@ from langgraph.runtime import Runtime
 
 from langgraph_toolmem.base.checks import is_share
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.base import MemoryNode
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -130,7 +129,7 @@ class RunEnd:
         wait = self._wait and scored is None
         new = self._memory.finish(messages, run_id=run_id, success=known, user_id=user_id, wait=wait)
         if scored is not None:
-            name = run_id or run_scope(parse_run(messages))
+            name = parse_run(messages, run_id=run_id).scope
             self._memory.feedback(name, score=scored, user_id=user_id, wait=self._wait)
         return Ended(verdict, new)
 

@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from langgraph_toolmem.core.ledger import LedgerTable
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
+from langgraph_toolmem.graph.operations import GOOD, HOUR
+from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
-from langgraph_toolmem.inertia.record import budget_left, misses_estimated
-from langgraph_toolmem.report.savings import HOUR, Period, TokenPrice, money_in_words, time_in_words
+from langgraph_toolmem.inertia.record import budget_left, misses_estimated, turns_seen
+from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words, time_in_words
+from langgraph_toolmem.sit.evidence import SITEvidence
 
 _MAX_RULES = 50
-_OFFERED: Final = "_offered"
-_ATOMS: Final = ("atoms", "atoms_runs", "hints_runs", "hints_helped", "hints_hurt")
 
 
 @dataclass(frozen=True)
@@ -313,13 +316,15 @@ def make_report(
     right, wrong = number("right"), number("wrong")
     skipped = number("acted_ok") + number("acted_failed") + number("acted_stopped")
     with_usage = number("turns_with_tokens")
-    turns = number("turns")
+    turns = turns_seen(counters)
     tokens_in, tokens_out = number("tokens_in"), number("tokens_out")
     saved_in = skipped * tokens_in / with_usage if with_usage else None
     saved_out = skipped * tokens_out / with_usage if with_usage else None
     saved = saved_in + saved_out if saved_in is not None and saved_out is not None else None
     money = price.of(saved_in, saved_out) if price and saved_in is not None and saved_out is not None else None
-    verdicts = [(entry[0] > 0, float(entry[1]) >= 0.5) for entry in graph.runs.values() if entry[1] is not None]
+    sit, ledger = graph.register(SITEvidence), graph.register(LedgerTable)
+    recalled, atoms = ledger.figures_of("entries"), ledger.figures_of("atoms")
+    verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
         turns=turns,
         calls=number("calls"),
@@ -343,15 +348,15 @@ def make_report(
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
-        rules=_rules(graph),
+        rules=_rules(graph.register(InertiaEvidence).rules),
         periods=_periods(graph.periods),
-        hints=_hints(counters),
-        runs_waiting=graph.walks.waiting(),
+        hints=_hints(ledger),
+        runs_waiting=sit.walks.waiting(),
         summaries=number("summaries"),
-        summaries_waiting=sum(bool(step) for drafts in graph.drafts.values() for step in drafts),
+        summaries_waiting=sit.waiting(),
         entries=number("entries"),
-        recall=RecallReport(number("recall_runs"), number("recall_helped"), number("recall_hurt")),
-        atoms=AtomsReport(*(number(name) for name in _ATOMS)),
+        recall=RecallReport(*(int(recalled[name]) for name in _BY_RUN)),
+        atoms=AtomsReport(number("atoms"), number("atoms_runs"), *(int(atoms[name]) for name in _BY_RUN)),
         reflections=reflections or ReflectionReport(),
         problems=problems,
     )
@@ -361,12 +366,15 @@ def _rounded(number: float | None) -> int | None:
     return None if number is None else round(number)
 
 
-def _hints(counters: Mapping[str, float]) -> dict[str, HintReport]:
-    methods = sorted(name.removesuffix(_OFFERED) for name in counters if name.endswith(_OFFERED))
-    return {
-        method: HintReport(*(int(counters.get(f"{method}_{name}", 0)) for name in ("offered", "followed", "right")))
-        for method in methods
-    }
+_BY_RUN: Final = ("runs", "helped", "hurt")
+_BY_TURN: Final = ("shown", "followed", "right")
+_KEYS: Final = {"atoms": "sga"}
+"""How the report calls the hints of a method, where it is not by its name."""
+
+
+def _hints(ledger: LedgerTable) -> dict[str, HintReport]:
+    found = {_KEYS.get(method, method): figures for method, figures in ledger.figures.items() if figures["shown"]}
+    return {key: HintReport(*(int(figures[name]) for name in _BY_TURN)) for key, figures in sorted(found.items())}
 
 
 def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
@@ -379,7 +387,7 @@ def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
         found.append(
             Period(
                 start=int(hour) * HOUR,
-                turns=number("turns"),
+                turns=turns_seen(counters),
                 skipped=number("acted_ok") + number("acted_failed") + number("acted_stopped"),
                 skipped_failed=number("acted_failed"),
                 right=number("right"),
@@ -407,9 +415,9 @@ def _tool(graph: EvidenceGraph, name: str) -> ToolReport:
     )
 
 
-def _rules(graph: EvidenceGraph) -> tuple[RuleReport, ...]:
+def _rules(record: CountTable) -> tuple[RuleReport, ...]:
     found = []
-    for key, row in graph.rules.rows.items():
+    for key, row in record.rows.items():
         if key.startswith(RULE_PREFIX) and (cell := row.get("")):
             after, tool, sources = key[len(RULE_PREFIX) :].split(SEPARATOR)
             found.append(RuleReport(after, tool, sources, int(cell[HIT]), int(cell[MISS])))

@@ -5,29 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from langgraph_toolmem.graph.contexts import SEPARATOR
-from langgraph_toolmem.graph.evidence import COLUMNS, Record
-from langgraph_toolmem.graph.evolving import DAY
 from langgraph_toolmem.runs.trajectory import Execution, Run, Step, Turn
 
 MAX_KEPT: Final = 4_096
 """Executions and turns that are remembered in RAM; the oldest leave."""
-HOUR: Final = 3600
-_ONE_BEFORE: Final = f"p1{SEPARATOR}"
-"""How the context begins that is the latest tool alone (`graph.contexts.paper_window`)."""
-COUNTED_BY_THE_HOUR: Final = frozenset(
-    {
-        "turns",
-        "acted_ok",
-        "acted_failed",
-        "acted_stopped",
-        "right",
-        "wrong",
-        "tokens_in",
-        "tokens_out",
-        "turns_with_tokens",
-    }
-)
 
 
 class ExecutionLog:
@@ -64,29 +45,6 @@ def last_step(run: Run, call_id: str) -> tuple[Turn, Step] | None:
     last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
     step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)
     return None if last is None or step is None else (last, step)
-
-
-def timed(record: Record, now: float) -> Record:
-    """A record with what it counts put down for the hour as well, and the uses of tools for the day.
-
-    Args:
-        record: the operations.
-        now: seconds since 1970.
-    """
-    amounts: dict[str, float] = {}
-    uses: dict[str, int] = {}
-    links: list[list[Any]] = []
-    for operation in record:
-        code = operation[0]
-        if code == "n" and operation[1] in COUNTED_BY_THE_HOUR:
-            amounts[operation[1]] = amounts.get(operation[1], 0) + operation[2]
-        elif code == "t" and operation[2] in ("ok", "failed"):
-            uses[operation[1]] = uses.get(operation[1], 0) + 1
-        elif code == "s" and operation[1][0].startswith(_ONE_BEFORE) and COLUMNS[operation[3]].endswith("_ok"):
-            links.append([operation[1][0][len(_ONE_BEFORE) :], operation[2], 1])
-    by_the_hour: Record = [["h", int(now // HOUR), amounts]] if amounts else []
-    by_the_day: Record = [["dy", int(now // DAY), uses, links]] if uses else []
-    return [*record, *by_the_hour, *by_the_day] if by_the_hour or by_the_day else record
 
 
 def _bound(kept: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.runs.outputs import Status
 
 Chooser = Literal["model", "shortcut"]
@@ -114,6 +115,16 @@ class Run:
     truncated: bool
     next_key: str | None
     thought: str
+
+    @property
+    def scope(self) -> str:
+        """Its id; where none was given its first event stands for it."""
+        return self.run_id or (self.events[0].key if self.events else "")
+
+    @property
+    def digest(self) -> str:
+        """What it is called where its id, which may name a person, must not be told."""
+        return digest("run", self.scope)
 
     @property
     def awaiting_model(self) -> bool:

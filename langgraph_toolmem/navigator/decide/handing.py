@@ -10,7 +10,6 @@ from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.navigator.decide.decision import Decision, due
 from langgraph_toolmem.navigator.decide.state import NaviRecord
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -83,4 +82,4 @@ def outcome_event(
 def _run(messages: Sequence[BaseMessage], config: RunnableConfig | None) -> str:
     """As verdicts name the run: by its id, else by its first message."""
     run_id = run_id_of(config, runtime_of(config))
-    return digest("run", run_id or run_scope(parse_run(list(messages))))
+    return digest("run", run_id) if run_id else parse_run(list(messages)).digest
