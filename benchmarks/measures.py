@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import Count, Record
 from langgraph_toolmem.inertia.guards import held_back
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
@@ -92,7 +93,7 @@ def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]
 
     The record does not depend on the threshold, so one pass without threshold and budget tells all: a turn acts if
     its confidence reaches `min_precision` and the policy's own rule does not hold it back. Every turn is checked, as
-    in `replay`: the counters that the rule looks at are those that `engine.book_turn` would have kept.
+    in `replay`: the counters that the rule looks at are those that learning would have kept.
     """
     graph = EvidenceGraph()
     outcomes: list[bool | None] = []
@@ -100,8 +101,8 @@ def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]
         p = row.confidence
         acts = p is not None and p >= policy.min_precision and not held_back(graph, policy, p, 1.0)[0]
         outcomes.append(row.right if acts else None)
-        record: Record = [["n", "turns", 1]]
+        record: Record = [Count("turns")]
         if p is not None and acts:
-            record += [["n", "right" if row.right else "wrong", 1], ["n", "checked_risk", 1 - p]]
+            record += [Count("right" if row.right else "wrong"), Count("checked_risk", 1 - p)]
         graph.apply(None, record)
     return outcomes

@@ -33,7 +33,6 @@ from benchmarks.next_tool import (
 )
 from benchmarks.replay import DATA, arrange
 from langgraph_toolmem.graph.state import START
-from langgraph_toolmem.graph.walks import Edge, Walks
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
@@ -44,6 +43,7 @@ from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.store import Match, NewSummary, SummaryStore
 from langgraph_toolmem.sit.suggest import suggest
 from langgraph_toolmem.sit.transitions import last_calls, transitions
+from langgraph_toolmem.sit.walks import Edge, Walks
 from langgraph_toolmem.stores.vectors import VectorStore
 
 SETS: Final = (

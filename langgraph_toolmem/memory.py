@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core, check_methods
+from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.listener import EndedRun, Import
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import Method, check_methods
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.report.report import Report, make_report
@@ -92,9 +92,10 @@ class ToolMemory:
         now: Callable[[], float] = time.time,
         executor: Executor | None = None,
     ) -> None:
+        self._methods = check_methods(methods, built_in)
         self._core = Core(
             path,
-            check_methods(methods, built_in),
+            self._methods,
             tools=tools,
             embeddings=embeddings,
             chroma=chroma,
@@ -106,6 +107,8 @@ class ToolMemory:
             now=now,
             executor=executor,
         )
+        for each in self._methods:
+            each.open(self._core)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
@@ -144,15 +147,20 @@ class ToolMemory:
         """Finds single steps of what worked (SGA-MCTS)."""
         return cast("Atoms", self.method("atoms"))
 
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """All of them, in their order."""
+        return tuple(self._methods)
+
     def method(self, name: str) -> Method:
         """A method by its name.
 
         Raises:
             ConfigurationError: it is not listed.
         """
-        found = next((each for each in self._core.methods if each.name == name), None)
+        found = next((each for each in self._methods if each.name == name), None)
         if found is None:
-            there = ", ".join(each.name for each in self._core.methods) or "none"
+            there = ", ".join(each.name for each in self._methods) or "none"
             raise ConfigurationError(f"The memory has no method {name!r}; it has {there}. Name it in methods=[…].")
         return found
 
@@ -241,12 +249,16 @@ class ToolMemory:
         self._core.events.feedback(thread_id, score=score, comment=comment, user_id=user_id)
         self._begin(wait=wait)
 
-    def take_in(self, runs: Sequence[tuple[Run, float | None, str | None]], **options: Any) -> dict[str, int]:
+    def take_in(
+        self,
+        runs: Sequence[tuple[Run, float | None, str | None]],
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, int]:
         """Recorded runs, many at once: they are learned, and every method keeps its part; again changes nothing.
 
         Args:
             runs: each as read, with the score of its verdict and the id of its user, if there are.
-            options: what is asked of a method, by its name: ``atoms={"writer": …}``.
+            options: what is asked of a method, by its name: ``{"atoms": {"writer": …}}``.
 
         Returns:
             How many pieces each method keeps of them.
@@ -261,7 +273,7 @@ class ToolMemory:
             core.events.learn(each.run, each.user, last_turn_too=True)
             if each.score is not None:
                 core.events.note_verdict(each.run.digest, each.score, None, each.user.id)
-        return {each.name: each.imported(Import(ended, options)) for each in core.methods}
+        return {each.name: each.imported(Import(ended, options or {})) for each in self._methods}
 
     # --- looking ---
 
@@ -272,7 +284,7 @@ class ToolMemory:
             price: what the model's tokens cost; then the money saved is told too.
         """
         core = self._core
-        sections = {each.name: section for each in core.methods if (section := each.report()) is not None}
+        sections = {each.name: section for each in self._methods if (section := each.report()) is not None}
         waiting = dict[str, int]()
         core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
         with core.lock:
@@ -306,7 +318,7 @@ class ToolMemory:
         user = core.users.of(user_id)
         with core.lock:
             runs = core.graph.runs_of(str(user.digest))
-        rows = [partial(each.forget, user, runs) for each in core.methods]
+        rows = [partial(each.forget, user, runs) for each in self._methods]
         # The jobs first: what is being done ends with them. The graph before rows: nothing is made of it any more.
         everything = [partial(core.jobs.forget, str(user.digest)), partial(core.forget, user), *rows]
         removed = 0
@@ -345,7 +357,7 @@ class ToolMemory:
             return
         core.ledger.flush()
         core.jobs.close()  # without the lock: its thread may be about to take it
-        for method in core.methods:
+        for method in self._methods:
             core.quietly(f"{method.name} could not be closed", method.close)
         core.jobs.close_queue()
         with core.lock:

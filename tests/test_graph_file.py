@@ -24,9 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import GraphFileError, LockedError, StorageError
-from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.stores import disk, journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile, Loaded
 from langgraph_toolmem.stores.graph_report import inspect_folder
@@ -524,19 +522,6 @@ def test_older_snapshot_and_journal_are_migrated_step_by_step(tmp_path: Path, mo
         assert file.load() == Loaded({"three": 1}, ["r1bc", "r2bc"], [])
         assert file.append("new")
     assert reopened(tmp_path)[0] == Loaded({"three": 1}, ["r1bc", "r2bc", "new"], [])
-
-
-def test_a_memory_of_the_first_format_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = EvidenceGraph().to_state() | {"counters": {"turns": 7, "tokens": 900, "turns_with_tokens": 3}}
-    for name in ("periods", "walks", "drafts", "offers", "recalls"):
-        del state[name]
-    with monkeypatch.context() as patch:
-        patch.setattr(plain_pickle, "FORMAT_VERSION", 1)
-        written(tmp_path, [[None, [["n", "turns", 1]]]], state)
-    with ToolMemory(tmp_path) as memory:
-        report = memory.report()
-    assert (report.turns, report.tokens_saved, report.periods, report.problems) == (8, None, (), ())
-    assert set_aside(tmp_path) == []
 
 
 def _fails(_: Any) -> Any:

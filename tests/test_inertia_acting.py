@@ -11,6 +11,7 @@ from histories import Learner, call, schema, shortcut, user, words
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import Count
 from langgraph_toolmem.inertia import calibrated, guards
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.inertia.engine import begin_shortcut
@@ -143,7 +144,7 @@ def test_a_call_that_begins_is_booked_by_the_misses_to_expect_from_it():
     decision = at_save(practised(FREE))
     [operation] = begin_shortcut(decision)
 
-    assert operation == ["n", "acted_risk", pytest.approx(1 - decision.proposal.confidence)]
+    assert operation == Count("acted_risk", pytest.approx(1 - decision.proposal.confidence))
 
 
 TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id")]

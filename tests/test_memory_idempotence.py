@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
+from kept import inertia
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.messages import trim_messages as trim
 from langgraph.checkpoint.memory import InMemorySaver
@@ -14,6 +15,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, MessageError, ToolMemory
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 
 SHADOW = InertiaPolicy(shadow=True)
 
@@ -62,7 +64,7 @@ def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMem
     assert report.skipped == 48 - len(model.calls) > 0
     assert report.runs_judged == report.runs_good == 12
     assert report.runs_with_shortcut == report.judged_with_shortcut == report.good_with_shortcut
-    assert not memory._graph.open_turns
+    assert not inertia(memory).open_turns
 
 
 def test_a_resumed_thread(desk: Desk, memory: ToolMemory) -> None:
@@ -83,7 +85,7 @@ def test_time_travel_replays_a_call_and_teaches_it_once(desk: Desk, memory: Tool
     graph.invoke(None, before_tools[-1].config)
     assert [name for name, _ in desk.done] == [name for name, _ in expected("Ann")] * 2
     assert counts(memory)[1:] in (once(1)[1:], (3, 2, once(1)[3]))
-    assert not memory._graph.open_turns
+    assert not inertia(memory).open_turns
 
 
 def test_a_fork_with_other_calls_teaches_what_is_new(desk: Desk, memory: ToolMemory) -> None:
@@ -100,7 +102,7 @@ def test_a_fork_with_other_calls_teaches_what_is_new(desk: Desk, memory: ToolMem
     # find_customer ran twice with different ids; the rest of the fork has the ids of the original run.
     assert report.tools["find_customer"].calls == 2
     assert report.tools["latest_order"].calls == report.tools["add_note"].calls == 1
-    assert not memory._graph.open_turns
+    assert not inertia(memory).open_turns
 
 
 def test_a_fork_in_which_the_model_answers_again_leaves_nothing_open(desk: Desk, memory: ToolMemory) -> None:
@@ -110,7 +112,7 @@ def test_a_fork_in_which_the_model_answers_again_leaves_nothing_open(desk: Desk,
     after_tools = [s for s in graph.get_state_history(thread("t")) if s.next == ("inertia",)]
     for _ in range(3):
         graph.invoke(None, after_tools[0].config)
-    assert not memory._graph.open_turns
+    assert not inertia(memory).open_turns
     assert memory._graph.counters.get("would_act_open", 0) == 0
     assert counts(memory)[1] == 3
 
@@ -290,14 +292,15 @@ def test_when_it_is_not_the_models_turn(memory: ToolMemory) -> None:
 
 def test_the_end_of_a_turn_may_be_told_before_its_beginning() -> None:
     """As when the logs of several workers are read one after the other."""
-    payload = {"windows": ["w0"], "rules": [["A1"]], "judged": [], "would_act": True, "user": None}
-    records: list[Any] = [["o+", "t", payload], ["o-", "t"], ["o+", "t", payload]]
+    begun = TurnOpened("t", ["w0"], [["A1"]], [], True, None)
+    records: list[Any] = [begun, TurnClosed("t"), begun]
     states = []
     for order in ([0, 1], [1, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2]):
         graph = EvidenceGraph()
+        table = graph.register(InertiaEvidence)
         for position in order:
             graph.apply(None, [records[position]])
-        assert graph.open_turns == {}
+        assert table.open_turns == {}
         assert graph.counters.get("would_act_open", 0) == 0
         states.append({key: row for key, row in graph.successors.row("w0").items() if any(row)})
     assert states == [{}] * 5

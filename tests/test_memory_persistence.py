@@ -158,11 +158,14 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
         data, lambda s: s["successors"].update(rows=dict.fromkeys(s["successors"]["rows"], 5))
     ),
     "a cell too short": lambda data: damaged_state(
-        data, lambda s: s["rules"].update(rows={k: {"": [1]} for k in s["rules"]["rows"]})
+        data, lambda s: s["successors"].update(rows={k: {"": [1]} for k in s["successors"]["rows"]})
     ),
     "cases no dict": lambda data: damaged_state(data, lambda s: s["cases"].update(cases=5)),
     "a case too short": lambda data: damaged_state(data, lambda s: s["cases"].update(cases={"a": ["text"]})),
-    "open turns no dict": lambda data: damaged_state(data, lambda s: s.update(open_turns=[1])),
+    "tables no dict": lambda data: damaged_state(data, lambda s: s.update(tables=[1])),
+    "a table no dict": lambda data: damaged_state(data, lambda s: s["tables"].update(strange=5)),
+    "open turns no dict": lambda data: damaged_state(data, lambda s: s["tables"]["inertia"].update(open_turns=[1])),
+    "waiting no operations": lambda data: damaged_state(data, lambda s: s.update(waiting=[[]])),
     "runs no dict": lambda data: damaged_state(data, lambda s: s.update(runs={"a": 5})),
 }
 
@@ -238,15 +241,18 @@ def test_a_torn_journal(desk: Desk, tmp_path: Path, cut: int) -> None:
         5,
         [],
         ["a", "b", "c"],
-        ["nokey", [["n", "turns", 1]]],
-        [None, [["zz", 1]]],
+        ["nokey", [["count", "turns", 1]]],
+        [None, [["of the future", 1]]],
         [None, [[]]],
+        [None, ["count"]],
+        [None, [["count"]]],
         [None, [["n"]]],
-        [None, [["n", "turns", "many"]]],
-        [None, [["s", 5, "x", 0]]],
-        [None, [["s", ["w0"], "x", 99]]],
-        [None, [["cc", "a", 0, "t", "no json", "ok"]]],
-        [None, [["o+", "t", {}]]],
+        [None, [["count", "turns", "many"]]],
+        [None, [["successor", 5, "x", 0]]],
+        [None, [["successor", ["w0"], "x", 99]]],
+        [None, [["request_call", "a", 0, "t", "no json", "ok"]]],
+        [None, [["turn_opened", "t", {}]]],
+        [None, [["turn_opened", "t", 5, [], [], True, None]]],
         [None, [["__class__"]]],
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
+from kept import inertia
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import PutOp
@@ -216,7 +217,7 @@ def test_forgetting_a_user_takes_the_words_from_disk(desk: Desk, tmp_path: Path,
     report = memory.report()
     assert report.turns == turns - 2, "counts hold nothing of a person, but turns that had only begun are undone"
     assert report.runs_judged == 5
-    assert not memory._graph.open_turns
+    assert not inertia(memory).open_turns
     assert memory._graph.counters.get("would_act_open", 0) == 0
     assert memory.forget(user_id="ann") == 0
     texts = [case[0] for case in memory._graph.cases.cases.values()]
@@ -268,13 +269,13 @@ def test_turns_that_had_only_begun_are_undone_by_forgetting(desk: Desk) -> None:
     with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
         for i in range(30):
             memory.finish(history(i), run_id=f"bob-{i}", user_id="bob")
-        before = copy.deepcopy((memory._graph.counters, memory._graph.successors.rows, memory._graph.rules.rows))
+        before = copy.deepcopy((memory._graph.counters, memory._graph.successors.rows, inertia(memory).rules.rows))
         for i in range(5):
             feed = [HumanMessage(request(NAMES[i]), id=call_id("ann", i))]
             assert memory.before_model(feed, run_id=f"ann-{i}", user_id="ann", policy=SHADOW).judged
-        assert memory._graph.counters["turns"] == before[0]["turns"] + 5
+        assert memory.report().turns == before[0]["turns"] + 5
         memory.forget(user_id="ann")
-        counters, successors, rules = memory._graph.counters, memory._graph.successors.rows, memory._graph.rules.rows
+        counters, successors, rules = memory._graph.counters, memory._graph.successors.rows, inertia(memory).rules.rows
         assert {k: v for k, v in counters.items() if v} == before[0]
         for now, then in ((successors, before[1]), (rules, before[2])):
             assert {
@@ -439,7 +440,7 @@ def test_graphs_on_two_workers_and_threads_that_move_between_them(desk: Desk) ->
         assert numbers(one) == numbers(two)
         with worker(desk, store) as three:
             assert numbers(three) == numbers(one)
-            assert three._graph.open_turns == {}
+            assert inertia(three).open_turns == {}
         report = one.report()
         assert (report.turns, report.answers) == (80, 20)
         assert report.skipped == 80 - sum(len(model.calls) for _, model in graphs) > 0
@@ -484,7 +485,7 @@ def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
             for secret in SECRETS:
                 assert secret not in state
             assert three.report().turns >= 40
-            assert three._graph.open_turns == {}
+            assert inertia(three).open_turns == {}
 
 
 @pytest.mark.usefixtures("always_polling")
@@ -504,7 +505,7 @@ def test_what_one_worker_forgets_the_others_drop(desk: Desk) -> None:
             assert "customer" in offered(memory, "bob", history(77))
         assert not any(secret in repr(store._data) for secret in SECRETS)
         assert one.report().turns == two.report().turns
-        assert one._graph.open_turns == two._graph.open_turns == {}
+        assert inertia(one).open_turns == inertia(two).open_turns == {}
 
 
 @pytest.mark.usefixtures("always_polling")
@@ -523,9 +524,9 @@ def test_a_user_who_comes_back_is_known_to_workers_that_start_later(
             assert len(three._graph.belongings(str(user_digest("ann")))) == 4, "two runs and their requests"
         monkeypatch.setattr(graph_store, "LATE_SECONDS", 1e12)  # the logs may have been read while they were rewritten
         heeded: list[Any] = []
-        monkeypatch.setattr(EvidenceGraph, "_forget", lambda graph, *what: heeded.append(what))
+        monkeypatch.setattr(EvidenceGraph, "forget_user", lambda graph, user: heeded.append(user))
         worker(desk, store).close()
-        assert heeded == [(user_digest("ann"), 1_000_000.0)]
+        assert heeded == [user_digest("ann")]
 
 
 class Flaky(InMemoryStore):

@@ -10,6 +10,7 @@ from typing import Any
 
 import histories as h
 import pytest
+from kept import ledger
 
 from langgraph_toolmem import (
     ConfigurationError,
@@ -439,7 +440,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
         assert holding(tmp_path, "Zebulon") == []
         assert not any("Zebulon" in query for query in queries(memory.recall("send a mail to Zebulon", user_id=user)))
         digests = {user_digest(user), *(digest("run", f"z{i}") for i in range(3))}
-        assert not any(run in digests or entry[0] in digests for run, entry in memory._graph.recalls.items())
+        assert not any(run in digests or entry[0] in digests for run, entry in ledger(memory).runs.items())
         assert queries(memory.recall("send a mail to X", user_id="kay")) == {"send a mail to Kayla"}
         memory.finish(mail("Lara"), run_id="later", success=True, user_id="kay")
     assert holding(tmp_path, "Zebulon") == []

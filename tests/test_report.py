@@ -9,17 +9,20 @@ from dataclasses import asdict, fields
 
 import pytest
 from histories import Learner, call, schema, user, words
+from kept import sit
 
 from langgraph_toolmem import SITPolicy, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import record, terminal
 from langgraph_toolmem.cli.inputs import By
+from langgraph_toolmem.cli.watch import Watcher
+from langgraph_toolmem.core.ledger import FIGURES, LedgerTable
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.export import GraphView
+from langgraph_toolmem.graph.operations import HOUR
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.report.report import HintReport, Report, RuleReport, ToolReport, make_report
-from langgraph_toolmem.report.savings import HOUR, Period, TokenPrice, group_periods, money_in_words, time_in_words
-from langgraph_toolmem.report.watch import Watcher
+from langgraph_toolmem.report.savings import Period, TokenPrice, group_periods, money_in_words, time_in_words
 
 DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC
@@ -162,11 +165,15 @@ def test_adding_up_leaves_no_number_out():
 
 # --- suggestions ---
 
-ADVISED = {"sit_offered": 40, "sit_followed": 30, "sit_right": 28}
+
+def advised() -> EvidenceGraph:
+    graph = graph_with(summaries=7)
+    graph.register(LedgerTable).figures["sit"] = {**dict.fromkeys(FIGURES, 0), "shown": 40, "followed": 30, "right": 28}
+    return graph
 
 
 def test_what_was_suggested_and_what_became_of_it():
-    report = make_report(graph_with(**ADVISED, summaries=7), 1.0, ())
+    report = make_report(advised(), 1.0, ())
 
     assert report.hints == {"sit": HintReport(offered=40, followed=30, right=28)}
     assert (
@@ -216,13 +223,13 @@ def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
         assert watcher.report().to_dict() == {**report.to_dict(), "rules": ()}
         assert told[("look_up",)].endswith(", as suggested")
         assert told[("other",)].endswith(", not as suggested")
-        assert not any(draft[2] for drafts in watcher._graph.drafts.values() for draft in drafts.values())
-        assert any(draft[2] for drafts in memory._graph.drafts.values() for draft in drafts.values())
+        assert not any(draft[2] for drafts in sit(watcher).drafts.values() for draft in drafts.values())
+        assert any(draft[2] for drafts in sit(memory).drafts.values() for draft in drafts.values())
 
 
 def test_suggestions_have_a_table_on_the_page():
     pytest.importorskip("bokeh")
-    page = render_page(make_report(graph_with(**ADVISED, summaries=7), 1.0, ()), GraphView())
+    page = render_page(make_report(advised(), 1.0, ()), GraphView())
 
     assert '<td class="name">Next tools</td><td class="n">40</td><td class="n">30</td><td class="n">28</td>' in page
     assert "States of runs stored in words: 7." in page

@@ -8,6 +8,7 @@ from typing import Any
 
 import histories as h
 import pytest
+from kept import ledger
 from test_sga_library import Letters
 from typer.testing import CliRunner
 
@@ -354,7 +355,7 @@ def test_forgetting_takes_atoms_off_the_disk_and_leaves_those_of_others(
         assert found(memory, user_id="zeb") == [] or namespace == ("toolmem",)
         left = found(memory, "refund the order", user_id="kay")
         assert {hit.tool: hit.atom.visits for hit in left} == {"refund": 1, "find_order": 1, "send_mail": 1}
-        assert memory._graph.recalls == {}
+        assert ledger(memory).runs == {}
     with ToolMemory(tmp_path, tools=TOOLS, namespace=namespace) as memory:
         assert found(memory, "refund the order", user_id="kay") == left
 

@@ -17,6 +17,7 @@ import chromadb
 import histories as h
 import pytest
 from chromadb.config import Settings
+from kept import inertia, ledger, sit
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
@@ -73,7 +74,7 @@ def kept(memory: ToolMemory, user_id: str | None = None) -> list[str]:
 
 
 def edge(memory: ToolMemory, source: str, target: str) -> Any:
-    return memory._graph.walks.out_of(source).get(target)
+    return sit(memory).walks.out_of(source).get(target)
 
 
 def holding(folder: Path, word: str) -> list[str]:
@@ -235,7 +236,7 @@ def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
 
 def test_what_waits_is_no_longer_than_what_is_stored(memory: ToolMemory) -> None:
     memory.observe(whole("router", "Zoe", summary="x" * 200_000), run_id="r")
-    assert max(len(text) for drafts in memory._graph.drafts.values() for _, _, text, _, _ in drafts.values()) == 4_000
+    assert max(len(text) for drafts in sit(memory).drafts.values() for _, _, text, _, _ in drafts.values()) == 4_000
 
 
 # --- the summary tool is nowhere ---
@@ -255,7 +256,7 @@ def test_the_summary_tool_is_no_node(memory: ToolMemory) -> None:
         assert SUMMARY_TOOL not in memory._engine.specs
         assert names_of_hits(memory, "write down where you stand") == []
         everywhere = [START, "read_logs", *CURES.values(), "close_ticket"]
-        assert [SUMMARY_TOOL in graph.walks.out_of(place) for place in everywhere] == [False] * 5
+        assert [SUMMARY_TOOL in sit(memory).walks.out_of(place) for place in everywhere] == [False] * 5
         assert SUMMARY_TOOL not in names(memory.suggest(before_cure("router"), available=[SUMMARY_TOOL], k=9))
 
 
@@ -278,9 +279,8 @@ def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
                 memory.after_model(messages, [step[0]], run_id="r")
                 messages = [*messages, *step]
             memory.finish(messages, run_id="r", success=True)
-            graph = memory._graph
-            assert not graph.open_turns
-            return memory.report(), graph.walks.edges.rows, graph.successors.rows, memory.view()
+            assert not inertia(memory).open_turns
+            return memory.report(), sit(memory).walks.edges.rows, memory._graph.successors.rows, memory.view()
 
     assert learned("where I stand") == learned(None)
     assert learned(None)[0].turns == 3
@@ -359,19 +359,19 @@ def test_a_verdict_may_come_before_or_after_the_messages(memory: ToolMemory, fir
         assert kept(memory) == []
         judge()
     assert len(kept(memory)) == (3 if good else 0)
-    assert memory._graph.drafts == {}
+    assert sit(memory).drafts == {}
     assert edge(memory, "read_logs", "restart_router")[:3] == ((1, 1 / 3, 0) if good else (0, 0, 1))
 
 
 def test_learning_a_run_twice_counts_once(memory: ToolMemory) -> None:
     run = whole("router", "Zoe", summary="The link is gone.")
     memory.finish(run, run_id="r", success=True)
-    before = memory._graph.walks.edges.rows, [(s.text, s.seen) for s in memory._summary_store(None).summaries()]
+    before = sit(memory).walks.edges.rows, [(s.text, s.seen) for s in memory._summary_store(None).summaries()]
     memory.observe(run, run_id="r")
     memory.finish(run, run_id="r", success=True)
     memory.feedback("r", score=1.0)
     assert (
-        memory._graph.walks.edges.rows,
+        sit(memory).walks.edges.rows,
         [(s.text, s.seen) for s in memory._summary_store(None).summaries()],
     ) == before
 
@@ -384,7 +384,7 @@ def test_a_changed_verdict_takes_the_summaries_out(memory: ToolMemory) -> None:
     memory.feedback("r", score=0.2)
     assert kept(memory) == others
     assert edge(memory, "read_logs", "restart_router") == (0, 0, 1, 0)
-    assert memory._graph.drafts == {}
+    assert sit(memory).drafts == {}
     memory.feedback("r", score=0.9)
     assert edge(memory, "read_logs", "restart_router").good == 1
 
@@ -395,12 +395,12 @@ def test_a_thread_that_goes_on_after_its_verdict(memory: ToolMemory) -> None:
     memory.finish(run, run_id="r", success=True)
     more = h.history(run, h.user("And the password?"), h.call("reset_password", {"name": "Zoe"}))
     memory.observe(more, run_id="r")
-    assert len(memory._graph.drafts) == 1
+    assert len(sit(memory).drafts) == 1
     memory.feedback("r", score=0.0)
     assert kept(memory) == []
     memory.finish([*more, h.words()], run_id="r")
     assert kept(memory) == []
-    assert memory._graph.drafts == {}
+    assert sit(memory).drafts == {}
 
 
 def test_runs_without_a_verdict_teach_with_a_lower_weight_if_that_is_allowed() -> None:
@@ -422,9 +422,9 @@ def test_a_restart_keeps_edges_summaries_and_drafts(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         teach(memory, summaries=True)
         memory.observe(whole("password", "Open"), run_id="open")
-        before = memory.suggest(here), kept(memory), memory._graph.walks.edges.rows
+        before = memory.suggest(here), kept(memory), sit(memory).walks.edges.rows
     with made(tmp_path) as memory:
-        assert (memory.suggest(here), kept(memory), memory._graph.walks.edges.rows) == before
+        assert (memory.suggest(here), kept(memory), sit(memory).walks.edges.rows) == before
         memory.feedback("open", score=1.0)
         assert len(kept(memory)) > len(before[1])
 
@@ -471,10 +471,10 @@ def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with made(tmp_path) as memory:
-        assert len(memory._graph.drafts) == 1
+        assert len(sit(memory).drafts) == 1
         memory.finish(h.history(asked("Ida"), h.words()), run_id="another")
         assert "The link is gone." in kept(memory)
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
 
 
 def test_a_memory_that_only_reads_changes_nothing(tmp_path: Path) -> None:
@@ -489,7 +489,7 @@ def test_a_memory_that_only_reads_changes_nothing(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         assert kept(memory) == texts
         assert {s.offered for s in memory._summary_store(None).summaries()} == {0}
-        assert "sit_offered" not in memory._graph.counters
+        assert record(memory) == (0, 0, 0)
 
 
 # --- users ---
@@ -532,7 +532,7 @@ def test_runs_of_nobody_are_not_put_to_somebody() -> None:
 
     with made(namespace=PER_USER) as memory:
         memory.learn_run(parse_run(whole("router", "Zoe", summary="nobodys words"), run_id="r"))
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
         memory.feedback("r", score=1.0, user_id="ann")
         memory.finish(whole("router", "Ida"), run_id="s", success=True, user_id="ann")
         assert "nobodys words" not in kept(memory, "ann")
@@ -561,7 +561,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
         memory.forget(user_id="z")
         assert holding(tmp_path, "Zebulon") == []
         assert "Zebulon" not in repr(kept(memory, "z"))
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
         assert edge(memory, "read_logs", "restart_router") == before  # counts hold nothing of a person
         assert kept(memory, "k") == others
         memory.finish(whole("router", "Kayla", summary="after it"), run_id="later", success=True, user_id="k")
@@ -581,7 +581,7 @@ def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) ->
     go_on = h.history(whole("router", "Zoe", summary="anns own words"), h.user("more"), h.call("read_logs"), h.words())
     memory.observe(go_on, run_id="both", user_id="bob")
     memory.forget(user_id="ann")
-    waiting = [text for drafts in memory._graph.drafts.values() for _, _, text, _, _ in drafts.values()]
+    waiting = [text for drafts in sit(memory).drafts.values() for _, _, text, _, _ in drafts.values()]
     assert len(waiting) == 1
     assert waiting[0].startswith("Asked: more")
 
@@ -600,7 +600,7 @@ def test_forgotten_while_summaries_are_being_stored(success: bool | None, monkey
     monkeypatch.setattr(SummaryStore, "add_many", forgotten_meanwhile)
     memory.finish(whole("router", "Zoe", summary="zoes words"), run_id="r", success=success, user_id="zoe")
     assert kept(memory) == []
-    assert memory._graph.drafts == {}
+    assert sit(memory).drafts == {}
     memory.close()
 
 
@@ -616,7 +616,7 @@ def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkey
     monkeypatch.setattr(SummaryStore, "add_many", judged_meanwhile)
     memory.finish(whole("router", "Zoe", summary="zoes words"), run_id="r", success=True)
     assert kept(memory) == []
-    assert memory._graph.drafts == {}
+    assert sit(memory).drafts == {}
 
 
 def test_forgetting_while_others_write_loses_nothing_of_theirs(tmp_path: Path) -> None:
@@ -644,7 +644,7 @@ def test_forgetting_while_others_write_loses_nothing_of_theirs(tmp_path: Path) -
         for thread in threads:
             thread.join()
         assert memory._warned == set()
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
     assert holding(tmp_path, "Zebulon") == []
     with made(tmp_path, namespace=PER_USER) as memory:
         for user, texts in said.items():
@@ -740,11 +740,11 @@ def test_while_chroma_is_away_the_memory_answers_with_what_it_has(
             assert "could not be read" in advice.missing
             assert "ConnectionError" in advice.missing
             assert names(advice.suggestions)[0] == "restart_router"  # by frequency
-            assert len(memory._graph.drafts) == 10
+            assert len(sit(memory).drafts) == 10
         assert len([r for r in caplog.records if "could not be stored" in r.getMessage()]) == 1
         assert memory.advise(before_cure("password")).missing == ""
         memory.finish(h.history(asked("Ida"), h.words()), run_id="another")
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
         assert names(memory.suggest(before_cure("password"), k=1)) == ["reset_password"]
         with client.down():  # what is in RAM is still found
             assert names(memory.suggest(before_cure("password"), k=1)) == ["reset_password"]
@@ -758,7 +758,7 @@ def test_a_chroma_that_is_away_is_asked_once_a_run(client: Switched) -> None:
             memory.finish(whole("router", f"Customer{i}"), run_id=f"r{i}", success=True)
             asked_for.append(client.switch["calls"] - before)
         assert max(asked_for) == asked_for[0] > 0
-        assert len(memory._graph.drafts) == 20
+        assert len(sit(memory).drafts) == 20
 
 
 def test_a_verdict_that_turns_while_chroma_is_away_is_heeded_later(client: Switched) -> None:
@@ -777,7 +777,7 @@ def test_runs_without_a_verdict_wait_for_chroma_too(client: Switched) -> None:
             memory.observe(whole("router", "Zoe"), run_id="r")
         memory.observe(h.history(asked("Ida"), h.words()), run_id="another")
         assert len(kept(memory)) == 3
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
 
 
 def test_forgetting_while_chroma_is_away_says_so(client: Switched) -> None:
@@ -845,10 +845,10 @@ def test_another_embedder_leaves_the_summaries_out_until_they_are_embedded_anew(
         assert "summaries could not be read (EmbedderChangedError" in advice.missing
         assert "procedural" in {each.kind for each in advice.suggestions}
         memory.finish(whole("password", "Zoe", summary="new words"), run_id="new", success=True)
-        assert len(memory._graph.drafts) == 1
+        assert len(sit(memory).drafts) == 1
         memory._vectors.reembed()
         memory.observe(h.history(asked("Ida"), h.words()), run_id="another")
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
         assert memory.advise(before_cure("password")).missing == ""
         assert "new words" in kept(memory)
 
@@ -862,10 +862,10 @@ def test_an_embedder_that_fails_is_told_and_passed_over() -> None:
         assert "TimeoutError" in advice.missing
         assert advice.suggestions
         memory.finish(whole("password", "Zoe"), run_id="r", success=True)
-        assert len(memory._graph.drafts) == 1
+        assert len(sit(memory).drafts) == 1
         letters.broken = False
         memory.finish(whole("password", "Ida"), run_id="s", success=True)
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
 
 
 # --- the record ---
@@ -879,7 +879,7 @@ def offered_then(memory: ToolMemory, does: str, *, run_id: str, user_id: str | N
 
 
 def record(memory: ToolMemory) -> tuple[float, ...]:
-    return tuple(memory._graph.counters.get(f"sit_{name}", 0) for name in ("offered", "followed", "right"))
+    return tuple(ledger(memory).figures_of("sit")[name] for name in ("shown", "followed", "right"))
 
 
 def books(memory: ToolMemory, user_id: str | None = None) -> list[tuple[int, int, int]]:
@@ -903,7 +903,7 @@ def test_what_became_of_a_suggestion_is_booked(
     offered_then(memory, does, run_id="now", output=output)
     assert record(memory) == expected
     assert books(memory) == [expected]
-    assert memory._graph.offers == {}
+    assert ledger(memory).turns == {}
 
 
 def test_an_answer_in_words_follows_no_suggestion(memory: ToolMemory) -> None:
@@ -954,7 +954,7 @@ def test_forks_have_a_record_each(memory: ToolMemory) -> None:
         memory.advise(here, k=1, run_id="now", offered=True)
         answer = tool_call(does, {"name": "Zoe"}, "call_" + fork * 20)
         memory.observe([*here, answer, ToolMessage("ok", tool_call_id="call_" + fork * 20)], run_id="now")
-        assert memory._graph.offers == {}
+        assert ledger(memory).turns == {}
     assert record(memory) == (3, 2, 2)  # the last fork did the very same again
     assert [sum(column) for column in zip(*books(memory), strict=True)] == [3, 2, 2]
 
@@ -966,8 +966,8 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
     memory.advise(here, summary=f"Logs: {FINDINGS['router']}", k=1, run_id="now", offered=True)
     asking = h.history(here, summarised(f"Logs: {FINDINGS['password']}"))
     memory.advise(asking, summary=f"Logs: {FINDINGS['password']}", k=1, run_id="now", offered=True)
-    [offer] = memory._graph.offers.values()
-    assert offer[1] == ["restart_router", "reset_password"]
+    [shown] = ledger(memory).turns.values()
+    assert [*shown["sit"][2].values()] == ["restart_router", "reset_password"]
     memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), run_id="now")
     assert record(memory) == (1, 1, 1)
     assert sorted(books(memory)) == [(1, 0, 0), (1, 1, 1)]
@@ -981,7 +981,6 @@ def test_a_graph_without_a_recorder_keeps_the_record_too(memory: ToolMemory) -> 
     memory.before_model(h.history(here, h.call("reset_password", {"name": "Zoe"})), run_id="now")
     assert record(memory) == (1, 1, 1)
     assert books(memory) == [(1, 1, 1)]
-    assert memory._bookings == []
 
 
 def test_the_record_of_users_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -990,11 +989,11 @@ def test_the_record_of_users_side_by_side(monkeypatch: pytest.MonkeyPatch) -> No
         for user in ("ann", "bob"):
             teach(memory, routers=1, passwords=1, summaries=True, user_id=user, first=0 if user == "ann" else 50)
         with monkeypatch.context() as held:
-            held.setattr(memory, "_book", lambda: None)
+            held.setattr(memory._ledger, "flush", lambda: None)
             for user in ("ann", "bob"):
                 offered_then(memory, "reset_password", run_id=f"of {user}", user_id=user)
-        assert books(memory, "ann") == books(memory, "bob") == [(1, 0, 0)]
-        memory._book()
+        assert books(memory, "ann") == books(memory, "bob") == []
+        memory._ledger.flush()
         assert books(memory, "ann") == books(memory, "bob") == [(1, 1, 1)]
 
 
@@ -1051,10 +1050,10 @@ def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert errors == []
-        assert memory._graph.drafts == {} or all(
-            draft[-1] != user_digest("d") for drafts in memory._graph.drafts.values() for draft in drafts.values()
+        assert sit(memory).drafts == {} or all(
+            draft[-1] != user_digest("d") for drafts in sit(memory).drafts.values() for draft in drafts.values()
         )
-        memory._book()
+        memory._ledger.flush()
         for user in "abc":
             assert sum(right for _, _, right in books(memory, user)) == 5
             own = {str(n) for n in range(ord(user) * 100, ord(user) * 100 + 6)}
@@ -1074,7 +1073,7 @@ def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: 
         assert "The password is old." in kept(two)
         assert names(two.suggest(before_cure("password"), summary="The password is old.", k=1)) == ["reset_password"]
         one.observe(h.history(asked("Ida"), h.words()), run_id="another")
-        assert one._graph.drafts == {}
+        assert sit(one).drafts == {}
         assert edge(one, "read_logs", "reset_password").good == 1
 
 

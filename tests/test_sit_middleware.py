@@ -11,6 +11,7 @@ import pytest
 from agents import WAYS
 from desk import EAGER, Desk, history, request
 from desk import script as desk_script
+from kept import inertia, ledger
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -183,7 +184,7 @@ async def test_the_agent_has_the_summary_tool(way: str) -> None:
         [answer] = [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
         assert advised([answer])[0] == "reset_password"
         assert "cosine" in answer.text or "nearest" in answer.text
-        assert memory._graph.offers == {}
+        assert ledger(memory).turns == {}
         assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
 
 
@@ -203,7 +204,7 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
     assert desk.done == ["read_logs"]
     assert [m.name for m in state["messages"] if isinstance(m, ToolMessage)] == [SUMMARY_TOOL, "read_logs"]
     assert memory.view().tools["read_logs"].ok == 11
-    assert memory._graph.offers == {}
+    assert ledger(memory).turns == {}
 
 
 async def test_without_it_if_that_is_wanted(memory: ToolMemory) -> None:
@@ -228,8 +229,8 @@ async def test_a_skipped_step_asks_for_no_advice(way: str) -> None:
         assert len(desk.done) == 3
         asked = len(agent.model.calls)
         assert asked < 4
-        assert memory._graph.counters["sit_offered"] == asked
-        assert memory._graph.offers == {}
+        assert ledger(memory).figures["sit"]["shown"] == asked
+        assert ledger(memory).turns == {}
         assert sum(memory._graph.counters.get(f"acted_{end}", 0) for end in ("ok", "failed")) == 4 - asked
 
 
@@ -240,7 +241,7 @@ async def test_a_summary_call_is_no_turn_of_the_shortcuts_record(way: str) -> No
         await agent.ask(SYMPTOM.format("Zoe"), way)
         assert len(agent.model.calls) == 5
         assert memory.report().turns == 4
-        assert memory._graph.open_turns == {}
+        assert inertia(memory).open_turns == {}
 
 
 @BOTH
@@ -252,7 +253,7 @@ async def test_what_a_person_decides_is_the_record(memory: ToolMemory, way: str,
     agent = Agent(memory, desk.tools, follower(), inside=[gate])
     state = await agent.ask(SYMPTOM.format("Zoe"), way)
     assert "__interrupt__" in state
-    before = dict(memory._graph.counters)
+    before = dict(ledger(memory).figures_of("sit"))
     edited = {"name": "restart_router", "args": {"name": "Zoe"}}
     answer = {"type": decision, **({"edited_action": edited} if decision == "edit" else {})}
     if decision == "reject":
@@ -260,12 +261,11 @@ async def test_what_a_person_decides_is_the_record(memory: ToolMemory, way: str,
     if decision != "approve":
         agent.model.script = lambda messages, tools: AIMessage("Then I stop.")
     await agent.ask(Command(resume={"decisions": [answer]}), way)
-    counted = ("sit_offered", "sit_followed", "sit_right")
-    gained = [memory._graph.counters[name] - before.get(name, 0) for name in counted]
+    gained = [ledger(memory).figures["sit"][name] - before[name] for name in ("shown", "followed", "right")]
     assert desk.done[1:2] == {"approve": ["reset_password"], "edit": ["restart_router"], "reject": []}[decision]
     # One more is offered before the closing words. What a person put in its place is not what the model did.
     assert gained == {"approve": [1, 1, 1], "edit": [1, 1, 0], "reject": [1, 1, 0]}[decision]
-    assert memory._graph.offers == {}
+    assert ledger(memory).turns == {}
 
 
 @BOTH
@@ -276,7 +276,7 @@ async def test_two_agents_share_a_memory(memory: ToolMemory, way: str) -> None:
     for number, agent in enumerate(agents):
         await agent.ask(SYMPTOM.format("Zoe"), way, thread=f"t{number}")
     assert [desk.done[1:] for desk in desks] == [["reset_password"], ["restart_router"]]
-    assert memory._graph.counters["sit_right"] == 4
+    assert ledger(memory).figures["sit"]["right"] == 4
 
 
 @BOTH
@@ -409,8 +409,8 @@ async def test_an_error_of_the_host_is_the_hosts(memory: ToolMemory, way: str) -
     assert len(asked) == 1
     agent.model.script = follower()
     await agent.ask(None, way)  # the thread goes on: the same turn, offered once
-    assert memory._graph.counters["sit_offered"] == 3
-    assert memory._graph.offers == {}
+    assert ledger(memory).figures["sit"]["shown"] == 3
+    assert ledger(memory).turns == {}
 
 
 def test_wrong_arguments_are_told(memory: ToolMemory) -> None:

@@ -14,6 +14,7 @@ import histories as h
 import pytest
 from desk import EAGER, Desk, history, request
 from desk import script as desk_script
+from kept import inertia, ledger, sit
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -163,7 +164,7 @@ async def test_the_summary_tool_leads_to_the_cure(way: str) -> None:
             memory.finish(state["messages"], run_id=name, success=True)
         kept = [each.text for each in memory._summary_store(None).summaries()]
         assert f"Pages do not load. The logs say: {FINDINGS['password']}." in kept
-        assert memory._graph.counters["sit_right"] >= 2
+        assert ledger(memory).figures["sit"]["right"] >= 2
 
 
 # --- the hint ---
@@ -206,8 +207,8 @@ async def test_a_resumed_thread_gets_a_hint_of_its_own_point(memory: ToolMemory,
     assert desk.done == ["read_logs", "reset_password"]
     assert built.prompts()[0] == stored
     assert len(set(built.prompts())) == 3
-    assert memory._graph.counters["sit_offered"] == 3
-    assert memory._graph.offers == {}
+    assert ledger(memory).figures["sit"]["shown"] == 3
+    assert ledger(memory).turns == {}
     # Somebody writes into the thread behind the node's back: the hint was for another point.
     built.graph.update_state(config, {"messages": [HumanMessage("Wait")]}, as_node="sit")
     assert memory_prompt(built.graph.get_state(config).values) == []
@@ -219,14 +220,13 @@ async def test_forks_are_booked_apart(memory: ToolMemory) -> None:
     built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
     config: Any = {"configurable": {"thread_id": "t"}}
     await built.ask(SYMPTOM.format("Zoe"), "t")
-    before = dict(memory._graph.counters)
+    before = ledger(memory).figures["sit"]["shown"]
     point = next(
         s for s in built.graph.get_state_history(config) if s.next == ("sit",) and len(s.values["messages"]) == 3
     )
     built.graph.invoke(None, point.config)
-    after = memory._graph.counters
-    assert after["sit_offered"] - before["sit_offered"] == 2
-    assert memory._graph.offers == {}
+    assert ledger(memory).figures["sit"]["shown"] - before == 2
+    assert ledger(memory).turns == {}
 
 
 @WAYS
@@ -291,7 +291,7 @@ async def test_with_nodes_alone_nobody_calls_finish(way: str) -> None:
         built = build(memory, desk.tools, follower(knows=dict(causes)))
         for name in causes:
             await built.ask(SYMPTOM.format(name), name, way)
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
         assert len(memory._summary_store(None).summaries()) > 3
         desk.done.clear()
         built.model.calls.clear()
@@ -305,7 +305,7 @@ async def test_without_it_nothing_is_learned_until_somebody_judges(memory: ToolM
     built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
     await built.ask(SYMPTOM.format("Zoe"), "zoe")
     assert memory._summary_store(None).summaries() == []
-    assert len(memory._graph.drafts) == 1
+    assert len(sit(memory).drafts) == 1
     memory.feedback("zoe", score=1.0)
     assert len(memory._summary_store(None).summaries()) >= 2
 
@@ -330,8 +330,8 @@ async def test_a_skipped_step_asks_for_no_advice(way: str) -> None:
         assert len(desk.done) == 3
         assert len(built.model.calls) < 4
         assert by_node.count("inertia") == 4
-        assert by_node.count("sit") == len(built.model.calls) == memory._graph.counters["sit_offered"]
-        assert memory._graph.offers == {}
+        assert by_node.count("sit") == len(built.model.calls) == ledger(memory).figures["sit"]["shown"]
+        assert ledger(memory).turns == {}
 
 
 async def test_a_summary_call_is_no_turn_of_the_shortcuts_record() -> None:
@@ -341,7 +341,7 @@ async def test_a_summary_call_is_no_turn_of_the_shortcuts_record() -> None:
         await built.ask(SYMPTOM.format("Zoe"), "t")
         assert len(built.model.calls) == 5
         assert memory.report().turns == 4
-        assert memory._graph.open_turns == {}
+        assert inertia(memory).open_turns == {}
 
 
 # --- the tool ---
@@ -394,7 +394,7 @@ async def test_what_it_says_can_be_judged(memory: ToolMemory, way: str) -> None:
     assert re.search(r"1\. reset_password: .*past state.*nearest: 0\.\d\d", answer)
     assert "3 of 10 times after read_logs in successful runs" in answer
     assert "A past state that led to it: Customer" in answer
-    assert memory._graph.counters["sit_offered"] == 1
+    assert ledger(memory).figures["sit"]["shown"] == 1
 
 
 @WAYS
@@ -406,7 +406,7 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
     messages = await run(toolnode(sit, *desk.tools), [HumanMessage(SYMPTOM.format("Zoe")), both], way)
     assert [m.name for m in messages if isinstance(m, ToolMessage)] == [SUMMARY_TOOL, "read_logs"]
     assert advised(messages)
-    assert memory._graph.offers == {}
+    assert ledger(memory).turns == {}
     done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
     memory.finish(done, run_id="r", success=True)
     assert "where I stand" in [s.text for s in memory._summary_store(None).summaries("read_logs")]
@@ -499,7 +499,7 @@ async def test_while_chroma_is_away_the_agent_goes_on_and_is_told(way: str, capl
             assert "Not looked at: the stored summaries could not be read" in answer.text
             assert advised([answer])
         memory.finish(state["messages"], run_id="t", success=True)
-        assert memory._graph.drafts == {}
+        assert sit(memory).drafts == {}
         assert len(memory._summary_store(None).summaries()) > 10
         assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
     inner.close()
@@ -625,4 +625,4 @@ async def test_an_agent_goes_on_after_a_restart(tmp_path: Path) -> None:
             built.graph.invoke(None, config)
             assert "Likely next tools" in built.prompts()[0]
     assert desk.done == ["read_logs", "reset_password"]
-    assert memory._graph.counters["sit_right"] == 2
+    assert ledger(memory).figures["sit"]["right"] == 2

@@ -658,17 +658,19 @@ def test_a_folder_that_takes_no_record(desk: Desk, tmp_path: Path, heard: Listen
 def test_stored_records_that_cannot_be_applied(desk: Desk, tmp_path: Path, heard: Listener):
     with GraphFile(tmp_path) as file:
         file.load()
-        file.append([None, [[SECRET, 1]]])
+        file.append([None, [["value", SECRET]]])
     with ToolMemory(tmp_path, tools=desk.tools):
         pass
 
-    assert_discreet(heard, warned="a record could not be applied and is left out: KeyError at langgraph_toolmem.graph.")
+    assert_discreet(
+        heard, warned="a record could not be applied and is left out: TypeError at langgraph_toolmem.graph."
+    )
 
 
 def test_a_snapshot_that_cannot_be_used(desk: Desk, tmp_path: Path, heard: Listener, monkeypatch: pytest.MonkeyPatch):
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         warm(memory, 2)
-    monkeypatch.setattr(EvidenceGraph, "from_state", quoting(KeyError))
+    monkeypatch.setattr(EvidenceGraph, "load", quoting(KeyError))
     with ToolMemory(tmp_path, tools=desk.tools):
         pass
 

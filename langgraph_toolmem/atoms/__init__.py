@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section, outcome_in_words, shown_in_words
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun
 from langgraph_toolmem.core.method import Method
-from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, ToolSpec, read_tools
 
@@ -197,7 +197,8 @@ class Atoms(Method):
         self.keeping.store(user.namespace, [Support(each, "", user.digest or "", each.value, now) for each in made])
         return len(made)
 
-    asearch, aall, arecords, akeep = twin(search), twin(all), twin(records), twin(keep)
+    asearch, arecords, akeep = twin(search), twin(records), twin(keep)
+    aall = twin(all)  # noqa: A003 - the method above
 
     # --- what happens ---
 
@@ -209,8 +210,12 @@ class Atoms(Method):
     def note_shown(self, run: Run, hits: Iterable[AtomHit], user_id: str | None) -> None:
         """The model gets to see these atoms before its next turn."""
         if run.next_key is not None and not self.core.read_only:
-            items = {hit.atom.id: hit.tool for hit in hits}
-            self.core.ledger.shown(self.name, run, items, self.core.users.of(user_id), turn=run.next_key)
+            ledger = self.core.ledger
+            before = ledger.items(run.next_key, self.name).values()
+            items = {hit.tool: hit.atom.id for hit in hits if hit.tool not in before}
+            shown: dict[str, str | None] = {key: tool for tool, key in items.items()}
+            ledger.shown(self.name, shown, run=run.digest, turn=run.next_key, user_id=user_id)
+            ledger.flush()
 
     def ended(self, ended: EndedRun) -> None:
         """A run is over: its atoms are put into the queue, unless it went wrong."""
@@ -286,7 +291,7 @@ class Atoms(Method):
 
     def report(self) -> Section | None:
         """How many atoms were made, and what became of runs that followed one."""
-        made, sums = self.core.counter("atoms"), self.core.ledger.sums(self.name)
+        made, sums = self.core.counter("atoms"), self.core.ledger.figures(self.name)
         if not made and not sums["shown"]:
             return None
         figures = {"made": made, "learned": self.core.counter("atoms_runs"), **sums}

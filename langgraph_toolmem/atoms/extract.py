@@ -59,7 +59,7 @@ class Extractor:
             origin: "runs", or "search" for the path of a search.
             source: what the atoms name as their source; the run's id by default.
         """
-        named = run.run_id if source is None else source
+        named = run.thread_id if source is None else source
         masked, hidden = self._masked(run)
         found: list[Extracted] = []
         state, known, asked = RunState(cut=run.truncated), Known(), ""

@@ -30,10 +30,10 @@ from langgraph_toolmem.atoms.words import delexicalised, slots_in
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.navigator.search_text import USUAL
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.search.tool_words import USUAL
 from langgraph_toolmem.turn.hints import Planning
 from langgraph_toolmem.turn.points import turn_of
 from langgraph_toolmem.words.small_talk import is_small_talk

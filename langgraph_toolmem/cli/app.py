@@ -253,7 +253,7 @@ def watch(
     """
     check_folder(memory)
     from langgraph_toolmem.cli.live import follow, show_once
-    from langgraph_toolmem.report.watch import Watcher
+    from langgraph_toolmem.cli.watch import Watcher
 
     with Watcher(memory) as watcher:
         if once:

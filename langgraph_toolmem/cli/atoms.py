@@ -51,12 +51,12 @@ def atoms(
     if goal is None and (known or state):
         raise InputError("--known and --state are for a goal: what is to be achieved next?")
     with open_memory(memory, read_only=True, namespace=namespace, embeddings=embeddings) as opened:
-        all_of_them = opened.atoms(user_id=user_id)
+        all_of_them = opened.atoms.all(user_id=user_id)
         if goal is None:
             hits = [AtomHit(atom, 0.0, 0.0, 0.0, atom.tool) for atom in all_of_them[:most]]
         else:
-            hits = opened.search_atoms(goal, state=state, slots=_known(known or []), k=most, user_id=user_id)
-        records = opened.atom_records((hit.atom.id for hit in hits), user_id=user_id)
+            hits = opened.atoms.search(goal, state=state, slots=_known(known or []), k=most, user_id=user_id)
+        records = opened.atoms.records((hit.atom.id for hit in hits), user_id=user_id)
     searched = goal is not None
     if as_json:
         shown = [_plain(hit, records[hit.atom.id], searched=searched) for hit in hits]

@@ -128,7 +128,7 @@ def discover(
     open_it = partial(open_memory, memory, namespace=namespace, embeddings=embeddings)
     if not file_only:
         with open_it() as opened:  # a search takes long: what would fail at its end fails now
-            opened.keep_atoms((), user_id=user_id)
+            opened.atoms.keep((), user_id=user_id)
     folder = memory / FOLDER
     lock = _locked(folder)
     kept = None

@@ -79,7 +79,7 @@ def prune(
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True) as opened:
         adopt(opened, schemas)
-        found = opened.prune(above=above, most=most, keep=kept, unused=unused)
+        found = opened.navigator.prune(above=above, most=most, keep=kept, unused=unused)
     if not as_json:
         _show_leaving(found)
     if apply and found:
@@ -105,7 +105,7 @@ def restore(
 ) -> None:
     """Put tools back that were pruned, or list those that are left out."""
     with open_memory(memory, read_only=not tools) as opened:
-        found = opened.restore(tools) if tools else opened.pruned()
+        found = opened.navigator.restore(tools) if tools else opened.navigator.pruned()
     if as_json:
         answer_json(found)
     elif tools:
@@ -130,13 +130,13 @@ def propagate(
     New weight = eta * old weight + (1 - eta) * recent successes / recent uses. Call it every so many days.
     """
     with open_memory(memory, read_only=True) as opened:
-        found = opened.propagate(days=days, eta=eta)
+        found = opened.navigator.propagate(days=days, eta=eta)
     if not as_json:
         _show_moved(found, days)
     if apply and found:
         _sure(f"Change the {'weights' if len(found) > 1 else 'weight'} of {count(len(found), 'link')}?", yes)
         with open_memory(memory) as opened:
-            found = opened.propagate(days=days, eta=eta, dry_run=False)
+            found = opened.navigator.propagate(days=days, eta=eta, dry_run=False)
     if as_json:
         answer_json({"applied": apply and bool(found), "links": [asdict(each) for each in found]})
     elif apply and found:
@@ -177,16 +177,16 @@ def constraints(
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True) as opened:
         if file is None and not clear:
-            _show_constraints(opened.cluster_constraints(), as_json=as_json)
+            _show_constraints(opened.navigator.cluster_constraints(), as_json=as_json)
             return
         adopt(opened, schemas)
-        found = opened.regroup(file)
+        found = opened.navigator.regroup(file)
     if not as_json:
         _show_regrouping(found)
     if apply:
         _sure("Use these constraints from now on?" if file is not None else "Drop the constraints in use?", yes)
         with open_memory(memory) as opened:
-            found = replace(found, done=opened.regroup(file, dry_run=False).done)
+            found = replace(found, done=opened.navigator.regroup(file, dry_run=False).done)
     if as_json:
         answer_json(asdict(found))
     else:

@@ -55,7 +55,7 @@ def export(
     """Write what the decider was asked and what it decided, to fine-tune a small one.
 
     One JSON line per turn: the prompt as it was sent, and the decision as the only assistant message. Turns are
-    recorded where an agent was made with create_navi_subgraph(..., on_decision=memory.decisions). The file holds what
+    recorded where an agent was made with create_navi_subgraph(..., on_decision=memory.navigator.decisions). The file holds what
     users said. Does not disturb a process that writes to the memory.
     """
     if sft is None:
@@ -63,9 +63,9 @@ def export(
     from langgraph_toolmem.offline.finetuning import export_sft, held_out_path
 
     with open_memory(memory, read_only=True) as opened:
-        waiting = opened.report().reflections.pending
+        waiting = opened.report().jobs.pending
         done = export_sft(
-            opened.decisions,
+            opened.navigator.decisions,
             sft,
             form=form.value,
             min_score=min_score,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def feedback(
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run: its thread id, as the agent had it.")],
+    thread_id: Annotated[str, typer.Argument(metavar="THREAD", help="The run: its thread id, as the agent had it.")],
     memory: MemoryFolder,
     score: Annotated[float, typer.Option(min=0.0, max=1.0, help="From 0 (bad) to 1 (good).", show_default=False)],
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="A word on it.")] = None,
@@ -40,27 +40,27 @@ def feedback(
     minute, or at the next start.
     """
     check_folder(memory)
-    said = {"run_id": run_id, "score": score, "comment": comment}
+    said = {"thread_id": thread_id, "score": score, "comment": comment}
     try:
         opened = _opened(memory, namespace, embeddings)
     except LockedError:
         with _opened(memory, namespace, embeddings, read_only=True) as beside:
-            beside.feedback(run_id, score=score, comment=comment, user_id=user_id)
+            beside.feedback(thread_id, score=score, comment=comment, user_id=user_id)
         if as_json:
             answer_json({**said, "queued": True, "entry": None})
             return
         typer.echo(
-            f"Another process is writing to {memory}. The verdict on {printable(run_id)} waits in its queue; it is "
+            f"Another process is writing to {memory}. The verdict on {printable(thread_id)} waits in its queue; it is "
             "taken in within a minute while that process works, or at the next start."
         )
         return
     with opened:
-        opened.feedback(run_id, score=score, comment=comment, user_id=user_id, wait=True)
-        entry = _entry_of(opened, run_id, user_id)
+        opened.feedback(thread_id, score=score, comment=comment, user_id=user_id, wait=True)
+        entry = _entry_of(opened, thread_id, user_id)
     if as_json:
         answer_json({**said, "queued": False, "entry": None if entry is None else entry.to_dict()})
         return
-    typer.echo(f"Noted: {printable(run_id)} {'went well' if score >= 0.5 else 'went wrong'} (score {score:g}).")
+    typer.echo(f"Noted: {printable(thread_id)} {'went well' if score >= 0.5 else 'went wrong'} (score {score:g}).")
     if entry is None:
         typer.echo("There is no entry of that run, so nothing about it is recalled; is the run id right?")
     else:
@@ -88,9 +88,9 @@ def recall(
 
     policy = None if nearest is None else RecallPolicy(kind="fixed", n=nearest, max_n=nearest)
     with _opened(memory, namespace, embeddings, read_only=True) as opened:
-        found = opened.ranked(query, user_id=user_id, policy=policy, k=nearest)
+        found = opened.entries.ranked(query, user_id=user_id, policy=policy, k=nearest)
         known = _known(opened, user_id)
-        waiting = opened.report().reflections.pending
+        waiting = opened.report().jobs.pending
     if as_json:
         shown = [{"score": each.score, "evidence": each.evidence, "entry": each.entry.to_dict()} for each in found]
         answer_json({"query": query, "entries": known, "waiting": waiting, "recalled": shown})
@@ -140,10 +140,10 @@ def _known(memory: ToolMemory, user_id: str | None) -> int:
     return 0 if memory._vectors.empty else len(memory._library.store(namespace).all())
 
 
-def _entry_of(memory: ToolMemory, run_id: str, user_id: str | None) -> Entry | None:
+def _entry_of(memory: ToolMemory, thread_id: str, user_id: str | None) -> Entry | None:
     from langgraph_toolmem.base.keys import digest
 
-    run = digest("run", run_id)
+    run = digest("run", thread_id)
     namespace = memory._namespace_of(run, user_id)
     if namespace is None or memory._vectors.empty:
         return None

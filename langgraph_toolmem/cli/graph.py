@@ -80,7 +80,7 @@ def graph(
         plan = None
         if request is not None or target is not None:
             values = [value.strip() for value in known.split(",") if value.strip()]
-            plan = opened.plan(request, target=target, known=values, k=ROUTES, budget=5.0)
+            plan = opened.navigator.plan(request, target=target, known=values, k=ROUTES, budget=5.0)
     if graphml is not None:
         from langgraph_toolmem.graph.export import graphml_of
         from langgraph_toolmem.navigator.dependencies.export import to_networkx
@@ -108,7 +108,7 @@ def adopt(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
     from langgraph_toolmem.runs.tools import read_tools
 
     if schemas is not None:
-        memory.adopt({**memory.navigator.tools, **read_tools(schemas)})
+        memory.core.catalogue.adopt({**memory.navigator.tools, **read_tools(schemas)})
 
 
 def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:

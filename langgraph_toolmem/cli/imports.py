@@ -261,7 +261,7 @@ def _have_written(
 
 
 def _note_waiting(memory: ToolMemory, logged: LoggedRun, done: Imported) -> None:
-    done._waiting.setdefault(logged.user_id if has_user(memory.namespace) else None, []).append(logged.run_id)
+    done._waiting.setdefault(logged.user_id if has_user(memory.namespace) else None, []).append(logged.thread_id)
 
 
 class _EnoughError(Exception):
@@ -301,7 +301,7 @@ def _at_a_terminal() -> bool:
 
 
 def _read(logged: LoggedRun) -> Run:
-    return parse_run(logged.messages, run_id=logged.run_id)
+    return parse_run(logged.messages, thread_id=logged.thread_id)
 
 
 def _teaches(logged: LoggedRun, summaries: Summaries) -> bool:

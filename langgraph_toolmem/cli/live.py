@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from langgraph_toolmem.cli.terminal import console, note
+from langgraph_toolmem.cli.watch import Event, Watcher
 from langgraph_toolmem.graph.export import printable
-from langgraph_toolmem.report.watch import Event, Watcher
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

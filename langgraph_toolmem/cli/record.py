@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.cli.tables import count, table
 from langgraph_toolmem.graph.export import printable
+from langgraph_toolmem.graph.operations import HOUR
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
 from langgraph_toolmem.report.report import Report, hint_in_words
-from langgraph_toolmem.report.savings import HOUR, Period, group_periods, money_in_words, time_in_words
+from langgraph_toolmem.report.savings import Period, group_periods, money_in_words, time_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console

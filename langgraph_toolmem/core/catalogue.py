@@ -45,6 +45,11 @@ class Catalogue:
             self._note(given)
 
     @property
+    def given(self) -> Mapping[str, ToolSpec] | None:
+        """The tools as given to the memory; None: nobody gave any."""
+        return self._given
+
+    @property
     def specs(self) -> Mapping[str, ToolSpec]:
         """The tools that may be called: those given, those that hosts had at hand, else what the calls show."""
         with self._lock:

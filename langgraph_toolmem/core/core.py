@@ -13,10 +13,11 @@ from langgraph_toolmem.core.catalogue import Catalogue, without_own
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Booking, Ledger
+from langgraph_toolmem.core.ledger import Booking, Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
 from langgraph_toolmem.core.users import Users
+from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
@@ -74,7 +75,9 @@ class Core(Evidence):
         home = self.folder
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
             home = home / f"graph-{digest(*self.graph_namespace)}"
-        kept = GraphStore(home, shared=store, namespace=self.graph_namespace, fsync=fsync, read_only=read_only)
+        tables: list[type[Table]] = [LedgerTable, *(table for each in self.listeners for table in each.tables)]
+        where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync}
+        kept = GraphStore(home, tables=tables, read_only=read_only, **where)
         super().__init__(kept, users, now=now, read_only=read_only)
         self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)
         self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)

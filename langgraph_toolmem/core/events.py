@@ -25,7 +25,6 @@ from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.job_queue import Job
 
-
 logger = logging.getLogger("langgraph_toolmem.memory")
 
 VERDICT: Final = "verdict"
@@ -89,9 +88,7 @@ class Events:
         self._tell("ended", EndedRun(run, user, score, said))
         return new
 
-    def feedback(
-        self, thread_id: str, *, score: float, comment: str | None = None, user_id: str | None = None
-    ) -> None:
+    def feedback(self, thread_id: str, *, score: float, comment: str | None = None, user_id: str | None = None) -> None:
         """See `ToolMemory.feedback`."""
         if not 0 <= score <= 1:
             raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
@@ -193,9 +190,7 @@ class Events:
             self._executions.saw(step.key, Execution(tool, dict(args), status, over=not raised))
             return 0 if raised else self._learn_settled(messages, thread_id, user)
 
-    def gave_up(
-        self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None
-    ) -> int:
+    def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
         """The error of a call goes on to the host, and no further attempt comes: the call failed for good.
 
         Args:
@@ -297,7 +292,7 @@ class Events:
 
     def _begun_elsewhere(self, turn: Turn) -> bool:
         """Whether another process saw one of the turn's calls fail: then this one did not watch it all."""
-        core, known = self._core, self._self._executions.executions
+        evidence, known = self._evidence, self._executions.executions
         return any(step.key not in known and evidence.graph.has_seen(attempt_digest(step, 1)) for step in turn.steps)
 
     # --- telling ---

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 from langgraph_toolmem.base.errors import NamespaceError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE
+from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, Table
 from langgraph_toolmem.graph.operations import HOUR, Count, Record
 from langgraph_toolmem.stores.graph_store import GraphStore
+
+T = TypeVar("T", bound=Table)
 
 logger = logging.getLogger("langgraph_toolmem.memory")
 
@@ -39,6 +42,11 @@ class Evidence:
         self.forgettings = 0
         self.closed = False
         self._warned: set[str] = set()
+
+    def register(self, kind: type[T]) -> T:
+        """The graph's table of a kind."""
+        with self.lock:
+            return self.store.register(kind)
 
     def apply(self, key: str | None, record: Record) -> bool:
         """Keeps a record and applies it to the graph, once for each key. The caller holds the lock."""

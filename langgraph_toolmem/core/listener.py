@@ -11,12 +11,12 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langgraph_toolmem.graph.cases import Neighbour
+    from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.graph.state import RunState
     from langgraph_toolmem.runs.tools import ToolSpec
+
 
 @dataclass(slots=True)
 class LearnedTurn:
@@ -106,9 +106,11 @@ class Listener:
 
     Attributes:
         name: who listens.
+        tables: what it keeps in the evidence graph; `Evidence.register` gives its table.
     """
 
     name: ClassVar[str]
+    tables: ClassVar[tuple[type[Table], ...]] = ()
 
     # --- learning; under the lock: what is returned joins the record ---
 

@@ -1,4 +1,6 @@
-"""Entries: past runs with their verdict and a critique, recalled for requests like them (MemToolAgent, arXiv 2606.07909).
+"""Entries: past runs with their verdict and a critique, recalled for requests like them.
+
+MemToolAgent, arXiv 2606.07909.
 
 The idea: keep each finished run as an *entry*: the request, the tool calls, the verdict. Where it went wrong, a
 *critique* says what the mistake was; it is written in the background, by a chat model, and only then. At the next
@@ -11,6 +13,7 @@ which may be taken out of what the model is offered.
 ``entry``           an entry, made of a run
 ``store``, ``rows`` entries of one namespace in Chroma
 ``library``         those of all namespaces, with an index of their requests
+``keeping``         writing, judging and criticising in the background
 ``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
 ``critique``        what was wrong, by a chat model
 ``preferences``     what a user likes and avoids; ``guide`` takes tools out
@@ -25,7 +28,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
@@ -33,13 +35,11 @@ from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section, outcome_in_words
-from langgraph_toolmem.core.jobs import NotYetError
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -48,26 +48,20 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.past_runs import PastRuns
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.keeping import EntryKeeping
     from langgraph_toolmem.entries.library import EntryLibrary
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
-    from langgraph_toolmem.stores.job_queue import Job
     from langgraph_toolmem.turn.ask import Asking
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
-WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
-"""Kinds of jobs."""
-JUDGE_TRIES: Final = 8
-"""A verdict on a run that has no entry waits for it so often: about two minutes."""
 PATIENCE: Final = 0.5
 """Seconds that a step of a host waits for entries to be read from disk."""
 SETTLE: Final = 10.0
 """Seconds that `recall` waits for what was finished just now and is being written."""
 RATED: Final = 50
 """Entries at most from which preferences are told."""
-SIMILAR: Final = 3
-"""Entries with similar requests that a critic sees beside one."""
 
 
 class Entries(Method):
@@ -86,15 +80,16 @@ class Entries(Method):
     ) -> None:
         self.policy = _checked(policy) or RecallPolicy()
         self._critic = None if critic is None else resolve_critic(critic, lambda: self.core.catalogue.specs)
-        self._library: EntryLibrary | None = None
+        self._keeping: EntryKeeping | None = None
 
     def open(self, core: Core) -> None:
         """Takes its kinds of jobs."""
         super().open(core)
-        core.jobs.handle(WRITE, self._write)
-        core.jobs.handle(JUDGE, self._judge)
+        core.jobs.handle("write", lambda job: self.keeping.write(job))
+        core.jobs.handle("judge", lambda job: self.keeping.judge(job))
         if self._critic is not None:
-            core.jobs.handle_slow(CRITIQUE, self._criticise, self._take_critique)
+            take = lambda job, answer: self.keeping.take_critique(job, answer)  # noqa: E731 - made when it is needed
+            core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)
         core.kept_runs.provide(self)
 
     # --- asking ---
@@ -149,7 +144,7 @@ class Entries(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        how = {"policy": chosen, "k": k, "unjudged": unjudged, "alike": alike, "wait": wait}
+        how: dict[str, Any] = {"policy": chosen, "k": k, "unjudged": unjudged, "alike": alike, "wait": wait}
         return self.library.recall(user.namespace, query, **how) or []
 
     def preferences(
@@ -180,7 +175,13 @@ class Entries(Method):
         """
         from langgraph_toolmem.turn.ask import drive
 
-        how = {"user_id": user_id, "policy": policy, "domain_of": domain_of, "model": model, "wait": wait}
+        how: dict[str, Any] = {
+            "user_id": user_id,
+            "policy": policy,
+            "domain_of": domain_of,
+            "model": model,
+            "wait": wait,
+        }
         return drive(lambda: self.asking_preferences(query, **how))
 
     def asking_preferences(
@@ -247,7 +248,9 @@ class Entries(Method):
         recollection = Recollection(tuple(found))
         if found:
             seen = found[: fitting(recollection, budget)]
-            self.core.ledger.shown(self.name, run, {each.entry.id: None for each in seen}, user)
+            ledger, items = self.core.ledger, {each.entry.id: None for each in seen}
+            ledger.shown(self.name, items, run=run.digest, user_id=user_id)
+            ledger.flush()
         return recollection
 
     arecall, aranked, apreferences = twin(recall), twin(ranked), twin(preferences)
@@ -256,136 +259,46 @@ class Entries(Method):
 
     def ended(self, ended: EndedRun) -> None:
         """Puts a finished run into the queue; it is on disk when this returns."""
-        self.keep_run(ended.run, ended.user, score=ended.score, comment=ended.comment)
+        self.keep_run(ended.run, ended.user, ended.score, ended.comment)
 
-    def keep_run(
-        self, run: Run, user: User, *, score: float | None = None, comment: str | None = None, made_by: str = ""
-    ) -> bool:
-        """Puts a run into the queue, with its verdict if there is one; whether there is something to keep."""
-        from langgraph_toolmem.entries.entry import entry_of
-
-        core = self.core
-        if core.read_only:
-            return False
-        # Where nobody is named now, `forget` must find it by who was named before.
-        owner = core.owner_of(run.digest, user.digest) or None
-        how = {"user": owner, "score": score, "comment": comment, **({"made_by": made_by} if made_by else {})}
-        entry = entry_of(run, run_digest=run.digest, now=core.now(), **how)
-        if entry is None:
-            return False
-        line = digest(*user.namespace, entry.run)
-        payload = {"entry": entry.to_dict()}
-        core.jobs.put(
-            WRITE, payload, run=entry.run, user=entry.user, namespace=user.namespace, line=line, placed=True
-        )
-        core.count_once(_key(run.digest), "entries")
-        return True
+    def keep_run(self, run: Run, user: User, score: float | None = None, comment: str | None = None) -> bool:
+        """Keeps a run as it is now, with its verdict if there is one; whether there is something to keep."""
+        return not self.core.read_only and self.keeping.put_run(run, user, score, comment)
 
     def judged(self, judged: JudgedRun) -> None:
         """A verdict that comes when the run may have its entry already."""
         core, run = self.core, judged.run
-        if core.read_only or not core.has_seen(_key(run)):
+        if core.read_only or not core.has_seen(digest("entry", run)):
             return
         namespace = core.place_of(run, judged.user_id)
         if namespace is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
             return
         user = core.owner_of(run, core.users.digest_of(judged.user_id))
-        payload = {"score": judged.score, "comment": judged.comment or ""}
-        core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
+        self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
 
     def imported(self, given: Import) -> int:
         """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
-        from langgraph_toolmem.entries.entry import entry_of
-
-        core, now, kept = self.core, self.core.now(), 0
-        for namespace, runs in given.by_namespace():
-            made = [
-                entry_of(
-                    each.run,
-                    run_digest=each.run.digest,
-                    now=now,
-                    user=each.user.digest,
-                    score=each.score,
-                    comment=each.comment,
-                    made_by="import",
-                )
-                for each in runs
-            ]
-            stored = self.library.store(namespace).put_many([entry for entry in made if entry is not None])
-            entries = [entry for entry in stored if entry is not None]
-            core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
-            for entry in entries:
-                core.count_once(_key(entry.run), "entries")
-            if self._critic is not None:
-                self._catch_up(namespace)
-            kept += len(entries)
-        return kept
-
-    # --- in the background ---
-
-    def _write(self, job: Job) -> Callable[[], object]:
-        from langgraph_toolmem.entries.entry import Entry
-
-        namespace = tuple(job.payload["namespace"])
-        entry, store = Entry.from_dict(job.payload["entry"]), self.library.store(namespace)
-        if (kept := store.put(entry)) is not None:
-            self._ask_for_critique(kept, namespace)
-        return partial(store.forget_run, entry.run)
-
-    def _judge(self, job: Job) -> None:
-        said, namespace = job.payload, tuple(job.payload["namespace"])
-        kept = self.library.store(namespace).judge(said["run"], said["score"], said["comment"], user=job.user)
-        if kept is None:
-            raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
-        self._ask_for_critique(kept, namespace)
-
-    def _ask_for_critique(self, entry: Entry, namespace: tuple[str, ...]) -> bool:
-        if self._critic is None or not entry.wants_critique:
-            return False
-        payload = {"entry": entry.id, "verdict": entry.verdict}
-        key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
-        return self.core.jobs.put(CRITIQUE, payload, user=entry.user, namespace=namespace, key=key, line="")
-
-    def _catch_up(self, namespace: tuple[str, ...]) -> None:
-        """Has failed entries criticised that have no critique, from before there was a critic."""
-        for entry in self.library.store(namespace).all():
-            self._ask_for_critique(entry, namespace)
-
-    def _criticise(self, job: Job) -> str:
-        """The critic's answer as JSON; "" if there is nothing to criticise any more."""
-        store = self.library.store(tuple(job.payload["namespace"]))
-        entry = store.get(job.payload["entry"])
-        if self._critic is None or entry is None or not entry.wants_critique:
-            return ""
-        if entry.verdict != job.payload["verdict"]:
-            return ""
-        similar = [each for _, each in store.near(entry.query, k=SIMILAR, but=entry.id)]
-        return self._critic(entry, similar).model_dump_json()
-
-    def _take_critique(self, job: Job, answer: str) -> None:
-        from langgraph_toolmem.entries.critique import Critique
-
-        store = self.library.store(tuple(job.payload["namespace"]))
-        entry = store.get(job.payload["entry"])
-        if not answer or entry is None:
-            return
-        found = Critique.model_validate_json(answer)
-        store.set_critique(entry.id, found.text(entry), of=job.payload["verdict"], blamed=found.blamed(entry))
+        parts = given.by_namespace()
+        return sum(self.keeping.import_runs(namespace, runs, "import") for namespace, runs in parts)
 
     # --- keeping ---
 
     @property
-    def library(self) -> EntryLibrary:
-        """The entries of all namespaces; made when they are first used."""
+    def keeping(self) -> EntryKeeping:
+        """The entries, and the work of keeping them; made when it is first used."""
         with self.core.lock:
-            if self._library is None:
+            if self._keeping is None:
                 self.core.refuse_if_closed()
-                from langgraph_toolmem.entries.library import EntryLibrary  # numpy: only when entries are used
+                from langgraph_toolmem.entries.keeping import EntryKeeping  # numpy: only when entries are used
 
-                refresh = REFRESH_SECONDS if self.core.shared else None
-                self._library = EntryLibrary(self.core.vectors, now=self.core.now, refresh=refresh)
-            return self._library
+                self._keeping = EntryKeeping(self.core, self._critic)
+            return self._keeping
+
+    @property
+    def library(self) -> EntryLibrary:
+        """The entries of all namespaces."""
+        return self.keeping.library
 
     def past_runs(self, namespace: tuple[str, ...], wait: float | None) -> PastRuns | None:
         """The finished runs of a namespace, for other methods."""
@@ -415,12 +328,12 @@ class Entries(Method):
 
     def close(self) -> None:
         """Writes what was booked."""
-        if self._library is not None:
-            self.core.quietly("the record of entries could not be written", self._library.close)
+        if self._keeping is not None:
+            self.core.quietly("the record of entries could not be written", self._keeping.library.close)
 
     def report(self) -> Section | None:
         """How many runs are kept, and what became of runs that were shown some."""
-        kept, shown = self.core.counter("entries"), self.core.ledger.sums(self.name)
+        kept, shown = self.core.counter("entries"), self.core.ledger.figures(self.name)
         figures = {"kept": kept, "runs": shown["runs"], "helped": shown["helped"], "hurt": shown["hurt"]}
         if not kept:
             return None
@@ -452,8 +365,3 @@ def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:
     if policy is not None and not isinstance(policy, RecallPolicy):
         raise ConfigurationError(f"policy is a RecallPolicy, not {type(policy).__name__}.")
     return policy
-
-
-def _key(run: str) -> str:
-    """The key that says that a run has its entry."""
-    return digest("entry", run)

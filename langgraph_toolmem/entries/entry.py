@@ -13,12 +13,11 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.text import as_text, shortened
+from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.outputs import Status
 from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
 from langgraph_toolmem.search.embedders import clean
 
-GOOD: Final = 0.5
-"""Score from which a run went well."""
 MAX_QUERY: Final = 2_000
 MAX_ANSWER: Final = 300
 MAX_ARGS: Final = 1_500

@@ -178,7 +178,7 @@ class Reflection(Step[Entries]):
         run, user = core.read(messages, call.thread_id), core.users.of(call.user_id)
         score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
         said = said if score is not None else f"the run ended with {type(error).__name__}"
-        self.method.keep_run(run, user, score=score, comment=said)
+        self.method.keep_run(run, user, score, said)
 
 
 def _score(verdict: Any) -> float | None:

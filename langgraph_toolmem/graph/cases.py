@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from langgraph_toolmem.base import shapes
 from langgraph_toolmem.graph.state import PARALLEL
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.words.text import month_day, read_text
@@ -232,13 +233,17 @@ class CaseIndex:
         """Plain containers."""
         return {"max_cases": self.max_cases, "cases": self.cases}
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> CaseIndex:
+    def load(self, state: dict[str, Any]) -> None:
         """The inverse of to_state; the index is rebuilt."""
-        index = cls(state["max_cases"])
-        index.cases = state["cases"]
-        index._rebuild()
-        return index
+        self.max_cases, self.cases = state["max_cases"], state["cases"]
+        self._rebuild()
+
+
+CASES: Final = shapes.fields(
+    max_cases=shapes.number,
+    cases=shapes.each(shapes.row(shapes.text, shapes.anything, shapes.plain_dict, shapes.plain_dict)),
+)
+"""The shape of a `CaseIndex`'s state."""
 
 
 # --- carrying values over -------------------------------------------------------------------------------

@@ -1,91 +1,119 @@
-"""The evidence graph: everything the memory has learned, and the increments by which it learns.
+"""The evidence graph: everything the memory has learned, and the increments by which it learns (`graph.operations`).
 
-An observation is turned into a *record*: a list of small operations in plain containers. Applying a record
-is the only way the graph changes; `apply` skips records whose key it has seen. So learning live, recovering
-from the journal, merging other workers and replaying logs are one mechanism.
-
-Operations (first element is the code):
-    ["s", contexts, next, column]            successor counts (columns: see COLUMNS)
-    ["t", tool, status]                      outcome of a call
-    ["e", tool, was_repeat]                  whether an identical call had been made in the run
-    ["a", slot, previous, {descriptor: hit}] argument sources that were right (1) or wrong (0)
-    ["v", slot, previous, value, pattern, run, user]   a value that a slot took
-    ["w", slot, [descriptors], user]         who was seen with descriptors; their words and paths may be a person's
-    ["co", case, text, user]                 a request
-    ["cc", case, position, tool, args, status, sources, look, beside] ["ce", case, position, look]
-    ["r", rules, hit]                        track record of predicted calls, per rule, coarse to fine
-    ["n", counter, amount]                   a plain counter; ["nt", tool, counter, amount] one of a tool
-    ["h", hour, {counter: amount}]           the same counters in the hour (since 1970, UTC) in which they were counted
-    ["p", tool, {parameter: JSON type}, [parameters]]   the arguments of a call, for tools whose schema nobody gave;
-                                             the last: those whose value no earlier output of the run had
-    ["ou", tool, {path: [JSON types]}, user] what a result showed that was not known of the tool's results yet
-    ["dy", day, {tool: uses}, [[source, target, good uses]]]   the uses of a day (since 1970, UTC)
-    ["lo", {tool: good calls}, when] ["lo-", tools, when]   tools are left out of plans; they are put back
-    ["sh", {target: {source: uses}}, when]   what links count more or less than they were used
-    ["gr", groups, when]                     what the user says about clusters of parameters
-    ["d", tool, plain description]           what is known of a tool itself
-    ["o+", turn, payload] ["o-", turn]       a model turn begins that nobody may ever report the end of
-    ["tr", run, step, source, target]        in a run, `target` was called right after `source`; step: its key
-    ["sm", run, step, [place, target, text, made_by], user]   a state's summary, until its run has a verdict
-                                             (step "": there is none, but earlier ones of the run are to be looked at)
-    ["sm-", run, steps]                      these summaries of a run are taken elsewhere, or dropped
-    ["of+", turn, method, tools, ids]        tools were suggested to the model for this turn
-    ["of-", turn, followed tools, right]     which of them it called, and whether that went well
-    ["rc", run, entries, user]               past runs (ids of entries) were shown to the model in this run
-    ["rv", run, good]                        whether that run went well was added to their record
-                                             (both with a further kind of counter: other things it was shown)
-    ["ru", run, shortcuts, user]             shortcuts taken in a run, and whose run it is
-    ["vd", run, score, comment, user]        a verdict on a run, and who gave it
-    ["fu", user, when]                       a user is forgotten (time in seconds since 1970)
+The graph itself holds what all methods share: tools, what followed what, where arguments came from, past requests,
+counters, runs and their verdicts. What one method keeps beside that is a `Table`, registered under a name of its own.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
-from operator import attrgetter
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Final, TypeVar
 
-from langgraph_toolmem.graph import fields
-from langgraph_toolmem.graph.cases import CaseIndex
-from langgraph_toolmem.graph.evolving import Evolving
-from langgraph_toolmem.graph.tables import CountTable, WitnessTable
-from langgraph_toolmem.graph.walks import Walks
+from langgraph_toolmem.base.shapes import Shape, anything, check, each, fields, items, maybe, number, row, text
+from langgraph_toolmem.graph.cases import CASES, CaseIndex
+from langgraph_toolmem.graph.operations import (
+    Arguments,
+    Count,
+    Operation,
+    Outcome,
+    Plain,
+    Record,
+    Repeat,
+    Request,
+    RequestCall,
+    RequestEnd,
+    RunSeen,
+    Sources,
+    Successor,
+    ToolCount,
+    ToolDescribed,
+    Unknown,
+    UserForgotten,
+    Value,
+    Verdict,
+    Witness,
+    reader,
+    without,
+)
+from langgraph_toolmem.graph.tables import WITNESSES, CountTable, WitnessTable, counts
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
 HIT, MISS = 0, 1
 
 MAX_CONTEXTS: Final = 60_000
 MAX_SLOTS: Final = 20_000
-MAX_RULES: Final = 40_000
 MAX_SEEN: Final = 2_000_000
 MAX_SOURCES: Final = 32
-MAX_OPEN: Final = 4_096
 MAX_RUNS: Final = 50_000
 MAX_PERIODS: Final = 20_000
-MAX_DRAFTS: Final = 5_000
-"""Runs whose summaries wait for a verdict."""
-MAX_RECALLS: Final = 10_000
-"""Runs whose shown entries are remembered; a verdict on an older one counts for their record no more."""
+MAX_WAITING: Final = 10_000
+"""Operations kept for tables that are not registered; the oldest leave."""
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
 """Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
 OPEN: Final = "?"
 """Successor of a context whose model turn began and whose end has not been seen."""
 
-Record = list[list[Any]]
-"""One observation's operations."""
+TURNS_OPEN: Final = "turns_open"
+"""Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
+
+Handler = Callable[..., None]
+"""Takes the fields of an operation."""
+T = TypeVar("T", bound="Table")
+
+
+class Table:
+    """What one part of the memory keeps in the evidence graph. Override what you need.
+
+    Attributes:
+        name: its place in the snapshot.
+        shapes: the parts of its state, each with its shape.
+        graph: where it is registered.
+    """
+
+    name: ClassVar[str]
+    shapes: ClassVar[Mapping[str, Shape]] = {}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        self.graph = graph
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """What applies each of its operations. It may look at those of others too, after they were applied there."""
+        return {}
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain containers only."""
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Takes the place of what it holds; the inverse of `to_state`. The state has the table's shapes."""
+
+    def forget(self, user: str, runs: Collection[str]) -> int:
+        """Takes out what came from a user (digest) or one of the user's runs.
+
+        Returns:
+            How many pieces were removed, as far as they are counted. Counts hold nothing of a person and stay.
+        """
+        return 0
 
 
 class EvidenceGraph:
-    """Tools, successor statistics, argument sources, past requests and the track record.
+    """Tools, successor statistics, argument sources, past requests, counters and runs; and tables of others.
+
+    What belongs to a table that is not registered is kept: its state as it was read, its operations in their order
+    (MAX_WAITING of them), until somebody registers it.
 
     Bounds: MAX_CONTEXTS successor contexts, MAX_SLOTS rows of argument sources and of values (32 and 12 items
-    each), MAX_RULES rules, 20,000 past requests, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the
-    rows with the least evidence leave (requests, hours and keys: the oldest).
+    each), 20,000 past requests, MAX_RUNS runs, MAX_PERIODS hours, MAX_SEEN keys of observations. At a bound the rows
+    with the least evidence leave (requests, runs, hours and keys: the oldest).
+
+    Args:
+        tables: registered at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Iterable[type[Table]] = ()) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         self.successors = CountTable(MAX_CONTEXTS, width=len(COLUMNS))
         self.sources = CountTable(MAX_SLOTS, width=2, max_items=MAX_SOURCES)
@@ -93,28 +121,90 @@ class EvidenceGraph:
         self.value_witnesses = WitnessTable(MAX_SLOTS)
         self.pattern_witnesses = WitnessTable(MAX_SLOTS)
         self.descriptor_witnesses = WitnessTable(MAX_SLOTS)
-        self.rules = CountTable(MAX_RULES, width=2, max_items=1)
         self.cases = CaseIndex()
         self.counters: dict[str, float] = {}
         self.by_tool: dict[str, dict[str, float]] = {}
-        self.open_turns: dict[str, dict[str, Any]] = {}
-        self.closed_turns: dict[str, None] = {}
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
-        self.walks = Walks()
-        self.evolving = Evolving()
-        #: tool -> number of the change; see `outputs_since`
-        self._outputs_changed: dict[str, int] = {}
-        self._output_changes = 0
-        #: run -> {step: [place, target, text, made_by, user or ""]}
-        self.drafts: dict[str, dict[str, list[str]]] = {}
-        #: turn -> [method, tools, ids]
-        self.offers: dict[str, list[Any]] = {}
-        #: run -> [user or "", {entry: what was added to its record: None, 0 (hurt) or 1 (helped)}]
-        self.recalls: dict[str, list[Any]] = {}
         self._seen: dict[int, None] = {}
+        self._tables: dict[str, Table] = {}
+        self._unclaimed: dict[str, Any] = {}
+        self._waiting: deque[Plain] = deque(maxlen=MAX_WAITING)
+        self._kinds: dict[str, type[Operation]] = {}
+        self._handlers: dict[type[Operation], list[Handler]] = {Unknown: [self._waiting.append]}
+        self._handle(
+            {
+                Successor: self._add_successor,
+                Outcome: self._add_outcome,
+                Repeat: self._add_repeat,
+                Arguments: self._add_arguments,
+                ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
+                Sources: self._add_sources,
+                Value: self._add_value,
+                Witness: self._add_witness,
+                Request: self.cases.open,
+                RequestCall: self.cases.add_call,
+                RequestEnd: self.cases.end,
+                Count: self.count,
+                ToolCount: self._count_tool,
+                RunSeen: self._add_run,
+                Verdict: self._add_verdict,
+                UserForgotten: self._forget,
+            }
+        )
+        for kind in tables:
+            self.register(kind)
+
+    # --- tables of others ---
+
+    def register(self, kind: type[T]) -> T:
+        """The table of a kind: the one that is there, else a new one with what was kept for it.
+
+        Raises:
+            ValueError: another table or operation has the name already.
+            GraphFileError: what was kept for it has not its shape; it is registered and empty then.
+        """
+        known = self._tables.get(kind.name)
+        if isinstance(known, kind):
+            return known
+        if known is not None:
+            raise ValueError(f"two tables are called {kind.name!r}: {type(known).__name__} and {kind.__name__}")
+        table = kind(self)
+        self._handle(table.handlers())
+        self._tables[kind.name] = table
+        self._fill(table)
+        return table
+
+    def _handle(self, handlers: Mapping[type[Operation], Handler]) -> None:
+        for kind, handler in handlers.items():
+            if self._kinds.setdefault(kind.kind, kind) is not kind:
+                raise ValueError(f"two operations are called {kind.kind!r}")
+            self._handlers.setdefault(kind, []).append(handler)
+
+    def _fill(self, table: Table) -> None:
+        state = self._unclaimed.pop(table.name, None)
+        try:
+            if state is not None:
+                check(state, table.shapes, f"{table.name}.")
+                table.load(state)
+        finally:
+            for _ in range(len(self._waiting)):
+                # What cannot be applied is left out: it is from a file.
+                with suppress(TypeError, ValueError, LookupError, AttributeError):
+                    self.apply(None, [self.operation(self._waiting.popleft())])
 
     # --- what has been seen ---
+
+    def operation(self, plain: Any) -> Operation:
+        """The operation that was written as plain values.
+
+        Raises:
+            TypeError, LookupError: it is none, or has not the fields of its kind.
+        """
+        if not (isinstance(plain, list) and isinstance(plain[0], str)):
+            raise TypeError("an operation is a list that begins with its kind")
+        kind = self._kinds.get(plain[0])
+        return Unknown(plain) if kind is None else kind(*plain[1:])
 
     def has_seen(self, key: str) -> bool:
         """Whether an observation with this key (16 hex digits) was applied already."""
@@ -133,23 +223,37 @@ class EvidenceGraph:
             self._seen[number] = None
             if len(self._seen) > MAX_SEEN:
                 del self._seen[next(iter(self._seen))]
-        for code, *rest in record:
-            _HANDLERS[code](self)(*rest)
+        for operation in record:
+            kind = type(operation)
+            values = reader(kind)(operation)
+            for handler in self._handlers[kind]:
+                handler(*values)
         return True
 
     # --- the operations ---
 
-    def _add_successor(self, contexts: list[str], item: str, column: int, amount: int = 1) -> None:
+    def _add_successor(self, contexts: list[str], following: str, column: int) -> None:
         for context in contexts:
-            self.successors.add(context, item, column, amount)
+            self.successors.add(context, following, column)
 
-    def _add_outcome(self, tool: str, status: str) -> None:
+    def _add_outcome(self, tool: str, status: str, _after: str | None, _hour: int | None) -> None:
         entry = self.tools.setdefault(tool, {})
         entry[status] = entry.get(status, 0) + 1
 
-    def _add_repeat(self, tool: str, was_repeat: int) -> None:
+    def _add_repeat(self, tool: str, repeated: int) -> None:
         entry = self.tools.setdefault(tool, {})
-        entry["repeats"] = entry.get("repeats", 0) + was_repeat
+        entry["repeats"] = entry.get("repeats", 0) + repeated
+
+    def _add_arguments(self, tool: str, types: dict[str, str], given: Sequence[str]) -> None:
+        entry = self.tools.setdefault(tool, {})
+        for parameter in given:
+            counted = entry.setdefault("given", {})
+            counted[parameter] = counted.get(parameter, 0) + 1
+        entry["calls_read"] = entry.get("calls_read", 0) + 1
+        known = entry.setdefault("parameters_seen", {})
+        for parameter, kind in types.items():
+            kinds = known.setdefault(parameter, {})
+            kinds[kind] = kinds.get(kind, 0) + 1
 
     def _add_sources(self, slot: str, previous: str, judged: dict[str, int]) -> None:
         narrow = f"{slot}\x1e{previous}"
@@ -158,7 +262,7 @@ class EvidenceGraph:
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
 
-    def _add_value(self, slot: str, previous: str, value: str, pattern: str, run: str, user: str | None) -> None:
+    def _add_value(self, slot: str, previous: str, value: str | None, pattern: str, run: str, user: str | None) -> None:
         if value is not None:
             self.values.add(slot, value)
             self.values.add(f"{slot}\x1e{previous}", value)
@@ -166,79 +270,22 @@ class EvidenceGraph:
         if pattern:
             self.pattern_witnesses.add(slot, pattern, run, user)
 
-    def _add_descriptor_witness(self, slot: str, descriptors: list[str], user: str) -> None:
+    def _add_witness(self, slot: str, descriptors: list[str], user: str) -> None:
         for descriptor in descriptors:
             self.descriptor_witnesses.add(slot, descriptor, "", user)
 
-    def _add_rules(self, rules: list[str], hit: int, amount: int = 1) -> None:
-        for rule in rules:
-            self.rules.add(rule, "", HIT if hit else MISS, amount)
+    def count(self, counter: str, amount: float = 1, hour: int | None = None) -> None:
+        """Adds to a counter; if an hour is given, to the counters of that hour too."""
+        self.counters[counter] = self.counters.get(counter, 0) + amount
+        if hour is not None:
+            period = self.periods.setdefault(str(hour), {})
+            period[counter] = period.get(counter, 0) + amount
+            if len(self.periods) > MAX_PERIODS:
+                del self.periods[min(self.periods, key=int)]
 
-    def _count(self, name: str, amount: float = 1) -> None:
-        self.counters[name] = self.counters.get(name, 0) + amount
-
-    def _count_period(self, hour: int, amounts: dict[str, float]) -> None:
-        period = self.periods.setdefault(str(hour), {})
-        for name, amount in amounts.items():
-            period[name] = period.get(name, 0) + amount
-        if len(self.periods) > MAX_PERIODS:
-            del self.periods[min(self.periods, key=int)]
-
-    def _count_tool(self, tool: str, name: str, amount: float = 1) -> None:
+    def _count_tool(self, tool: str, counter: str, amount: float) -> None:
         entry = self.by_tool.setdefault(tool, {})
-        entry[name] = entry.get(name, 0) + amount
-
-    def _add_parameters(self, tool: str, types: dict[str, str], given: Sequence[str] = ()) -> None:
-        entry = self.tools.setdefault(tool, {})
-        for parameter in given:
-            counts = entry.setdefault("given", {})
-            counts[parameter] = counts.get(parameter, 0) + 1
-        entry["calls_read"] = entry.get("calls_read", 0) + 1
-        known = entry.setdefault("parameters_seen", {})
-        for parameter, kind in types.items():
-            kinds = known.setdefault(parameter, {})
-            kinds[kind] = kinds.get(kind, 0) + 1
-
-    def _add_outputs(self, tool: str, paths: dict[str, list[str]], user: str | None) -> None:
-        fields.add(self.tools.setdefault(tool, {}).setdefault("outputs", {}), paths, user)
-        self._outputs_change(tool)
-
-    def outputs_since(self, number: int) -> tuple[int, list[str]]:
-        """The number of the latest change of known outputs, and the tools whose outputs changed after the given one."""
-        found = takewhile(lambda pair: pair[1] > number, reversed(self._outputs_changed.items()))
-        return self._output_changes, [tool for tool, _ in found]
-
-    def _outputs_change(self, tool: str) -> None:
-        self._output_changes += 1
-        self._outputs_changed.pop(tool, None)  # the latest comes last
-        self._outputs_changed[tool] = self._output_changes
-
-    def _open_turn(self, turn: str, payload: dict[str, Any]) -> None:
-        """Until its end is seen, a turn that began counts as "the model did something else".
-
-        A closed turn stays closed: another worker's log may tell of the end before the beginning.
-        """
-        if turn in self.open_turns or turn in self.closed_turns:
-            return
-        self.open_turns[turn] = payload
-        self._count_open(payload, 1)
-        if len(self.open_turns) > MAX_OPEN:
-            del self.open_turns[next(iter(self.open_turns))]
-
-    def _close_turn(self, turn: str) -> None:
-        payload = self.open_turns.pop(turn, None)
-        if payload is not None:
-            self._count_open(payload, -1)
-        self.closed_turns[turn] = None
-        if len(self.closed_turns) > MAX_OPEN:
-            del self.closed_turns[next(iter(self.closed_turns))]
-
-    def _count_open(self, payload: dict[str, Any], amount: int) -> None:
-        self._add_successor(payload["windows"], OPEN, 0, amount)
-        for rules in payload["rules"]:
-            self._add_rules(rules, 0, amount)
-        if payload["would_act"]:
-            self._count("would_act_open", amount)
+        entry[counter] = entry.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
         entry = self.runs.setdefault(run, [0, None, None, None, None])
@@ -249,103 +296,48 @@ class EvidenceGraph:
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
 
-    def _add_draft(self, run: str, step: str, draft: list[str], user: str | None) -> None:
-        self.drafts.setdefault(run, {})[step] = [*draft, user or ""]
-        if len(self.drafts) > MAX_DRAFTS:
-            del self.drafts[next(iter(self.drafts))]
-
-    def _drop_drafts(self, run: str, steps: list[str]) -> None:
-        waiting = self.drafts.get(run, {})
-        for step in steps:
-            waiting.pop(step, None)
-        if not waiting:
-            self.drafts.pop(run, None)
-
-    def _add_offer(self, turn: str, method: str, tools: list[str], ids: list[str]) -> None:
-        if turn not in self.offers:
-            self._count(f"{method}_offered")
-        self.offers[turn] = [method, tools, ids]
-        if len(self.offers) > MAX_OPEN:
-            del self.offers[next(iter(self.offers))]
-
-    def _close_offer(self, turn: str, followed: list[str], right: int) -> None:
-        offer = self.offers.pop(turn, None)
-        if offer is not None:
-            self._count(f"{offer[0]}_followed", int(bool(followed)))
-            self._count(f"{offer[0]}_right", right)
-
-    def _add_recall(self, run: str, entries: list[str], user: str | None, kind: str = "recall") -> None:
-        shown = self.recalls.setdefault(run, [user or "", {}])[1]
-        if not shown:
-            self._count(f"{kind}_runs")
-        for entry in entries:
-            shown.setdefault(entry, None)
-        if len(self.recalls) > MAX_RECALLS:
-            del self.recalls[next(iter(self.recalls))]
-
-    def _judge_recall(self, run: str, good: int, kind: str = "recall") -> None:
-        shown: dict[str, int | None] = self.recalls[run][1] if run in self.recalls else {}
-        before = {booked for booked in shown.values() if booked is not None}
-        if shown and before != {good}:
-            for booked in before:
-                self._count(f"{kind}_helped" if booked else f"{kind}_hurt", -1)
-            self._count(f"{kind}_helped" if good else f"{kind}_hurt")
-        for entry in shown:
-            shown[entry] = good
-
     def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
         self._add_run(run, 0, None)
-        self.walks.judge(run, score)
         entry = self.runs[run]
         entry[SCORE], entry[COMMENT], entry[AUTHOR] = score, comment, user
 
-    def belongings(self, user: str) -> set[str]:
-        """Ids of a user's requests and runs (digests)."""
-        return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
+    # --- whose it is ---
 
     def owner(self, run: str) -> str | None:
         """Whose run it is (digests), if that is known."""
         entry = self.runs.get(run)
         return None if entry is None else entry[OWNER]
 
-    def left_out(self) -> frozenset[str]:
-        """Tools that were pruned and did not go well since: they are in no plan."""
-        left = self.evolving.left
-        return self.evolving.out({tool: int(self.tools.get(tool, {}).get("ok", 0)) for tool in left})
+    @property
+    def turns(self) -> int:
+        """Model turns: those learned, and those that began and whose end has not been seen."""
+        return turns_seen(self.counters)
 
-    def _describe_tool(self, tool: str, plain: dict[str, Any]) -> None:
-        self.tools.setdefault(tool, {}).update(plain)
+    def score(self, run: str) -> float | None:
+        """The verdict on a run; None if there is none."""
+        entry = self.runs.get(run)
+        return None if entry is None else entry[SCORE]
 
-    # --- forgetting ---
+    def runs_of(self, user: str) -> list[str]:
+        """Digests of a user's runs."""
+        return [run for run, entry in self.runs.items() if entry[OWNER] == user]
+
+    def belongings(self, user: str) -> set[str]:
+        """Ids of a user's requests and runs (digests)."""
+        return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
 
     def forget_user(self, user: str) -> int:
         """Takes out what came from one user: requests, and values and wordings nobody else was seen with.
 
-        Turns of the user that began and were never reported count no more.
-
         Returns:
             How many pieces were removed. Pure counts (which tool follows which) hold nothing of a person
-            and stay. Names of output fields that only this user's runs showed go, uncounted.
+            and stay.
         """
+        own = self.belongings(user)
         removed = self.cases.forget_user(user)
-        for witnesses, table in (
-            (self.value_witnesses, self.values),
-            (self.descriptor_witnesses, self.sources),
-        ):
-            before = {(slot, item) for slot, row in witnesses.rows.items() for item in row if user in row[item][1]}
-            # Where witnesses had to leave, an item without one may be anybody's.
-            full = {slot for slot, row in witnesses.rows.items() if len(row) >= witnesses.max_items}
-            removed += witnesses.forget_user(user)
-            gone = {(slot, item) for slot, item in before if item not in witnesses.rows.get(slot, {})}
-            if gone or full:
-                for key, row in table.rows.items():
-                    slot = key.partition("\x1e")[0]
-                    known = witnesses.rows.get(slot, {})
-                    for item in list(row):
-                        lost = slot in full and item not in known and (table is self.values or "|" in item)
-                        if lost or (slot, item) in gone:
-                            del row[item]
-                            removed += lost
+        removed += self.value_witnesses.forget_items(user, self.values)
+        # Sources without a place (constants, the nearest request) have no witnesses: they are nobody's.
+        removed += self.descriptor_witnesses.forget_items(user, self.sources, witnessed=lambda source: "|" in source)
         removed += self.pattern_witnesses.forget_user(user)
         mine = [run for run, entry in self.runs.items() if entry[OWNER] == user]
         for run in mine:
@@ -354,24 +346,11 @@ class EvidenceGraph:
             if entry[AUTHOR] == user:
                 entry[COMMENT], entry[AUTHOR] = None, None
                 removed += 1
-        drafts = [
-            (run, step)
-            for run, waiting in self.drafts.items()
-            for step, draft in waiting.items()
-            if draft[-1] == user or (run in mine and not draft[-1])
-        ]
-        for run, step in drafts:
-            self._drop_drafts(run, [step])
-        for run in [run for run, (whose, _) in self.recalls.items() if whose == user or run in mine]:
-            del self.recalls[run]
-        for tool, entry_of_tool in self.tools.items():
-            if fields.forget(entry_of_tool.get("outputs", {}), user):
-                self._outputs_change(tool)
-        begun = [turn for turn, payload in self.open_turns.items() if payload["user"] == user]
-        for turn in begun:
-            self._close_turn(turn)
-            self._count("turns", -1)
-        return removed + len(mine) + len(begun) + len(drafts)
+        self._unclaimed = without(self._unclaimed, {user, *own})
+        waiting = without(list(self._waiting), {user, *own})
+        self._waiting.clear()
+        self._waiting.extend(waiting)
+        return removed + len(mine) + sum(table.forget(user, mine) for table in self._tables.values())
 
     def _forget(self, user: str, _when: float) -> None:
         self.forget_user(user)
@@ -379,78 +358,57 @@ class EvidenceGraph:
     # --- persistence ---
 
     def to_state(self) -> dict[str, Any]:
-        """Plain containers only; see `from_state`."""
-        state: dict[str, Any] = {name: getattr(self, name).to_state() for name in _TABLES}
+        """Plain containers only; see `load`."""
+        state: dict[str, Any] = {name: getattr(self, name).to_state() for name in _COUNTED}
         state |= {name: getattr(self, name) for name in _PLAIN}
-        state["closed_turns"] = list(self.closed_turns)
+        state["cases"] = self.cases.to_state()
         state["seen"] = struct.pack(f"<{len(self._seen)}Q", *self._seen)
+        state["tables"] = self._unclaimed | {name: table.to_state() for name, table in self._tables.items()}
+        state["waiting"] = list(self._waiting)
         return state
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> EvidenceGraph:
-        """The inverse of `to_state`."""
-        graph = cls()
-        for name, kind in _TABLES.items():
-            setattr(graph, name, kind.from_state(state[name]))
+    def load(self, state: dict[str, Any]) -> None:
+        """Takes the place of an empty graph; the inverse of `to_state`.
+
+        Raises:
+            GraphFileError: something is missing or of another shape; the message says what.
+        """
+        check(state, SHAPES)
+        for name in _COUNTED:
+            setattr(self, name, type(getattr(self, name)).from_state(state[name]))
         for name in _PLAIN:
-            setattr(graph, name, state[name])
-        graph.closed_turns = dict.fromkeys(state.get("closed_turns", ()))
+            setattr(self, name, state[name])
+        self.cases.load(state["cases"])
         seen: Iterable[int] = struct.unpack(f"<{len(state['seen']) // 8}Q", state["seen"])
-        graph._seen = dict.fromkeys(seen)
-        return graph
+        self._seen = dict.fromkeys(seen)
+        self._unclaimed = dict(state["tables"])
+        self._waiting.extend(state["waiting"])
+        for table in self._tables.values():
+            self._fill(table)
 
 
-_TABLES: Final[dict[str, Any]] = {
-    "successors": CountTable,
-    "sources": CountTable,
-    "values": CountTable,
-    "value_witnesses": WitnessTable,
-    "pattern_witnesses": WitnessTable,
-    "descriptor_witnesses": WitnessTable,
-    "rules": CountTable,
-    "cases": CaseIndex,
-    "walks": Walks,
-    "evolving": Evolving,
+_WITNESSES: Final = ("value_witnesses", "pattern_witnesses", "descriptor_witnesses")
+_COUNTED: Final = ("successors", "sources", "values", *_WITNESSES)
+_PLAIN: Final = ("tools", "counters", "by_tool", "runs", "periods")
+
+SHAPES: Final[Mapping[str, Shape]] = {
+    "tools": each(fields(given=maybe(each(number)))),
+    "successors": counts(len(COLUMNS)),
+    "sources": counts(2),
+    "values": counts(1),
+    **dict.fromkeys(_WITNESSES, WITNESSES),
+    "cases": CASES,
+    "counters": each(number),
+    "by_tool": each(each(number)),
+    "runs": each(row(number, anything, anything, anything, anything)),
+    "periods": each(each(number), key=str.isdigit),
+    "seen": lambda value: type(value) is bytes and len(value) % 8 == 0,
+    "tables": each(fields()),
+    "waiting": items(lambda plain: type(plain) is list and bool(plain) and text(plain[0])),
 }
+"""The parts of a snapshot."""
 
-_PLAIN: Final = ("tools", "counters", "by_tool", "open_turns", "runs", "periods", "drafts", "offers", "recalls")
 
-_HANDLERS: Final[dict[str, attrgetter[Any]]] = {
-    code: attrgetter(name)
-    for code, name in {
-        "s": "_add_successor",
-        "t": "_add_outcome",
-        "e": "_add_repeat",
-        "a": "_add_sources",
-        "v": "_add_value",
-        "w": "_add_descriptor_witness",
-        "co": "cases.open",
-        "cc": "cases.add_call",
-        "ce": "cases.end",
-        "r": "_add_rules",
-        "n": "_count",
-        "nt": "_count_tool",
-        "h": "_count_period",
-        "p": "_add_parameters",
-        "d": "_describe_tool",
-        "o+": "_open_turn",
-        "o-": "_close_turn",
-        "tr": "walks.add",
-        "sm": "_add_draft",
-        "sm-": "_drop_drafts",
-        "of+": "_add_offer",
-        "of-": "_close_offer",
-        "rc": "_add_recall",
-        "rv": "_judge_recall",
-        "ru": "_add_run",
-        "vd": "_add_verdict",
-        "fu": "_forget",
-        "ou": "_add_outputs",
-        "dy": "evolving.count",
-        "lo": "evolving.leave_out",
-        "lo-": "evolving.put_back",
-        "sh": "evolving.shift",
-        "gr": "evolving.group",
-    }.items()
-}
-"""Code of an operation -> what applies it, looked up in a graph."""
+def turns_seen(counters: Mapping[str, float]) -> int:
+    """Model turns: those learned, and those that began and whose end has not been seen."""
+    return int(counters.get("turns", 0) + counters.get(TURNS_OPEN, 0))

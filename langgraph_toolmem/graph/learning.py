@@ -11,9 +11,24 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.discovery import discover
-from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph, Record
+from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
+from langgraph_toolmem.graph.operations import (
+    Arguments,
+    Count,
+    Outcome,
+    Record,
+    Repeat,
+    Request,
+    RequestCall,
+    RequestEnd,
+    RunSeen,
+    Sources,
+    Successor,
+    Value,
+    Witness,
+)
 from langgraph_toolmem.graph.sources import MISSING, evaluate
-from langgraph_toolmem.graph.state import PARALLEL, START, WORDS, RunState
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import Step, Turn
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
@@ -83,6 +98,15 @@ def attempt_digest(step: Step, attempt: int | str) -> str:
     return digest("attempt", step.key, attempt)
 
 
+def turn_digest(turn: Turn) -> str:
+    """The key under which a turn is learned once: its executed calls, or its position if it has none."""
+    if len(turn.steps) == 1:
+        return turn.steps[0].key
+    if turn.steps:
+        return digest("calls", *(step.key for step in turn.steps))
+    return digest("words", turn.key)
+
+
 def learn_turn(
     graph: EvidenceGraph,
     state: RunState,
@@ -92,6 +116,7 @@ def learn_turn(
     neighbours: Iterable[Neighbour],
     run: str,
     user: str | None,
+    hour: int | None = None,
 ) -> Record:
     """The operations that teach one turn.
 
@@ -103,36 +128,34 @@ def learn_turn(
         neighbours: the nearest past requests at this point, so that carrying values over gets its record.
         run: digest of the run, a witness of the values seen.
         user: digest of the user, if known.
+        hour: now, in hours since 1970; None: nothing is counted by the hour or the day.
     """
-    record: Record = []
+    record = _count_turn(turn, hour)
     executed = [step for step in turn.steps if step.status != "rejected"]
     if turn.chosen_by == "model":
         following = WORDS if not turn.steps else (turn.steps[0].tool if len(turn.steps) == 1 else PARALLEL)
         ok = all(step.status == "ok" for step in turn.steps)
-        record.append(["s", windows(state), following, 0 if ok else 1])
+        record.append(Successor(windows(state), following, 0 if ok else 1))
     elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
         # A person put another call in place of the shortcut's: that is what was wanted here.
-        record.append(["s", windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1])
-    if user is not None and graph.owner(run) is None:
-        record.append(["ru", run, 0, user])
-    case_id = state.user_key
+        record.append(Successor(windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1))
+    shortcuts = int(turn.chosen_by == "shortcut")
+    if shortcuts or (user is not None and graph.owner(run) is None):
+        record.append(RunSeen(run, shortcuts, user))
+    request = state.user_key
     position = len(state.since_user)
-    if case_id and state.user.raw:
-        if not graph.cases.knows(case_id):
-            record.append(["co", case_id, state.user.raw[:MAX_CASE_TEXT], user])
+    if request and state.user.raw:
+        if not graph.cases.knows(request):
+            record.append(Request(request, state.user.raw[:MAX_CASE_TEXT], user))
         if not turn.steps and turn.chosen_by == "model":
-            record.append(["ce", case_id, position, state.signature()])
-    source = source_of(state)
-    if source is not None:
-        ended_well = (step for step in turn.steps if step.status == "ok")
-        record += [["tr", run, step.key, source, step.tool] for step in ended_well]
+            record.append(RequestEnd(request, position, state.signature()))
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
         if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
-            record.append(["t", step.tool, step.status])
+            record.append(Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
         if step in executed:
             record += _learn_outcome(tools, step)
-            record.append(["e", step.tool, int((step.tool, canon_args(step.args)) in state.called)])
+            record.append(Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))
         sources: dict[str, list[str]] | None = None
         given: list[str] = []
         if step in executed and (step.chosen_by == "model" or step.review == "edited"):
@@ -141,27 +164,34 @@ def learn_turn(
             )
             record += learned
         if step in executed:
-            record.append(["p", step.tool, {name: json_type(value) for name, value in step.args.items()}, given])
-        if case_id and state.user.raw and position + offset < MAX_CALLS:
+            record.append(Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given))
+        if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
-            call = [step.tool, args, step.status, sources, state.signature(), beside]
-            record.append(["cc", case_id, position + offset, *call])
+            call = RequestCall(
+                request, position + offset, step.tool, args, step.status, sources, state.signature(), beside
+            )
+            record.append(call)
         tools.append(step.tool)
     return record
 
 
-def source_of(state: RunState) -> str | None:
-    """Where the next edge of the run begins: at the latest executed call, else at START; None if that is unknown."""
-    latest = next((step.tool for step in reversed(state.steps) if step.status in ("ok", "failed")), None)
-    return latest if latest is not None else START if state.symbols[0] == START else None
+def _count_turn(turn: Turn, hour: int | None) -> Record:
+    """Turns, and what the model did in them; a turn that the shortcut took has no calls of the model."""
+    record: Record = [Count("turns", 1, hour)]
+    if turn.chosen_by == "model":
+        record.append(Count("calls", len(turn.steps)) if turn.steps else Count("answers", 1))
+        if turn.input_tokens or turn.output_tokens:
+            used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
+            record += [Count(name, amount, hour) for name, amount in used.items()]
+    return record
 
 
 def _learn_outcome(tools: list[str], step: Step) -> Record:
     """The paper's windows: what the model chose is evidence, what the shortcut chose is feedback."""
     keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
     column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
-    return [["s", keys, step.tool, column]] if keys else []
+    return [Successor(keys, step.tool, column)] if keys else []
 
 
 def _learn_arguments(
@@ -201,14 +231,14 @@ def _learn_arguments(
         if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not _may_be_from_output(value, truth, state):
             given.append(parameter)
         if judged:
-            record.append(["a", slot, previous, judged])
+            record.append(Sources(slot, previous, judged))
             # Not only those with words of a text: a JSON path may have a person's name in it.
             places = [d for d in judged if "|" in d]
             if user is not None and places:
-                record.append(["w", slot, places, user])
+                record.append(Witness(slot, places, user))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
-            record.append(["v", slot, previous, encoded, pattern_of(value, state), run, user])
+            record.append(Value(slot, previous, encoded, pattern_of(value, state), run, user))
     return record, sources, given
 
 

@@ -7,7 +7,11 @@ bound the rows with the least evidence leave first, older before newer.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import Any, Final
+
+from langgraph_toolmem.base import shapes
+from langgraph_toolmem.base.shapes import Shape
 
 MAX_SUCCESSORS: Final = 12
 """Different successors kept per context; a new one replaces the rarest."""
@@ -71,6 +75,13 @@ class CountTable:
         return table
 
 
+def counts(width: int) -> Shape:
+    """The shape of a `CountTable`'s state."""
+    rows = shapes.each(shapes.each(shapes.numbers(width)))
+    sizes = {"max_rows": shapes.number, "max_items": shapes.number}
+    return shapes.fields(width=lambda value: value == width, rows=rows, **sizes)
+
+
 class WitnessTable:
     """``key -> item -> who has been seen with it``: up to `enough` different runs and users each.
 
@@ -127,6 +138,29 @@ class WitnessTable:
                         del row[item]
         return lost
 
+    def forget_items(self, user: str, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True) -> int:
+        """As `forget_user`, and takes items that nobody else was seen with out of the table that they witness.
+
+        Args:
+            user: digest of the user.
+            table: of these keys, or of keys that begin with one of them and ``\\x1e``.
+            witnessed: which items have witnesses; where some had to leave, such an item without one may be anybody's
+                and goes too, and counts as removed.
+        """
+        before = {(key, item) for key, row in self.rows.items() for item in row if user in row[item][1]}
+        full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
+        removed = self.forget_user(user)
+        gone = {(key, item) for key, item in before if item not in self.rows.get(key, {})}
+        for narrow, row in table.rows.items() if gone or full else ():
+            key = narrow.partition("\x1e")[0]
+            known = self.rows.get(key, {})
+            for item in list(row):
+                lost = key in full and item not in known and witnessed(item)
+                if lost or (key, item) in gone:
+                    del row[item]
+                    removed += lost
+        return removed
+
     def to_state(self) -> dict[str, Any]:
         """Plain containers."""
         return {
@@ -142,3 +176,10 @@ class WitnessTable:
         table = cls(state["max_rows"], max_items=state["max_items"], enough=state["enough"])
         table.rows = state["rows"]
         return table
+
+
+WITNESSES: Final = shapes.fields(
+    **dict.fromkeys(("max_rows", "max_items", "enough"), shapes.number),
+    rows=shapes.each(shapes.each(shapes.row(shapes.items(shapes.text), shapes.items(shapes.text)))),
+)
+"""The shape of a `WitnessTable`'s state."""

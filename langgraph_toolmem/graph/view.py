@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from langgraph_toolmem.graph.contexts import SEPARATOR
@@ -10,8 +11,13 @@ from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView,
 from langgraph_toolmem.graph.state import PARALLEL, WORDS
 
 
-def view_of(graph: EvidenceGraph) -> GraphView:
-    """Tools, edges between consecutive calls (and from the start), and where arguments came from."""
+def view_of(graph: EvidenceGraph, walks: Iterable[WalkView] = ()) -> GraphView:
+    """Tools, edges between consecutive calls (and from the start), and where arguments came from.
+
+    Args:
+        graph: the evidence.
+        walks: the edges of whole runs, best first.
+    """
     tools = {
         name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
         for name, entry in sorted(graph.tools.items())
@@ -35,19 +41,7 @@ def view_of(graph: EvidenceGraph) -> GraphView:
                 )
                 edges.append(edge)
     edges.sort(key=lambda e: (-e.count, e.source, e.target))
-    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph), walks=_walks(graph))
-
-
-def _walks(graph: EvidenceGraph) -> list[WalkView]:
-    walks = [
-        WalkView(
-            source, target, round(edge.good), round(edge.bad), round(edge.open), round(edge.weight(), 6), edge.success
-        )
-        for source in graph.walks.edges.rows
-        for target, edge in graph.walks.out_of(source).items()
-    ]
-    walks.sort(key=lambda w: (-w.weight, w.bad, w.source, w.target))
-    return walks
+    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph), walks=list(walks))
 
 
 def _flows(graph: EvidenceGraph) -> list[FlowView]:

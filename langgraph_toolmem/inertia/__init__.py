@@ -33,7 +33,7 @@ from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.contexts import SEPARATOR
-from langgraph_toolmem.graph.evidence import HIT, MISS
+from langgraph_toolmem.graph.evidence import HIT, MISS, Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, paper
@@ -42,7 +42,7 @@ from langgraph_toolmem.inertia.candidates import near_requests
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Proposal
-from langgraph_toolmem.inertia.record import budget_left, misses_estimated, turns_seen
+from langgraph_toolmem.inertia.record import budget_left, misses_estimated
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 
@@ -68,6 +68,7 @@ class Inertia(Method):
     """
 
     name: ClassVar[str] = "inertia"
+    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence,)
 
     def __init__(self, policy: InertiaPolicy | None = None, *, seed: int = 0) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
@@ -78,8 +79,8 @@ class Inertia(Method):
     def open(self, core: Core) -> None:
         """Takes its table."""
         super().open(core)
-        self.evidence = core.graph.register(InertiaEvidence)
-        self._similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given)
+        self.evidence = core.register(InertiaEvidence)
+        self._similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- asking ---
 
@@ -189,6 +190,7 @@ class Inertia(Method):
             decision = paper.decide(
                 graph,
                 state,
+                rules=self.evidence.rules,
                 specs=specs,
                 policy=policy,
                 intuition=thought,
@@ -216,7 +218,7 @@ class Inertia(Method):
 
         Not on ids: they are drawn anew in every process, and the same history shall give the same decisions.
         """
-        seen = turns_seen(self.core.graph.counters)
+        seen = self.core.graph.turns
         return int(digest("audit", self._seed, seen, state.user.raw, len(state.steps))[:8], 16) / 0x100000000
 
     # --- what happens ---
@@ -227,7 +229,12 @@ class Inertia(Method):
         policy: InertiaPolicy = options.get("policy") or self.policy
         turn, hour = learned.turn, learned.hour
         chosen_by: list[str] = learned.scratch.setdefault(self.name, [])
-        how = {"thought": learned.thought, "policy": policy, "user": learned.user, "specs": learned.specs}
+        how: dict[str, Any] = {
+            "thought": learned.thought,
+            "policy": policy,
+            "user": learned.user,
+            "specs": learned.specs,
+        }
         opened = self.evidence.open_turns.get(turn.key)
         record, acts = self._closed(turn), False
         if turn.chosen_by == "shortcut":
@@ -269,11 +276,11 @@ class Inertia(Method):
         """How often proposals were right, kind by kind, and whether the budget of misses has room."""
         core = self.core
         with core.lock:
-            counters, turns = core.graph.counters, turns_seen(core.graph.counters)
-            wrong = 100 * misses_estimated(counters) / turns if turns else 0.0
-            room = budget_left(counters, self.policy.max_wrong_per_100)
-            rules = self._rules()
-        lines = [] if core.counter("right") + core.counter("wrong") == 0 else [f"About {wrong:.2f} wrong per 100 turns."]
+            figures = budget_figures(core.graph.counters, self.policy.max_wrong_per_100)
+            rules = self.evidence.most_used_rules(MAX_RULES)
+        lines = (
+            [] if core.counter("right") + core.counter("wrong") == 0 else [f"About {wrong:.2f} wrong per 100 turns."]
+        )
         if not room:
             lines.append("The budget of misses has no room: the model is asked until it has.")
         return Section(
@@ -283,7 +290,7 @@ class Inertia(Method):
         )
 
     def _rules(self) -> list[dict[str, Any]]:
-        found = []
+        found: list[dict[str, Any]] = []
         for key, row in self.evidence.rules.rows.items():
             if key.startswith(RULE_PREFIX) and (cell := row.get("")):
                 after, tool, sources = key[len(RULE_PREFIX) :].split(SEPARATOR)

@@ -9,6 +9,7 @@ from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.state import CUT, START, USER, RunState
+from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.guards import held_back, may_write, pace, refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
@@ -23,6 +24,7 @@ def decide(
     state: RunState,
     neighbours: Sequence[Neighbour],
     *,
+    rules: CountTable,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     user: str | None,
@@ -35,6 +37,7 @@ def decide(
         graph: the evidence.
         state: the run before the model's turn.
         neighbours: the nearest past requests at this point.
+        rules: the record of rules.
         specs: the tools that may be called.
         policy: thresholds and guards.
         user: digest of the user, if known; decides which constants may be used.
@@ -52,10 +55,10 @@ def decide(
         return Decision(None, "nothing like this has been seen yet")
     weighed: list[tuple[float, Candidate, tuple[str, ...]]] = []
     for candidate in found:
-        rules = rules_of(candidate, state)
-        weighed.append((probability(graph, candidate, rules), candidate, rules))
+        named = rules_of(candidate, state)
+        weighed.append((probability(rules, candidate, named), candidate, named))
     weighed.sort(key=lambda w: -w[0])
-    judged = tuple(Judged(c.tool, canon_args(c.args), rules, _rule(state, c), p) for p, c, rules in weighed)
+    judged = tuple(Judged(c.tool, canon_args(c.args), named, _rule(state, c), p) for p, c, named in weighed)
     options = tuple(
         Option(
             c.tool,
@@ -78,7 +81,7 @@ def decide(
         tool=candidate.tool,
         args=candidate.args,
         confidence=p,
-        evidence=_evidence(graph, state, candidate, p, neighbours),
+        evidence=_evidence(graph, rules, state, candidate, p, neighbours),
         act=not hold,
         hold=hold,
         audit=audit,
@@ -124,7 +127,12 @@ def symbol_in_words(symbol: str) -> str:
 
 
 def _evidence(
-    graph: EvidenceGraph, state: RunState, candidate: Candidate, p: float, neighbours: Sequence[Neighbour]
+    graph: EvidenceGraph,
+    rules: CountTable,
+    state: RunState,
+    candidate: Candidate,
+    p: float,
+    neighbours: Sequence[Neighbour],
 ) -> str:
     parts = []
     if candidate.window:
@@ -143,7 +151,7 @@ def _evidence(
         if filled.value is not ABSENT:
             also = f", and {filled.agreeing} more source(s) agree" if filled.agreeing else ""
             parts.append(f"{name}: {describe(filled.source)} (right {filled.probability:.0%} of the time{also}).")
-    cell = graph.rules.row(rules_of(candidate, state)[-1]).get("")
+    cell = rules.row(rules_of(candidate, state)[-1]).get("")
     if cell:
         parts.append(
             f"Predictions of {candidate.tool} of this kind were exactly what the model did "

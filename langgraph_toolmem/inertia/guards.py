@@ -8,7 +8,7 @@ from typing import Any
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import budget_room
+from langgraph_toolmem.inertia.record import budget_room, turns_seen
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 
@@ -102,7 +102,7 @@ def raised_bar(room: float, counters: Mapping[str, float], policy: InertiaPolicy
     """
     if policy.max_wrong_per_100 is None:
         return policy.min_precision
-    allowed = policy.max_wrong_per_100 * (counters.get("turns", 0) + 1) / 100
+    allowed = policy.max_wrong_per_100 * (turns_seen(counters) + 1) / 100
     used = 1 - room / allowed if allowed else 1.0
     bar = policy.min_precision + max(0.0, SUREST - policy.min_precision) * min(1.0, max(0.0, 2 * used - 1))
     return max(bar, (1 + policy.min_precision) / 2) if room < LAST_ROOM else bar
@@ -119,10 +119,9 @@ def held_back(graph: EvidenceGraph, policy: InertiaPolicy, p: float, draw: float
     """
     room = budget_room(graph.counters, policy.max_wrong_per_100)
     if room < 1:
-        turns = int(graph.counters.get("turns", 0))
         return (
             f"the budget of {policy.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
-            f"({turns} turns seen)"
+            f"({turns_seen(graph.counters)} turns seen)"
         ), False
     bar = raised_bar(room, graph.counters, policy)
     if bar > policy.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one

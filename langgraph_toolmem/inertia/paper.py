@@ -23,6 +23,7 @@ from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.guards import held_back, pace, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Judged, Option, Proposal
@@ -164,6 +165,7 @@ def decide(
     graph: EvidenceGraph,
     state: RunState,
     *,
+    rules: CountTable,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     intuition: str,
@@ -175,7 +177,7 @@ def decide(
 
     Budget and audits are off unless the policy sets them; `draw` is as for the calibrated policy.
     """
-    recovery = _recovery(graph, state, specs, policy, draw)
+    recovery = _recovery(graph, rules, state, specs, policy, draw)
     if recovery is not None:
         return recovery
     slow = pace(policy, chosen_by)
@@ -199,7 +201,7 @@ def decide(
     args, sources = filled
     refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
     options = (Option(tool, args, score, refused), *rest)
-    judged = (_judged(graph, state, tool, args),)
+    judged = (_judged(rules, state, tool, args),)
     if refused:
         return Decision(None, refused, options, judged)
     known = {name: describe(source) for name, source in sources.items()}
@@ -211,15 +213,20 @@ def decide(
     return Decision(proposal, hold or evidence, options, judged)
 
 
-def _judged(graph: EvidenceGraph, state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
+def _judged(rules: CountTable, state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
     """CIPS is no probability: what the budget weighs is the record of such proposals, (h + 1) / (h + m + 2)."""
     rule = SEPARATOR.join((state.symbols[-1], tool, "paper"))
-    cell = graph.rules.row(RULE_PREFIX + rule).get("", (0, 0))
+    cell = rules.row(RULE_PREFIX + rule).get("", (0, 0))
     return Judged(tool, canon_args(args), (), rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2))
 
 
 def _recovery(
-    graph: EvidenceGraph, state: RunState, specs: Mapping[str, ToolSpec], policy: InertiaPolicy, draw: float
+    graph: EvidenceGraph,
+    rules: CountTable,
+    state: RunState,
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    draw: float,
 ) -> Decision | None:
     """After failed calls in a row, the configured tool that shows what is possible; it may break the pace."""
     tool = policy.recovery_tool
@@ -241,7 +248,7 @@ def _recovery(
     if refused:
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
-    judged = _judged(graph, state, tool, args)
+    judged = _judged(rules, state, tool, args)
     hold, audit = held_back(graph, policy, judged.confidence, draw)
     known = {name: describe(source) for name, source in sources.items()}
     proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, audit, known)

@@ -13,8 +13,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
+from langgraph_toolmem.graph.evidence import HIT, MISS, turns_seen
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.candidates import Candidate
 
 STRENGTH: Final = 4.0
@@ -52,11 +53,11 @@ def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
     )
 
 
-def probability(graph: EvidenceGraph, candidate: Candidate, rules: tuple[str, ...]) -> float:
-    """The probability that the model would make exactly this call, judged by the rules' records."""
+def probability(record: CountTable, candidate: Candidate, rules: tuple[str, ...]) -> float:
+    """The probability that the model would make exactly this call, judged by the record of its rules."""
     p = PRIOR * candidate.p_tool * candidate.p_args
     for rule in rules:
-        cell = graph.rules.row(rule).get("")
+        cell = record.row(rule).get("")
         if cell is not None:
             p = (cell[HIT] + STRENGTH * p) / (cell[HIT] + cell[MISS] + STRENGTH)
     return p
@@ -69,7 +70,7 @@ def budget_room(counters: Mapping[str, float], max_wrong_per_100: float | None) 
     """
     if max_wrong_per_100 is None:
         return math.inf
-    return max_wrong_per_100 * (counters.get("turns", 0) + 1) / 100 - misses_estimated(counters)
+    return max_wrong_per_100 * (turns_seen(counters) + 1) / 100 - misses_estimated(counters)
 
 
 def budget_left(counters: Mapping[str, float], max_wrong_per_100: float | None) -> bool:

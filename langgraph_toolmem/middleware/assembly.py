@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, ModelFallbackMiddleware
@@ -11,6 +11,7 @@ from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.hints import MemoryRecall, PreferenceGuide, SGAPlanner, SITSummary, ToolRetriever
 from langgraph_toolmem.nodes.of_memory import checked
@@ -82,7 +83,9 @@ def tool_memory_middleware(
         ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
     """
     yours = _yours(inside)
-    found = _steps(memory, yours, shortcut, recall, suggest, planning, reflect, preferences, chains, steps, rules, force)
+    found = _steps(
+        memory, yours, shortcut, recall, suggest, planning, reflect, preferences, chains, steps, rules, force
+    )
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
     core = memory.core
@@ -106,7 +109,9 @@ def ToolMemoryMiddleware(memory: ToolMemory, **options: Any) -> StepsMiddleware:
         ConfigurationError: an argument cannot work.
     """
     if "inside" in options:
-        raise ConfigurationError("ToolMemoryMiddleware stands alone; tool_memory_middleware(memory, inside=[…]) has both.")
+        raise ConfigurationError(
+            "ToolMemoryMiddleware stands alone; tool_memory_middleware(memory, inside=[…]) has both."
+        )
     given: dict[str, Any] = {
         "shortcut": True,
         "recall": False,
@@ -167,26 +172,37 @@ def _steps(
         _node("planning", planning, SGAPlanner, memory, SGASettings, "settings"),
     ]
     for node in found:
-        if isinstance(node, InertiaShortcut):
+        if node is not None and isinstance(node.step, Shortcut):
             node.step.guard_providers(fallbacks, rules, force=force)
     own = list(steps)
-    if wrong := next((each for each in own if not isinstance(each, Step)), None):
-        raise ConfigurationError(f"steps holds {wrong!r}, which is no Step.")
+    for each in own:
+        _check_step(each)
     return [*(node.step for node in found if node is not None), *own]
 
 
+def _check_step(step: Any) -> None:
+    if not isinstance(step, Step):
+        raise ConfigurationError(f"steps holds {step!r}, which is no Step.")
+
+
 def _node(
-    what: str, given: Any, kind: type[N], memory: ToolMemory, options: type = type(None), name: str = "", **rest: Any
+    what: str,
+    given: Any,
+    kind: Callable[..., N],
+    memory: ToolMemory,
+    options: type | None = None,
+    name: str = "",
+    **rest: Any,
 ) -> N | None:
     """The node of a feature: given, or made of its options; None if it is switched off."""
     if given is False:
         return None
-    if isinstance(given, kind):
-        return given
     if given is True:
         return kind(memory, **rest)
-    if isinstance(given, options) and not isinstance(given, (bool, type(None))):
+    if isinstance(kind, type) and isinstance(given, kind):
+        return given
+    if options is not None and isinstance(given, options):
         how = given.options() if isinstance(given, SGASettings) else {name: given}
         return kind(memory, **how, **rest)
-    of = f"{options.__name__} or " if options is not type(None) else ""
-    raise ConfigurationError(f"{what} is True, False, {of}a {kind.__name__}, not {given!r}.")
+    of = "" if options is None else f"{options.__name__} or "
+    raise ConfigurationError(f"{what} is True, False, {of}a {getattr(kind, '__name__', kind)}, not {given!r}.")

@@ -28,20 +28,22 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.navigator.arguments import check_names, check_plan, check_search
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import Evidence
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan, Subgraph
+from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.core.past_runs import PastRuns
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
     from langgraph_toolmem.runs.tools import ToolSpec
@@ -65,6 +67,7 @@ class Navigator(GraphEvolution, Method):
     """
 
     name: ClassVar[str] = "navigator"
+    tables: ClassVar[tuple[type[Table], ...]] = (NavigatorEvidence,)
 
     def __init__(self, *, scorer: EdgeScorer | None = None) -> None:
         if scorer is not None:
@@ -77,7 +80,7 @@ class Navigator(GraphEvolution, Method):
         super().open(core)
         self._evidence = Evidence(core)
         self._graph = CurrentGraph(self._evidence, core.vectors)
-        self._tool_search = CurrentSearch(self._evidence, self._past_runs, core.vectors)
+        self.tool_search = CurrentSearch(self._evidence, self._past_runs, core.vectors)
 
     # --- asking ---
 
@@ -261,9 +264,57 @@ class Navigator(GraphEvolution, Method):
                 budget=budget,
             )
 
-    def forget(self, scope: tuple[str, ...]) -> None:
-        """What is in RAM of the past runs of a user scope (a namespace) goes."""
-        self.tool_search.forget(scope)
+    aplan, areroute = twin(plan), twin(reroute)
+
+    @property
+    def decisions(self) -> DecisionLog:
+        """The log of decisions, for ``create_navi_subgraph(..., on_decision=memory.navigator.decisions)``.
+
+        Opt-in, as it keeps prompts, and so what users said, in the memory's folder; `forget` deletes a user's turns.
+        ``toolmem export --sft`` writes them out for fine-tuning.
+        """
+        core = self.core
+        with core.lock:
+            if self._decisions is None:
+                core.refuse_if_closed()
+                from langgraph_toolmem.navigator.decide.recording import DecisionLog  # SQLite: only when they are kept
+
+                self._decisions = DecisionLog(
+                    core.folder,
+                    now=core.now,
+                    verdict_of=lambda run, user: core.verdict_of(run, user or None)[0],
+                    owner_of=core.graph.owner,
+                    needs_user=core.users.apart,
+                    read_only=core.read_only,
+                )
+            return self._decisions
+
+    # --- what happens ---
+
+    def turn(self, learned: LearnedTurn) -> Record:
+        """What results showed that was not known of their tools yet."""
+        return self._evidence.learned(learned)
+
+    def forget(self, user: User, runs: Collection[str]) -> int:
+        """Deletes a user's recorded decisions, and what is in RAM of the user's past runs."""
+        self.tool_search.forget(user.namespace)
+        folder = self.core.folder
+        if self._decisions is None and (folder is None or not (folder / DECISIONS_FILE).exists()):
+            return 0
+        return self.decisions.forget(str(user.digest), list(runs))
+
+    def close(self) -> None:
+        """Lets go of recorded decisions."""
+        if self._decisions is not None:
+            self._decisions.close()
+
+    def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
+        core = self.core
+        if core.vectors.empty or (user_id is None and core.users.apart):
+            return None
+        namespace = core.users.of(user_id).namespace
+        runs = core.kept_runs.of(namespace, wait=PATIENCE)
+        return None if runs is None else (namespace, runs)
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
         check_names("avoid", avoid)

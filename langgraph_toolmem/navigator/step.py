@@ -67,9 +67,7 @@ class SelectTools(Step[Navigator]):
         self._specs = None if specs is None else {n: spec for n, spec in specs.items() if n not in OWN_TOOLS}
         if self._specs is not None:
             self.core.catalogue.adopt(self._specs)
-        self.tool = SearchTool(
-            navigator=method, names_of=self._at_hand, targets=targets, messages_key=messages_key
-        )
+        self.tool = SearchTool(navigator=method, names_of=self._at_hand, targets=targets, messages_key=messages_key)
         self.tools = [self.tool] if search_tool else []
         self._turns = Memo("turn")
 
@@ -94,14 +92,12 @@ class SelectTools(Step[Navigator]):
             notes={"toolmem.offered": len(chosen.tools), "toolmem.of": len(names)},
         )
 
-    def _chosen(
-        self, call: Call, turn: _Turn, names: list[str], known: Mapping[str, str]
-    ) -> Selection | None:
+    def _chosen(self, call: Call, turn: _Turn, names: list[str], known: Mapping[str, str]) -> Selection | None:
         """What is offered in this turn; None: all tools."""
         method = self.method
         with turn.lock:
             try:
-                self.core.catalogue.adopt(self._specs if call.tools is None else call.tools)
+                self.core.catalogue.adopt((self._specs if call.tools is None else call.tools) or {})
                 where = progress_of(self.core.read(call.messages, call.thread_id))
                 # The messages of the turn may have been summarised away since the last look.
                 turn.called |= where.called
@@ -132,7 +128,9 @@ class SelectTools(Step[Navigator]):
     def _names(self, call: Call) -> list[str]:
         """Names of the tools that may be taken out, in order."""
         specs = self._specs if call.tools is None else call.tools
-        return [name for name in specs or () if name not in OWN_TOOLS and name not in call.insisted and call.allows(name)]
+        return [
+            name for name in specs or () if name not in OWN_TOOLS and name not in call.insisted and call.allows(name)
+        ]
 
     def _at_hand(self, runtime: Any) -> Collection[str] | None:
         """The tools that may be found in the turn of a call; None if it is not known here (another process)."""

@@ -30,7 +30,7 @@ from langgraph_toolmem.navigator.decide.steps import ROLE, NaviSteps
 from langgraph_toolmem.navigator.plan.planner import Strategy
 from langgraph_toolmem.nodes.recorder import Recorder
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.turn.hints import AvoidedState
+from langgraph_toolmem.turn.hints import LeftOutState
 
 _ABOUT: Final = {
     "begin": "finds candidate APIs and complete toolchains for the request",
@@ -136,7 +136,7 @@ def create_navi_subgraph(
     specs = read_tools(tools)
     if not specs:
         raise ConfigurationError("create_navi_subgraph needs at least one tool.")
-    memory.adopt(specs)
+    memory.core.catalogue.adopt(specs)
     recorder = Recorder(memory, messages_key=messages_key) if record else None
     wrap, awrap = guards(wrap_tool_call, awrap_tool_call, recorder)
     steps = NaviSteps(
@@ -188,7 +188,7 @@ def _builder(
             raise ConfigurationError(f"state_schema cannot be read: {error}") from error
     # What has a reducer would be reduced a second time in the host's graph.
     plain = {key: kind for key, kind in hosts.items() if not hasattr(_bare(kind), "__metadata__")}
-    avoided = get_type_hints(AvoidedState, include_extras=True)
+    avoided = get_type_hints(LeftOutState, include_extras=True)
     inside = {**hosts, **said, **avoided, **get_type_hints(NaviState, include_extras=True)}
     make: Any = TypedDict  # the keys are known when the graph is made, not when types are checked
     return StateGraph(

@@ -24,7 +24,7 @@ def method_of(memory: Any, kind: type[M], who: str) -> M:
     Raises:
         ConfigurationError: it is no memory, or has no such method.
     """
-    found = next((each for each in checked(memory, who).core.methods if isinstance(each, kind)), None)
+    found = next((each for each in checked(memory, who).methods if isinstance(each, kind)), None)
     if found is None:
         raise ConfigurationError(f"{who} needs the method {kind.__name__}(): name it in ToolMemory(methods=[…]).")
     return found

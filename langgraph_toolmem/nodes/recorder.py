@@ -29,9 +29,7 @@ class Recorder(MemoryNode):
     """
 
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
-        super().__init__(
-            "recorder", "learns what the run shows; decides nothing", messages_key=messages_key, name=name
-        )
+        super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key, name=name)
         self._core = checked(memory, "Recorder").core
         self._calls = CallRecorder(self._core, errors=self.errors, messages_key=messages_key)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision
@@ -27,7 +28,7 @@ class RunLike(Protocol):
         """The messages."""
 
     @property
-    def run_id(self) -> str:
+    def thread_id(self) -> str:
         """Its identity."""
 
     @property
@@ -112,7 +113,7 @@ def replay(
         on_turn: called with each turn and the decision before it.
     """
     own = memory is None
-    memory = memory or ToolMemory.ephemeral(tools=tools, seed=seed)
+    memory = memory or ToolMemory.ephemeral(tools=tools, methods=[Inertia(seed=seed)])
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(), InertiaMeter(), Counter[tuple[str, ...]]()
 
@@ -121,10 +122,12 @@ def replay(
         if on_turn is not None:
             on_turn(turn, decision)
 
+    how = {"policy": chosen, "on_turn": book}
     try:
         for run in runs:
-            parsed = parse_run(run.messages, run_id=run.run_id)
-            memory.learn_run(parsed, user_id=run.user_id, policy=chosen, on_turn=book)
+            parsed = parse_run(run.messages, thread_id=run.thread_id)
+            core = memory.core
+            core.events.learn(parsed, core.users.of(run.user_id), last_turn_too=True, inertia=how)
             names = [step.tool for event in parsed.events if isinstance(event, Turn) for step in event.steps]
             meter.add(names)
             for length in _CHAIN_LENGTHS:

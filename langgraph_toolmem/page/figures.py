@@ -29,7 +29,8 @@ from bokeh.models import (
 from bokeh.models.glyphs import MultiLine, Patches, Scatter, Text
 from bokeh.plotting import figure
 
-from langgraph_toolmem.page.series import DAY, HOUR, NAMES, Bucket
+from langgraph_toolmem.graph.operations import HOUR
+from langgraph_toolmem.page.series import DAY, NAMES, Bucket
 
 _DASH = (5, 4)
 GRAPH_HEIGHTS = ((8, 420), (16, 540))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from langgraph_toolmem.graph.operations import HOUR
 from langgraph_toolmem.report.savings import Period
 
-HOUR = 3600
 DAY = 24 * HOUR
 WEEK = 7 * DAY
 _MONDAY = 4 * DAY  # 1970 began on a Thursday; weeks begin on Monday

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.report.savings import HOUR, Period, TokenPrice, money_in_words, time_in_words
-
+from langgraph_toolmem.graph.operations import GOOD, HOUR
+from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words, time_in_words
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
 """Counters of turns that the shortcut took."""

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 from typing import Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.graph.operations import HOUR
 
 _MAX_PRICE: Final = 1e12
-HOUR: Final = 3600
 
 
 @dataclass(frozen=True)

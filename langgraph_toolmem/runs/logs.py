@@ -1,6 +1,6 @@
 """Recorded runs from a JSONL file in OpenAI's message format.
 
-One run a line: an object with `messages`, and, where known, `run_id` (or `id`), `task`, `success` and
+One run a line: an object with `messages`, and, where known, `thread_id` (or `run_id`, or `id`), `task`, `success` and
 `user_id`; other keys are ignored. A bare list of messages is a run as well. Blank lines are skipped, the
 text is UTF-8 with or without a byte order mark, and a gzip file is recognised by its first bytes.
 
@@ -38,7 +38,7 @@ class LoggedRun:
 
     Attributes:
         line: 1-based line number.
-        run_id: `run_id` or `id` of the line, else a digest of its content and line number.
+        thread_id: `thread_id` or `id` of the line, else a digest of its content and line number.
         messages: the messages as they were written; `parse_run` has accepted them.
         success: the run's outcome, None if the line does not say.
         user_id: whose run it was, None if the line does not say.
@@ -46,7 +46,7 @@ class LoggedRun:
     """
 
     line: int
-    run_id: str
+    thread_id: str
     messages: list[Any]
     success: bool | None = None
     user_id: str | None = None
@@ -89,7 +89,7 @@ def load_runs(
     """
     skipped: list[LogError] = []
     runs = tuple(islice(read_runs(path, lenient=lenient, skipped=skipped, on_line=on_line), limit))
-    return RunLog(runs, tuple(skipped), len(runs) - len({run.run_id for run in runs}))
+    return RunLog(runs, tuple(skipped), len(runs) - len({run.thread_id for run in runs}))
 
 
 def read_runs(
@@ -164,17 +164,17 @@ def _run(text: bytes, number: int) -> LoggedRun | None:
     if not isinstance(fields, dict):
         raise LogError(f"expected an object with 'messages' or a list of messages, found {_kind(value)}", line=number)
     messages = _messages(fields, number)
-    given = next((fields[key] for key in ("run_id", "id") if fields.get(key) not in (None, "")), None)
+    given = next((fields[key] for key in ("thread_id", "run_id", "id") if fields.get(key) not in (None, "")), None)
     try:
-        run_id = _identifier(given, "id", number) or _content_id(text, number)
-        parse_run(messages, run_id=run_id)
+        thread_id = _identifier(given, "id", number) or _content_id(text, number)
+        parse_run(messages, thread_id=thread_id)
     except MessageError as error:
         raise LogError(str(error), line=number) from error
     except RecursionError as error:
         raise LogError("nested too deeply", line=number) from error
     return LoggedRun(
         line=number,
-        run_id=run_id,
+        thread_id=thread_id,
         messages=messages,
         success=_verdict(fields.get("success"), number),
         user_id=_identifier(fields.get("user_id"), "user_id", number),

@@ -11,7 +11,7 @@ merged, bounded, retired when they mislead.
 
 =======================  ==========================================================
 ``SIT``                  this method: what is learned, what waits, what is suggested
-``walks``                edges of successful runs and their weights
+``walks``                edges of successful runs and their weights; ``evidence``: the table they are in
 ``suggest``              the three kinds of evidence, weighed; ``policy``
 ``transitions``          steps of runs with the states before them
 ``extract``, ``ask``     a state in words: without a model, and with one
@@ -23,8 +23,7 @@ merged, bounded, retired when they mislead.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -37,19 +36,22 @@ from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.states import WaitingStates
 from langgraph_toolmem.sit.suggest import Suggestion
 from langgraph_toolmem.sit.suggest import suggest as weigh
-from langgraph_toolmem.sit.transitions import last_calls
-from langgraph_toolmem.sit.walks import Edge, Walks
+from langgraph_toolmem.sit.transitions import last_calls, source_of
+from langgraph_toolmem.sit.walks import Edge
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Record
-    from langgraph_toolmem.graph.tables import Table
     from langgraph_toolmem.runs.tools import ToolSpec
 
+EDGE: Final = "edge:"
+"""How an item begins that is no summary: the tool is suggested by its edge alone."""
 SEARCHED: Final = 50
 """Tools that a search by description gives as candidates."""
 
@@ -70,22 +72,19 @@ class SIT(Method):
     """
 
     name: ClassVar[str] = "sit"
+    tables: ClassVar[tuple[type[Table], ...]] = (SITEvidence,)
 
     def __init__(self, policy: SITPolicy | None = None) -> None:
         if policy is not None and not isinstance(policy, SITPolicy):
             raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
         self.policy = policy or SITPolicy()
-        self.walks = Walks()
-        self.states = WaitingStates(self.policy, remembers=policy is not None and policy.recall == "extractive")
-
-    def tables(self) -> Sequence[Table]:
-        """The walks of runs, and the states that wait for a verdict."""
-        return (self.walks, self.states.table)
+        self._remembers = policy is not None and policy.recall == "extractive"
 
     def open(self, core: Core) -> None:
-        """Takes what it needs."""
+        """Takes its table."""
         super().open(core)
-        self.states.open(core)
+        self.evidence = core.register(SITEvidence)
+        self.states = WaitingStates(core, self.evidence, self.policy, remembers=self._remembers)
 
     # --- asking ---
 
@@ -121,7 +120,7 @@ class SIT(Method):
             NamespaceError: the namespace needs a user id.
             ConfigurationError: an argument cannot work.
         """
-        how = {"summary": summary, "k": k, "available": available, "policy": policy}
+        how: dict[str, Any] = {"summary": summary, "k": k, "available": available, "policy": policy}
         return self.advise(messages, **how, user_id=user_id).suggestions
 
     def advise(
@@ -155,7 +154,7 @@ class SIT(Method):
         self.remember_states(chosen)
         core.refresh()
         with core.lock:
-            edges = _Edges({source: self.walks.out_of(source) for source in last_calls(run)})
+            edges = _Edges({source: self.evidence.walks.out_of(source) for source in last_calls(run)})
         known = core.catalogue.specs
         rest: dict[str, Any] = {
             "policy": chosen,
@@ -173,10 +172,21 @@ class SIT(Method):
             core.failed_quietly("summaries could not be read", error)
             found = weigh(run, edges, None, **rest)
         if shown and run.next_key is not None and not core.read_only:
-            items = {each.tool: each.summary_id for each in found}
-            core.ledger.shown(self.name, run, items, user, turn=run.next_key)
+            self._show(run, run.next_key, found, user_id)
             self.states.note_written(run.next_key, summary)
         return Advice(found, missing)
+
+    def _show(self, run: Run, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:
+        """Notes what the model is shown before a turn; shown again, as after the summary tool, it adds to that."""
+        ledger = self.core.ledger
+        before = ledger.items(turn, self.name)
+        edges = {tool for key, tool in before.items() if key.startswith(EDGE)}
+        named = {*before.values()} - edges  # with a summary of their own
+        new: dict[str, str | None] = {
+            each.summary_id or EDGE + each.tool: each.tool for each in suggestions if each.tool not in named
+        }
+        ledger.shown(self.name, new, run=run.digest, turn=turn, user_id=user_id)
+        ledger.flush()
 
     def remember_states(self, policy: SITPolicy) -> None:
         """From now on, states of runs are put into words, to be kept if the run turns out well.
@@ -191,7 +201,13 @@ class SIT(Method):
 
     def turn(self, learned: LearnedTurn) -> Record:
         """The edge that the turn walked, and the state before it in words, to be kept if the run turns out well."""
-        return [*self.walks.learned(learned), *self.states.learned(learned)]
+        source = source_of(learned.state)
+        ended_well = [step for step in learned.turn.steps if step.status == "ok"]
+        if source is None or not ended_well:
+            self.states.drop_written(learned.turn.key)
+            return []
+        walked: Record = [TransitionSeen(learned.run, step.key, source, step.tool) for step in ended_well]
+        return walked + self.states.learned(learned, source)
 
     def verdict(self, run: str, score: float) -> Record:
         """What a verdict means for summaries: those of a run that turns out bad are to be taken out."""
@@ -228,7 +244,7 @@ class SIT(Method):
     def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
         """What became of suggestions goes into the record of their summaries."""
         counted = {"offered": sums.get("shown", 0), "followed": sums.get("followed", 0), "right": sums.get("right", 0)}
-        self.states.store_of(namespace).book(ids, **counted)
+        self.states.store_of(namespace).book([key for key in ids if not key.startswith(EDGE)], **counted)
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's summaries. They are counted where they wait, not here."""
@@ -249,9 +265,9 @@ class SIT(Method):
     def report(self) -> Section | None:
         """What was suggested and followed, and how many states are stored and wait."""
         core = self.core
-        stored, sums = core.counter("summaries"), core.ledger.sums(self.name)
+        stored, sums = core.counter("summaries"), core.ledger.figures(self.name)
         with core.lock:
-            waiting, unjudged = self.states.waiting, self.walks.waiting()
+            waiting, unjudged = self.evidence.waiting(), self.evidence.walks.waiting()
         figures = {**sums, "summaries": stored, "summaries_waiting": waiting, "runs_waiting": unjudged}
         lines = list(shown_in_words("Next tools", sums))
         if stored or waiting:

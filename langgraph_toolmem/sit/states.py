@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Final
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.listener import LearnedTurn
-from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.learning import source_of
-from langgraph_toolmem.graph.operations import Counted, Record
+from langgraph_toolmem.graph.operations import GOOD, Count, Record
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.tool_index import ToolIndex
-from langgraph_toolmem.sit.drafts import LATER, DraftAdded, Drafts, DraftsDropped
+from langgraph_toolmem.sit.evidence import LATER, Draft, DraftsTaken, SITEvidence
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import Transition, just_asked, transitions
@@ -44,20 +42,18 @@ class WaitingStates:
     """Keeps the summaries of successful runs. Chroma failing stops nobody: what could not be stored waits.
 
     Args:
+        core: of the memory.
+        evidence: where they wait.
         policy: of the method.
         remembers: states are put into words from the beginning.
     """
 
-    def __init__(self, policy: SITPolicy, *, remembers: bool) -> None:
+    def __init__(self, core: Core, evidence: SITEvidence, policy: SITPolicy, *, remembers: bool) -> None:
+        self._core, self._evidence = core, evidence
         self._policy, self.remembers = policy, remembers
-        self.table = Drafts()
         self._stores: dict[tuple[str, ...], SummaryStore] = {}
         self._written: dict[str, str] = {}
         self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
-
-    def open(self, core: Core) -> None:
-        """Takes what it needs."""
-        self._core = core
 
     def tool_index(self, specs: Mapping[str, ToolSpec]) -> ToolIndex:
         """Tools by the words of their descriptions."""
@@ -69,7 +65,7 @@ class WaitingStates:
 
     # --- written down ---
 
-    def learned(self, learned: LearnedTurn) -> Record:
+    def learned(self, learned: LearnedTurn, source: str) -> Record:
         """The state before a turn in words, to be kept if the run turns out well."""
         state, turn, user = learned.state, learned.turn, learned.user
         written = self._written.pop(turn.key, None)
@@ -77,16 +73,15 @@ class WaitingStates:
             return []
         if user is None and self._core.users.apart:
             return []  # nobody's: it could only end up with somebody else
-        source = source_of(state)
-        targets = [step for step in turn.steps if step.status == "ok"]
-        if source is None or not targets:
-            return []
         text = (turn.summary or written or extractive_summary(state))[:MAX_DRAFT]
         place = START if just_asked(state) else source
         made_by = "tool" if turn.summary else "model" if written else "extractive"
-        return [
-            DraftAdded(learned.run, step.key, place, step.tool, text, made_by, user) for step in targets if text
-        ]
+        targets = [step for step in turn.steps if step.status == "ok" and text]
+        return [Draft(learned.run, step.key, place, step.tool, text, made_by, user) for step in targets]
+
+    def drop_written(self, turn: str) -> None:
+        """A turn came that takes no summary."""
+        self._written.pop(turn, None)
 
     def note_written(self, turn: str, summary: str | None) -> None:
         """A summary that the agent's model wrote outside its history goes with the turn that comes."""
@@ -103,11 +98,6 @@ class WaitingStates:
             return [_later(run, core.graph.owner(run))]
         return []
 
-    @property
-    def waiting(self) -> int:
-        """Summaries that wait for a verdict. The caller holds the lock."""
-        return sum(bool(step) for drafts in self.table.drafts.values() for step in drafts)
-
     # --- stored ---
 
     def settle(self, run: str, user: User) -> None:
@@ -115,7 +105,7 @@ class WaitingStates:
 
         Those of `run` and those that were left over. What a user's namespace holds waits until that user is named.
         """
-        core, drafts = self._core, self.table.drafts
+        core, drafts = self._core, self._evidence.drafts
         if core.read_only:
             return
         with core.lock:
@@ -136,11 +126,11 @@ class WaitingStates:
         """Whether something of a run was left over."""
         if self._core.score_of(run) is not None:
             return True
-        return LATER in self.table.drafts[run] and self._policy.unlabelled > 0
+        return LATER in self._evidence.drafts[run] and self._policy.unlabelled > 0
 
     def _mine(self, run: str, user: User) -> dict[str, list[str]]:
         """The summaries of a run that wait and belong where a user's are kept."""
-        drafts = self.table.drafts.get(run, {})
+        drafts = self._evidence.drafts.get(run, {})
         if not self._core.users.apart:
             return dict(drafts)
         return {step: draft for step, draft in drafts.items() if draft[-1] == user.digest}
@@ -161,7 +151,7 @@ class WaitingStates:
         with core.lock:
             fine = before == core.forgettings and good == self._is_good(run)
             if fine:
-                core.apply(None, [DraftsDropped(run, list(drafts)), *([Counted("summaries", kept)] if kept else [])])
+                core.apply(None, [DraftsTaken(run, list(drafts)), *([Count("summaries", kept)] if kept else [])])
         if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
             store.forget_run(run)
             self._settle(run, user)
@@ -190,7 +180,7 @@ class WaitingStates:
         with core.lock:
             before = core.forgettings
             waiting = {run: self._mine(run, user) for run in names if teaches(run)}
-            bad = [run for run in names if run in self.table.drafts and core.score_of(run) is not None]
+            bad = [run for run in names if run in self._evidence.drafts and core.score_of(run) is not None]
             bad = [run for run in bad if run not in waiting]
         for run in bad:
             self._settle(run, user)
@@ -205,8 +195,8 @@ class WaitingStates:
         with core.lock:
             changed = [run for run in waiting if before != core.forgettings or not teaches(run)]
             if not changed:
-                gone = [DraftsDropped(run, list(drafts)) for run, drafts in waiting.items() if drafts]
-                core.apply(None, [*gone, Counted("summaries", kept)])
+                gone = [DraftsTaken(run, list(drafts)) for run, drafts in waiting.items() if drafts]
+                core.apply(None, [*gone, Count("summaries", kept)])
         for run in changed:  # forgotten or judged anew in between
             store.forget_run(run)
         return kept
@@ -254,7 +244,7 @@ class WaitingStates:
         core = self._core
         store = None if core.vectors.empty else self.store(user)
         with core.lock:
-            drafts = self.table.drafts.get(run.digest, {})
+            drafts = self._evidence.drafts.get(run.digest, {})
             new = [
                 each
                 for each in found
@@ -265,7 +255,7 @@ class WaitingStates:
     def _draft(self, run: Run, made: Transition, text: str, made_by: str, user: User) -> None:
         record: Record = []
         if text:
-            record = [DraftAdded(run.digest, made.key, made.place, made.target, text, made_by, user.digest)]
+            record = [Draft(run.digest, made.key, made.place, made.target, text, made_by, user.digest)]
         with self._core.lock:
             self._core.apply(_written_key(made), record)
 
@@ -322,9 +312,9 @@ def _written_key(transition: Transition) -> str:
     return digest("written", transition.key)
 
 
-def _later(run: str, user: str | None) -> DraftAdded:
+def _later(run: str, user: str | None) -> Draft:
     """The operation that has a run's summaries looked at again."""
-    return DraftAdded(run, LATER, "", "", "", "", user)
+    return Draft(run, LATER, "", "", "", "", user)
 
 
 def _summaries(drafts: Mapping[str, Mapping[str, list[str]]]) -> list[NewSummary]:

@@ -32,11 +32,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.graph.walks import Edge
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
 from langgraph_toolmem.sit.extract import extractive_summary, open_request
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked, last_calls
+from langgraph_toolmem.sit.walks import Edge
 
 if TYPE_CHECKING:
     from langgraph_toolmem.sit.summary import Match
@@ -53,7 +53,7 @@ FAINT: Final = 0.01
 
 
 class Edges(Protocol):
-    """Weights of the edges; `langgraph_toolmem.graph.walks.Walks` is one."""
+    """Weights of the edges; `langgraph_toolmem.sit.walks.Walks` is one."""
 
     def out_of(self, source: str) -> dict[str, Edge]:
         """The edges out of a tool (or START), by target."""

@@ -92,6 +92,12 @@ def last_calls(run: Run) -> tuple[str, ...]:
     return () if run.truncated else (START,)
 
 
+def source_of(state: RunState) -> str | None:
+    """Where the next edge of the run begins: at the latest executed call, else at START; None if that is unknown."""
+    latest = next((step.tool for step in reversed(state.steps) if step.status in ("ok", "failed")), None)
+    return latest if latest is not None else START if state.symbols[0] == START else None
+
+
 def just_asked(state: RunState) -> bool:
     """Whether no call was made since the latest user message."""
     return not state.since_user and (bool(state.user.raw) or not state.steps)

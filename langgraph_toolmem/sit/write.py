@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.messages.tool import tool_call
 
 from langgraph_toolmem.runs.run import Run, Step, UserMessage
-from langgraph_toolmem.sit.recall import write_summary
+from langgraph_toolmem.sit.ask import write_summary
 
 
 def write_state(model: BaseChatModel, history: Run) -> str | None:

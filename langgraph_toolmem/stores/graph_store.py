@@ -7,21 +7,22 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from langgraph.store.base import BaseStore
 
 from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.base.failures import describe_error
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
-from langgraph_toolmem.graph.redact import redact
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
+from langgraph_toolmem.graph.operations import Record, UserForgotten, claimed, redacted, without
+from langgraph_toolmem.stores import wire
 from langgraph_toolmem.stores.graph_file import GraphFile
-from langgraph_toolmem.stores.graph_shape import check_state
 from langgraph_toolmem.stores.shared_log import SharedLog
 
 Fsync: TypeAlias = Literal["never", "snapshot", "always"]
+T = TypeVar("T", bound=Table)
 logger = logging.getLogger("langgraph_toolmem.graph_store")
 
 POLL_SECONDS = 1.0
@@ -40,6 +41,7 @@ class GraphStore:
         folder: of the graph file; None: no file.
         shared: a store with the increments of all workers; the graph is then merged from it and no file is kept.
         namespace: where in the store.
+        tables: what is registered in the graph before anything is read; `register` takes others later.
         fsync: see `GraphFile`.
         read_only: take no lock, write nothing.
         clock: seconds, for `POLL_SECONDS`.
@@ -55,13 +57,15 @@ class GraphStore:
         *,
         shared: BaseStore | None,
         namespace: tuple[str, ...],
+        tables: Iterable[type[Table]] = (),
         fsync: Fsync = "snapshot",
         read_only: bool = False,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.folder = folder
-        self.graph = EvidenceGraph()
+        self._tables: Final = tuple(tables)
+        self.graph = EvidenceGraph(self._tables)
         self.problems: list[str] = []
         self._file: GraphFile | None = None
         self._log: SharedLog | None = None
@@ -84,21 +88,32 @@ class GraphStore:
         self.problems = self._file.problems
         if loaded.state is not None:
             try:
-                check_state(loaded.state)
-                self.graph = EvidenceGraph.from_state(loaded.state)
+                self.graph.load(loaded.state)
             except Exception as error:
                 # Whatever is in the file, the host starts. Its checksum is right, so it was written like this:
                 # by another program, or by a bug.
                 logger.debug("the snapshot cannot be used", exc_info=error)
                 self._file.refuse_snapshot(str(error) if isinstance(error, GraphFileError) else describe_error(error))
-                self.graph = EvidenceGraph()
+                self.graph = EvidenceGraph(self._tables)
         for entry in loaded.records:
             self._apply_loaded(entry)
 
-    def _apply_loaded(self, entry: Any) -> None:
+    def register(self, kind: type[T]) -> T:
+        """The graph's table of a kind. What was kept for it and has not its shape is set aside with the snapshot."""
         try:
-            key, record = entry
-            self.graph.apply(key, record)
+            return self.graph.register(kind)
+        except GraphFileError as error:
+            if self._file is not None and not self.read_only:
+                self._file.refuse_snapshot(str(error))
+                self._compact()
+            return self.graph.register(kind)
+
+    def _apply_loaded(self, entry: Any, *, starting: bool = False) -> None:
+        try:
+            key, record = wire.read(entry, self.graph)
+            late = self._now() - LATE_SECONDS
+            if not (starting and any(isinstance(each, UserForgotten) and each.when < late for each in record)):
+                self.graph.apply(key, record)
         except Exception as error:  # noqa: BLE001 - whatever is in the log, the host runs on
             self._say(f"a record could not be applied and is left out: {describe_error(error)}", error)
 
@@ -111,7 +126,7 @@ class GraphStore:
             return False
         if not self.read_only:
             self._dirty = True
-            self._keep([key, record])
+            self._keep(wire.write(key, record))
         self.graph.apply(key, record)
         if self._file is not None and not self.read_only and self._file.should_compact:
             self._compact()
@@ -146,14 +161,14 @@ class GraphStore:
         starting = self._polled == float("-inf")
         self._polled = self._clock()
         for entry in self._log.poll():
-            if not (starting and self._long_forgotten(entry)):
-                self._apply_loaded(entry)
+            self._apply_loaded(entry, starting=starting)
 
-    def _long_forgotten(self, entry: Any) -> bool:
-        return _is_entry(entry) and any(
-            op[:1] == ["fu"] and len(op) == 3 and isinstance(op[2], (int, float)) and op[2] < self._now() - LATE_SECONDS
-            for op in entry[1]
-        )
+    def _record_of(self, entry: Any) -> Record | None:
+        """What was stored; None for a strange entry, which must not stop the others from being looked into."""
+        try:
+            return wire.read(entry, self.graph)[1]
+        except (TypeError, ValueError, LookupError, AttributeError):
+            return None
 
     def forget_user(self, user: str) -> int:
         """Removes a user from the graph and from what is kept of it; returns how many pieces were removed.
@@ -182,22 +197,30 @@ class GraphStore:
         return removed
 
     def _forget_shared(self, log: SharedLog, user: str, own: set[str]) -> int:
-        def is_known(slot: str, descriptor: str) -> bool:
+        def is_shared(slot: str, descriptor: str) -> bool:
             return descriptor in self.graph.sources.row(slot)
 
-        def redacted(entry: Any) -> Any:
-            return [entry[0], redact(entry[1], user, own, is_known=is_known)] if _is_entry(entry) else entry
+        def note_own(entry: Any) -> Any:
+            own.update(claimed(self._record_of(entry) or [], user))
+            return entry
+
+        def rest(entry: Any) -> Any:
+            record = self._record_of(entry)
+            if record is None:
+                return without(entry, {user, *own})
+            kept = redacted(record, user, own, is_shared)
+            return entry if kept is record else wire.write(entry[0], kept)
 
         try:
-            log.rewrite(lambda entry: _note_own(entry, user, own))
-            removed = log.rewrite(redacted)
+            log.rewrite(note_own)
+            removed = log.rewrite(rest)
         except StorageError as error:
             raise StorageError(
                 "The user is forgotten in this process, but the shared store may still hold what was kept, and other "
                 "workers go on with it. Make the store reachable and call forget again."
             ) from error
         # After the logs: who starts from now on reads nothing of the user.
-        if not log.append([None, [["fu", user, self._now()]]]):
+        if not log.append(wire.write(None, [UserForgotten(user, self._now())])):
             raise StorageError(
                 "The user is forgotten in this process and in the shared store, but other workers could not be told. "
                 "Make the store reachable and call forget again, or restart them."
@@ -210,20 +233,3 @@ class GraphStore:
             if not self.read_only and self._dirty:
                 self._compact()
             self._file.close()
-
-
-def _note_own(entry: Any, user: str, own: set[str]) -> Any:
-    """Adds the ids of a user's requests and runs that a stored record tells of to `own`; changes nothing."""
-    if _is_entry(entry):
-        own |= {op[1] for op in entry[1] if op[:1] in (["co"], ["ru"]) and op[3] == user}
-    return entry
-
-
-def _is_entry(entry: Any) -> bool:
-    """Whether a stored record can be looked into; a strange one must not stop the others from being changed."""
-    return (
-        isinstance(entry, list)
-        and len(entry) == 2
-        and isinstance(entry[1], list)
-        and all(isinstance(op, list) for op in entry[1])
-    )

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores import plain_pickle
-from langgraph_toolmem.stores.migrations import RECORD_MIGRATIONS
+from langgraph_toolmem.stores.wire import RECORD_MIGRATIONS
 
 Ending: TypeAlias = Literal["clean", "torn", "corrupt"]
 

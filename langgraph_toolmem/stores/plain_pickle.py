@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.stores.migrations import MIGRATIONS
+from langgraph_toolmem.stores.wire import MIGRATIONS
 
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5
 MAX_BYTES: Final = 1 << 30
 """Larger files are refused unread, and larger values are not written."""
 

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.search.embedders import Embedder, clean
@@ -33,6 +33,8 @@ __all__ = ["Hit", "VectorItem", "VectorStore"]
 
 T = TypeVar("T")
 
+REFRESH_SECONDS: Final = 30.0
+"""Where several processes write, what others wrote is looked for this often."""
 BATCH = 1000  # rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower
 
 
@@ -74,6 +76,11 @@ class VectorStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def given(self) -> bool:
+        """Whether the client was given: other processes may write to the same Chroma."""
+        return self._connection.given is not None
 
     def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
         """The same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""

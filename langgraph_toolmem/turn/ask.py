@@ -43,6 +43,7 @@ class GoOn(NamedTuple):
 Asking: TypeAlias = Generator[Any, Any, R]
 """A body that may ask."""
 
+
 def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | None = None) -> R:
     """Runs a body.
 
@@ -101,9 +102,7 @@ def _begun(body: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, An
     return _moved(found, partial(next, found)) if isinstance(found, Generator) else (None, found)
 
 
-def _moved(
-    found: Generator[Any, Any, Any], move: Callable[[], Any]
-) -> tuple[Generator[Any, Any, Any] | None, Any]:
+def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Generator[Any, Any, Any] | None, Any]:
     """A StopIteration cannot leave a thread as the exception of a future."""
     try:
         return found, move()

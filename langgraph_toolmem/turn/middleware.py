@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from typing import Annotated, Any, Final
 
 from langchain.agents import AgentState
@@ -52,9 +53,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         name: unique in the agent.
     """
 
-    def __init__(
-        self, core: Core, steps: Iterable[Step[Any]], *, recorder: bool, outermost: bool, name: str
-    ) -> None:
+    def __init__(self, core: Core, steps: Iterable[Step[Any]], *, recorder: bool, outermost: bool, name: str) -> None:
         super().__init__()
         self._core, self._steps, self._name = core, tuple(steps), name
         self._outermost = outermost
@@ -106,7 +105,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         try:
             response = yield from self._asked(asked)
             for step in self._steps:
-                if step.reviews and (complaint := self._quietly(step, lambda s=step: s.review(call, _turn(response)))):
+                if step.reviews and (complaint := self._quietly(step, partial(step.review, call, _turn(response)))):
                     response = yield from self._asked_again(step, call, asked, response, complaint, update)
         except _NOT_OVER:
             raise
@@ -124,7 +123,8 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
         except Exception as error:
             if self._outermost:
-                who, call_id = identity_of(request), request.tool_call["id"] or ""
+                who: dict[str, Any] = identity_of(request)
+                call_id = request.tool_call["id"] or ""
                 messages = request.state["messages"]
                 self._tell(lambda: self._core.events.gave_up(messages, call_id, **who))
                 self._broke(Call(list(messages), **who), error, call_id)
@@ -175,14 +175,16 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             second = yield from self._asked(_hinted(asked, complaint))
         except GraphBubbleUp:
             raise
-        except Exception:  # noqa: BLE001 - there is an answer, and the host has its own ways with errors
+        except Exception:
             logger.debug("the model could not be asked once more", exc_info=True)
         else:
-            update |= {name: asked.state.get(name, 0) + 1 for name in MODEL_CALL_COUNTS}
+            state: Mapping[str, Any] = asked.state
+            update |= {name: state.get(name, 0) + 1 for name in MODEL_CALL_COUNTS}
 
         again = None if second is None else _turn(second)
         if (told := self._quietly(step, lambda: step.reviewed(call, _turn(response), again))) is not None:
-            self._note(*told, call.runtime)
+            role, said = told
+            self._note(role, said, call.runtime)
         return response if second is None else second
 
     # --- pieces ---
@@ -224,7 +226,7 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
         for step in self._steps:
             if step.ends:
-                self._quietly(step, lambda s=step: s.broke(call, error, failed_call))
+                self._quietly(step, partial(step.broke, call, error, failed_call))
 
     def _note(self, role: str, said: Said, runtime: Any) -> None:
         if said.notes:
@@ -259,7 +261,7 @@ class EndingMiddleware(StepsMiddleware):
         """The run is over."""
         await adrive(lambda: self._over(state, runtime))
 
-    def _over(self, state: Any, runtime: Runtime[Any]) -> Asking[None]:
+    def _over(self, state: Any, runtime: Runtime[Any]) -> Asking[Any]:
         config = config_of()
         call = Call(
             list(state["messages"]), thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime=runtime

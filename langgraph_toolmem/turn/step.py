@@ -14,7 +14,8 @@ from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import NOTHING, Call, Said
-from langgraph_toolmem.turn.hints import Scope, has_hint
+from langgraph_toolmem.turn.hints import Scope as Scope
+from langgraph_toolmem.turn.hints import has_hint
 from langgraph_toolmem.turn.host import ErrorLog
 
 logger = logging.getLogger("langgraph_toolmem.steps")

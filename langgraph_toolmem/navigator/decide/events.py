@@ -10,11 +10,10 @@ from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.inertia.engine import run_scope
 from langgraph_toolmem.navigator.decide.decision import Decision, due
 from langgraph_toolmem.navigator.decide.state import NaviRecord
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.turn.host import run_id_of, runtime_of, user_id_of
+from langgraph_toolmem.turn.host import runtime_of, thread_id_of, user_id_of
 
 DecisionHook = Callable[[dict[str, Any]], Any]
 """Gets what `decision_event` gives. In async runs it is called in a thread.
@@ -40,7 +39,7 @@ def decision_event(
         config: of the node.
 
     Returns:
-        ``messages`` (the prompt in chat format), ``decision``, ``run_id`` (the thread), ``run`` (the memory's digest of
+        ``messages`` (the prompt in chat format), ``decision``, ``thread_id`` (the thread), ``run`` (the memory's digest of
         it), ``step``, ``user_id``, ``request``; ``calls``: how many it leads to; ``left_out``: how many of its parts
         that were due cannot be done.
     """
@@ -53,7 +52,7 @@ def decision_event(
     return {
         "messages": convert_to_openai_messages(list(prompt)),
         "decision": decision.model_dump(),
-        "run_id": run_id_of(config, runtime),
+        "thread_id": thread_id_of(config, runtime),
         "run": _run(messages, config),
         "step": record["decisions"],
         "user_id": user_id_of(config, runtime),
@@ -82,5 +81,5 @@ def outcome_event(
 
 def _run(messages: Sequence[BaseMessage], config: RunnableConfig | None) -> str:
     """As verdicts name the run: by its id, else by its first message."""
-    run_id = run_id_of(config, runtime_of(config))
-    return digest("run", run_id or run_scope(parse_run(list(messages))))
+    thread_id = thread_id_of(config, runtime_of(config))
+    return digest("run", thread_id) if thread_id else parse_run(list(messages)).digest

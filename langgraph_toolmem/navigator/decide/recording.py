@@ -161,7 +161,7 @@ class DecisionLog:
         """Keeps one decision; it is on disk when this returns.
 
         Args:
-            event: ``messages`` in chat format and the ``decision``; ``run_id``, ``run`` (its digest), ``step``,
+            event: ``messages`` in chat format and the ``decision``; ``thread_id``, ``run`` (its digest), ``step``,
                 ``request``, ``user_id``, ``calls`` and ``left_out`` (numbers) as far as they are known.
 
         Returns:
@@ -177,7 +177,7 @@ class DecisionLog:
         messages, decision = _texts(event)
         prompt = json.dumps(messages)
         body = json.dumps([messages, decision])
-        run = str(event.get("run") or digest("run", str(event.get("run_id") or prompt)))
+        run = str(event.get("run") or digest("run", str(event.get("thread_id") or prompt)))
         user = user_digest(event.get("user_id") or None) or self._owner_of(run) or ""
         if self._needs_user and not user:
             self._say("a decision is not recorded: the namespace has a place for a user, and the run names none")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import resolve, user_digest
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.offline.coldstart.state import BootstrapState
 
@@ -19,9 +18,7 @@ BOOTSTRAP: Final = "bootstrap"
 
 def keep_entry(memory: ToolMemory, entry: Entry, user_id: str | None) -> None:
     """Hands an entry to the memory's background worker: it is on disk when this returns."""
-    namespace = resolve(memory.namespace, user_id)
-    memory._worker.write(entry, namespace=namespace)
-    memory._noted([entry], namespace)
+    memory.entries.keeping.put(entry, memory.core.users.of(user_id))
 
 
 def drop(memory: ToolMemory, *, user_id: str | None = None) -> int:
@@ -44,8 +41,8 @@ def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None)
     if not memory.flush():
         raise StorageError("Entries are still being written. Do it again.")
     # An agent with this very memory plugged in writes entries of its own, with no sign of where they come from.
-    runs = {digest("run", query.run_id) for query in state.all()}
-    store = memory._library.store(resolve(memory.namespace, user_id))
+    runs = {digest("run", query.thread_id) for query in state.all()}
+    store = memory.entries.library.store(memory.core.users.of(user_id).namespace)
     gone = [entry for entry in store.all(retired=True) if entry.made_by == BOOTSTRAP or entry.run in runs]
     for entry in gone:
         store.forget_run(entry.run)
@@ -57,7 +54,8 @@ def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None)
 
 def open_state(memory: ToolMemory, user_id: str | None) -> BootstrapState:
     """How far the cold start of a memory is, for one user."""
-    if memory._store.read_only:
+    core = memory.core
+    if core.read_only:
         raise StorageError("The memory is read-only; a cold start writes to it.")
-    namespace = resolve(memory.namespace, user_id)
-    return BootstrapState(memory._root, namespace, user=user_digest(user_id) or "")
+    user = core.users.of(user_id)
+    return BootstrapState(core.folder, user.namespace, user=user.digest or "")

@@ -140,7 +140,7 @@ class Bootstrap:
             model_calls=calls,
             tokens=tokens,
             left_out=dict(self._left_out),
-            unwritten=self._memory._reflections().pending,
+            unwritten=self._memory.core.jobs.report()["pending"],
             stopped=self._stopped,
             errors=tuple(self._errors[-5:]),
         )
@@ -245,7 +245,7 @@ class Bootstrap:
         why = ""
         try:
             await self._reset()
-            config = _config(meter, thread=query.run_id, user_id=self._user_id)
+            config = _config(meter, thread=query.thread_id, user_id=self._user_id)
             try:
                 messages = await self._sandbox.run(
                     query.text, config, seconds=self.budget.seconds_per_run, blocking=self._blocking
@@ -287,13 +287,13 @@ class Bootstrap:
             log_failure(logger, logging.WARNING, "the sandbox's verdict failed", error=error)
             self._errors.append(f"verdict: {_said(error)}")
         try:
-            run = self._memory._read(messages, query.run_id)
+            run = self._memory.core.read(messages, query.thread_id)
         except ToolMemoryError as error:
             return _said(error)
         entry = entry_of(
             run,
-            run_digest=digest("run", query.run_id),
-            now=self._memory._now(),
+            run_digest=digest("run", query.thread_id),
+            now=self._memory.core.now(),
             user=user_digest(self._user_id),
             score=score,
             made_by=BOOTSTRAP,

@@ -97,7 +97,7 @@ class Query:
     error: str = ""
 
     @property
-    def run_id(self) -> str:
+    def thread_id(self) -> str:
         """Identity of the present run: a thread that nobody had before."""
         return f"bootstrap-{self.id}-{self.tries}"
 
@@ -168,7 +168,7 @@ class BootstrapState:
         return self._update("stage = 'waiting', deaths = 0, error = '' WHERE stage = 'failed'")
 
     def begin(self, query: Query) -> Query:
-        """Its run begins, in a fresh thread. Returns the request with its new `run_id`."""
+        """Its run begins, in a fresh thread. Returns the request with its new `thread_id`."""
         self._update("stage = 'running', tries = tries + 1 WHERE id = ?", query.id)
         return self._select("id = ?", query.id)[0]
 

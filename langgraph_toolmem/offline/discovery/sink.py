@@ -71,7 +71,7 @@ class IntoMemory:
             NamespaceError: the namespace needs a user id.
             StorageError: they could not be stored, or the memory is read-only.
         """
-        self.kept = self.memory.keep_atoms(atoms, user_id=self.user_id)
+        self.kept = self.memory.atoms.keep(atoms, user_id=self.user_id)
 
 
 def read_tasks(path: Path) -> list[Task]:

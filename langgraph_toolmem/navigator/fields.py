@@ -63,16 +63,3 @@ def forget(row: Row, user: str) -> bool:
     for path in mine:
         del row[path]
     return bool(mine)
-
-
-def well_formed(row: Any) -> bool:
-    """Whether something that was read is a row."""
-    return type(row) is dict and all(
-        type(path) is str
-        and type(cell) is list
-        and len(cell) == 2
-        and type(cell[0]) is list
-        and all(type(kind) is str for kind in cell[0])
-        and type(cell[1]) is str
-        for path, cell in row.items()
-    )

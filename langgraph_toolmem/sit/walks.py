@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from langgraph_toolmem.graph.export import WalkView
+from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.tables import CountTable
 
 MAX_WALKS: Final = 10_000
@@ -88,20 +90,25 @@ class Walks:
         for source, target in steps.values():
             if score is None:
                 self.edges.add(source, target, _OPEN, sign)
-            elif score >= 0.5:
+            elif score >= GOOD:
                 self.edges.add(source, target, _GOOD, sign)
                 self.edges.add(source, target, _BONUS, sign / len(steps))
             else:
                 self.edges.add(source, target, _BAD, sign)
 
-    def to_state(self) -> dict[str, Any]:
-        """Plain containers."""
-        return {"edges": self.edges.to_state(), "runs": self.runs}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Walks:
-        """The inverse of to_state."""
-        walks = cls()
-        walks.edges = CountTable.from_state(state["edges"])
-        walks.runs = state["runs"]
-        return walks
+    def views(self) -> list[WalkView]:
+        """A plain copy of the edges, those of most weight first."""
+        views = [
+            WalkView(
+                source,
+                target,
+                round(edge.good),
+                round(edge.bad),
+                round(edge.open),
+                round(edge.weight(), 6),
+                edge.success,
+            )
+            for source in self.edges.rows
+            for target, edge in self.out_of(source).items()
+        ]
+        return sorted(views, key=lambda w: (-w.weight, w.bad, w.source, w.target))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.graph.walks import Edge, Walks
+from langgraph_toolmem.sit.walks import Edge, Walks
 
 
 def walked(walks: Walks, run: str, *tools: str) -> None:
@@ -81,13 +81,3 @@ def _nearly(one: dict[str, Edge], other: dict[str, Edge]) -> bool:
     return all(
         tuple(one.get(t, Edge(0, 0, 0, 0))) == pytest.approx(tuple(other.get(t, Edge(0, 0, 0, 0)))) for t in one | other
     )
-
-
-def test_they_come_back_from_plain_containers():
-    walks = Walks()
-    walked(walks, "r", "a", "b")
-    walks.judge("r", 1)
-    again = Walks.from_state(walks.to_state())
-    again.judge("r", 0)
-
-    assert again.out_of("a")["b"] == Edge(0, pytest.approx(0), 1, 0)

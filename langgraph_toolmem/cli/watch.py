@@ -7,36 +7,55 @@ are the counters and what belongs to them, not the evidence: of a memory of 100,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem.core.ledger import Followed, ItemsJudged, LedgerTable, Shown
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import (
+    GOOD,
+    Arguments,
+    Count,
+    Operation,
+    Outcome,
+    Record,
+    RunSeen,
+    ToolCount,
+    UserForgotten,
+    Verdict,
+)
+from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.report.report import Report, make_report
+from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence, TransitionSeen
+from langgraph_toolmem.stores import wire
 from langgraph_toolmem.stores.folder_lock import holder, is_held
-from langgraph_toolmem.stores.graph_shape import check_state
 from langgraph_toolmem.stores.tail import GraphTail
 
-_EVIDENCE: Final = frozenset(
-    {
-        "successors",
-        "sources",
-        "values",
-        "value_witnesses",
-        "pattern_witnesses",
-        "descriptor_witnesses",
-        "rules",
-        "cases",
-        "evolving",
-        "seen",
-    }
+_TABLES: Final = (InertiaEvidence, SITEvidence, LedgerTable)
+_EVIDENCE: Final = (
+    "successors",
+    "sources",
+    "values",
+    "value_witnesses",
+    "pattern_witnesses",
+    "descriptor_witnesses",
+    "cases",
+    "seen",
+    "waiting",
 )
 """Parts of a snapshot that are not kept."""
-_EVIDENCE_CODES: Final = frozenset({"s", "e", "a", "v", "w", "co", "cc", "ce", "r", "p", "d", "ou", "dy", "sh", "gr"})
-"""Operations that add to these (see `graph.evidence`)."""
+_COUNTS: Final = (Count, ToolCount, Outcome, RunSeen, Verdict, UserForgotten, Shown, Followed, ItemsJudged)
+_COUNTED: Final[Mapping[type[Operation], Mapping[str, Any]]] = {
+    **{kind: {} for kind in (*_COUNTS, TurnClosed, DraftsTaken)},
+    TurnOpened: {"windows": [], "rules": [], "judged": []},
+    TransitionSeen: {"step": "", "source": "", "target": ""},  # that a run is there, whatever it did
+    Draft: {"place": "", "target": "", "text": "", "made_by": ""},
+}
+"""Operations that figures are made of, with what they carry beside that."""
 _EARLIER: Final = 20
 
 
@@ -71,7 +90,7 @@ class Watcher:
         self.problems: tuple[str, ...] = ()
         self._limit = (policy or InertiaPolicy()).max_wrong_per_100
         self._tail = GraphTail(self.folder)
-        self._graph = EvidenceGraph()
+        self._graph = EvidenceGraph(_TABLES)
         self._looked = False
         self._left_out = 0
 
@@ -94,7 +113,7 @@ class Watcher:
             try:
                 self._graph = _counters_of(news.state)
             except (GraphFileError, LookupError, TypeError, ValueError, AttributeError) as error:
-                self._graph = EvidenceGraph()
+                self._graph = EvidenceGraph(_TABLES)
                 problems.append(f"the snapshot cannot be used ({type(error).__name__})")
         for entry in news.records:
             self._apply(entry)
@@ -102,11 +121,19 @@ class Watcher:
             problems.append(f"{self._left_out:,} records cannot be understood and are left out")
         self.problems = tuple(problems)
         time = now if self._looked else None
-        told: Iterable[Event] = (event for entry in news.events if (event := _read_event(entry, time)) is not None)
+        told: Iterable[Event] = (event for entry in news.events if (event := self._read(entry, time)) is not None)
         if not self._looked:
             told = deque(told, maxlen=_EARLIER)
         self._looked = True
         return list(told)
+
+    def _read(self, entry: Any, time: float | None) -> Event | None:
+        """What a stored record tells of; None where nothing happened, and for one that is not understood."""
+        try:
+            told = read_record(wire.read(entry, self._graph)[1])
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return None
+        return None if told is None else Event(*told, time)
 
     def report(self) -> Report:
         """The figures; `rules` is empty, as the evidence is not kept."""
@@ -137,70 +164,50 @@ class Watcher:
     def _apply(self, entry: Any) -> None:
         try:
             # Without its key: the writer kept no record twice, and the keys of 100,000 runs are not needed here.
-            self._graph.apply(
-                None, [_light(operation) for operation in entry[1] if operation[0] not in _EVIDENCE_CODES]
-            )
+            record = wire.read(entry, self._graph)[1]
+            light = [replace(each, **_COUNTED[type(each)]) for each in record if type(each) in _COUNTED]
+            self._graph.apply(None, light)
         except (LookupError, TypeError, ValueError, AttributeError):
             self._left_out += 1
 
 
-def _light(operation: list[Any]) -> list[Any]:
-    """The operation without the evidence that it carries."""
-    code, *rest = operation
-    if code == "o+":
-        return [code, rest[0], _light_payload(rest[1])]
-    if code == "tr":  # that a run is there, whatever it did
-        return [code, rest[0], "", "", ""]
-    if code == "sm":
-        return [code, *rest[:2], _NO_DRAFT, rest[3]]
-    return operation
-
-
-_NO_DRAFT: Final = ["", "", "", ""]
-
-
-def _light_payload(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "windows": [], "rules": [], "judged": []}
-
-
 def _counters_of(state: dict[str, Any] | None) -> EvidenceGraph:
     """A graph with the counters of a snapshot and without its evidence."""
+    graph = EvidenceGraph(_TABLES)
     if state is None:
-        return EvidenceGraph()
-    check_state(state)
-    light = EvidenceGraph().to_state() | {name: part for name, part in state.items() if name not in _EVIDENCE}
-    light["open_turns"] = {turn: _light_payload(payload) for turn, payload in state["open_turns"].items()}
-    edges = light["walks"]["edges"]
-    runs = {run: [score, {}] for run, (score, _) in state["walks"]["runs"].items()}
-    light["walks"] = {"edges": {**edges, "rows": {}}, "runs": runs}
-    light["drafts"] = {
-        run: {step: [*_NO_DRAFT, draft[-1]] for step, draft in drafts.items()}
-        for run, drafts in state["drafts"].items()
+        return graph
+    empty = graph.to_state()
+    tables = {name: {**part, **state["tables"].get(name, {})} for name, part in empty["tables"].items()}
+    inertia, sit = tables["inertia"], tables["sit"]
+    inertia["rules"], sit["edges"] = (
+        empty["tables"][name][part] for name, part in (("inertia", "rules"), ("sit", "edges"))
+    )
+    inertia["open_turns"] = {turn: [[], [], [], *begun[3:]] for turn, begun in inertia["open_turns"].items()}
+    sit["walks"] = {run: [score, {}] for run, (score, _) in sit["walks"].items()}
+    sit["drafts"] = {
+        run: {step: ["", "", "", "", draft[-1]] for step, draft in drafts.items()}
+        for run, drafts in sit["drafts"].items()
     }
-    return EvidenceGraph.from_state(light)
-
-
-def _read_event(entry: Any, time: float | None) -> Event | None:
-    """What a stored record tells of; None for one that nothing happened in, and for one that is not understood."""
-    try:
-        told = read_record(entry[1])
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return None
-    return None if told is None else Event(*told, time)
+    graph.load({**state, **{name: empty[name] for name in _EVIDENCE}, "tables": tables})
+    return graph
 
 
 def read_record(record: Record) -> tuple[tuple[str, ...], str] | None:
-    """Tools and what happened to them, from the operations of one record (codes: see `graph.evidence`).
+    """Tools and what happened to them, from the operations of one record; None: nothing did.
 
     What the record holds of arguments, values and words of people is left alone.
     """
-    counted = {op[1] for op in record if op[0] == "n"}
-    outcomes = {op[2]: str(op[1]) for op in record if op[0] == "nt"}  # what came of the proposal → its tool
-    ended = {op[2]: str(op[1]) for op in record if op[0] == "t"}
-    tools = tuple(str(op[1]) for op in record if op[0] == "p" or (op[0] == "t" and op[2] == "rejected"))
-    for op in record:
-        if op[0] == "vd":
-            return (), f"verdict on a run: {'good' if op[2] >= 0.5 else 'bad'} ({op[2]:g})"
+    counted = {each.counter for each in record if isinstance(each, Count)}
+    outcomes = {each.counter: each.tool for each in record if isinstance(each, ToolCount)}  # of the proposal → its tool
+    ended = {each.status: each.tool for each in record if isinstance(each, Outcome)}
+    tools = tuple(
+        each.tool
+        for each in record
+        if isinstance(each, Arguments) or (isinstance(each, Outcome) and each.status == "rejected")
+    )
+    for each in record:
+        if isinstance(each, Verdict):
+            return (), f"verdict on a run: {'good' if each.score >= GOOD else 'bad'} ({each.score:g})"
     if taken := counted & {"acted_ok", "acted_failed", "acted_stopped"}:
         return tools or (outcomes[taken.pop()],), _shortcut(counted)
     if "answers" in counted:
@@ -232,7 +239,7 @@ def _foresight(outcomes: dict[str, str], tools: tuple[str, ...]) -> str:
 
 def _advice(record: Record) -> str:
     """Whether the model took up what was suggested to it, if something was."""
-    followed = [bool(op[2]) for op in record if op[0] == "of-"]
+    followed = [bool(each.ids) for each in record if isinstance(each, Followed)]
     return (", as suggested" if any(followed) else ", not as suggested") if followed else ""
 
 

@@ -1,0 +1,291 @@
+"""The ledger: what the model was shown by any method, whether it was followed, and how that run ended.
+
+A method says what is shown: before one model turn, or for the whole run. What was followed is seen when the turn is
+learned, how it ended by the verdict on the run, which may change. An item that speaks for a tool counts for the
+verdict once the model called that tool; any other one because it was shown.
+
+What becomes of an item is counted per method here, and per item in the rows of its method, by `Booking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, ClassVar, Final, NamedTuple
+
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, row, text
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import GOOD, IsShared, Operation, Record
+from langgraph_toolmem.runs.run import Turn
+
+MAX_TURNS: Final = 4_096
+"""Turns before which something was shown and whose end has not been seen; the oldest leave."""
+MAX_RUNS: Final = 10_000
+"""Runs whose items are remembered; a verdict on an older one counts for their record no more."""
+ROWS: Final = ("shown", "followed", "right", "helped", "hurt")
+FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
+
+
+@dataclass(slots=True)
+class Shown(Operation):
+    """Items (by id) are shown to the model; each with the tool that it speaks for, or None.
+
+    `turn` is the key of the model turn that comes; None: they are shown for the whole run.
+    """
+
+    kind = "shown"
+    method: str
+    run: str
+    turn: str | None
+    items: dict[str, str | None]
+    user: str | None
+
+    def without_user(self, is_shared: IsShared) -> Shown:
+        """That something was shown is a count."""
+        return Shown(self.method, self.run, self.turn, self.items, None)
+
+
+@dataclass(slots=True)
+class Followed(Operation):
+    """The model followed these items of a method in a turn, and whether that went well (1) or not (0).
+
+    Without a method, as format 4 had it: all that was shown for the turn, and tools in place of ids.
+    """
+
+    kind = "followed"
+    method: str
+    run: str
+    turn: str
+    ids: list[str]
+    right: int
+    user: str | None
+
+    def without_user(self, is_shared: IsShared) -> Followed:
+        """That it was followed is a count."""
+        return Followed(self.method, self.run, self.turn, self.ids, self.right, None)
+
+
+@dataclass(slots=True)
+class ItemsJudged(Operation):
+    """A run whose items count for the verdict went well (1) or not (0)."""
+
+    kind = "items_judged"
+    run: str
+    good: int
+
+
+class LedgerTable(Table):
+    """What the ledger keeps in the evidence graph.
+
+    Attributes:
+        turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
+        runs: run -> [user or "", {method: {id: what was counted for it: None, 0 (hurt) or 1 (helped)}}].
+        figures: method -> FIGURES: model turns before which something was shown, those in which an item was
+            followed, and in which that went well; runs whose verdict counts for items, good and bad ones.
+    """
+
+    name = "ledger"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "turns": each(each(row(text, text, each(maybe(text))))),
+        "runs": each(row(text, each(each(lambda counted: counted in (None, 0, 1))))),
+        "figures": each(fields(**dict.fromkeys(FIGURES, number))),
+    }
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.turns: dict[str, dict[str, list[Any]]] = {}
+        self.runs: dict[str, list[Any]] = {}
+        self.figures: dict[str, dict[str, float]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {Shown: self._show, Followed: self._follow, ItemsJudged: self._judge}
+
+    def figures_of(self, method: str) -> dict[str, float]:
+        """The counters of a method."""
+        return self.figures.get(method) or dict.fromkeys(FIGURES, 0)
+
+    def shown_in(self, run: str, method: str) -> dict[str, int | None]:
+        """The items of a method that the verdict on a run counts for; see `runs`."""
+        found: dict[str, int | None] = self.runs[run][1].get(method, {}) if run in self.runs else {}
+        return found
+
+    def _count(self, method: str, figure: str, amount: int = 1) -> None:
+        self.figures.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
+
+    def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
+        if turn is not None:
+            waiting = self.turns.setdefault(turn, {})
+            if method not in waiting:
+                self._count(method, "shown")
+            waiting.setdefault(method, [run, user or "", {}])[2].update(items)
+            if len(self.turns) > MAX_TURNS:
+                del self.turns[next(iter(self.turns))]
+        self._await_verdict(method, run, [key for key, tool in items.items() if tool is None], user)
+
+    def _follow(self, method: str, run: str, turn: str, ids: list[str], right: int, user: str | None) -> None:
+        waiting = self.turns.get(turn, {})
+        for each_method in [method] if method else list(waiting):
+            waiting.pop(each_method, None)
+            self._count(each_method, "followed", int(bool(ids)))
+            self._count(each_method, "right", right)
+        if not waiting:
+            self.turns.pop(turn, None)
+        if method:
+            self._await_verdict(method, run, ids, user)
+
+    def _await_verdict(self, method: str, run: str, ids: Collection[str], user: str | None) -> None:
+        if not ids:
+            return
+        items = self.runs.setdefault(run, [user or "", {}])[1].setdefault(method, {})
+        if not items:
+            self._count(method, "runs")
+        for key in ids:
+            items.setdefault(key, None)
+        if len(self.runs) > MAX_RUNS:
+            del self.runs[next(iter(self.runs))]
+
+    def _judge(self, run: str, good: int) -> None:
+        for method, items in self.runs[run][1].items() if run in self.runs else ():
+            before = set(items.values()) - {None}
+            if before != {good}:
+                for counted in before:
+                    self._count(method, "helped" if counted else "hurt", -1)
+                self._count(method, "helped" if good else "hurt")
+            items.update(dict.fromkeys(items, good))
+
+    def forget(self, user: str, runs: Collection[str]) -> int:
+        """See `Table`."""
+        for run in [run for run, (owner, _) in self.runs.items() if owner == user or run in runs]:
+            del self.runs[run]
+        for waiting in self.turns.values():
+            for method in [name for name, (run, owner, _) in waiting.items() if owner == user or run in runs]:
+                del waiting[method]
+        self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
+        return 0
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        return {"turns": self.turns, "runs": self.runs, "figures": self.figures}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        self.turns, self.runs, self.figures = state["turns"], state["runs"], state["figures"]
+
+
+class Booking(NamedTuple):
+    """What is to be added to the rows of a method's items; below 0: taken back."""
+
+    method: str
+    run: str
+    ids: tuple[str, ...]
+    user_id: str | None
+    shown: int = 0
+    followed: int = 0
+    right: int = 0
+    helped: int = 0
+    hurt: int = 0
+
+    def sums(self) -> dict[str, int]:
+        """What is added to each row."""
+        return {name: number for name in ROWS if (number := getattr(self, name))}
+
+
+class Ledger:
+    """Writes down what is shown and what becomes of it. Safe to use from several threads.
+
+    Args:
+        graph: its table is registered there.
+        apply: keeps a record; takes a key or None, and the record.
+        book: adds to the rows of a method; called by `flush`, without the lock.
+        lock: of the graph.
+    """
+
+    def __init__(
+        self,
+        graph: EvidenceGraph,
+        apply: Callable[[str | None, Record], bool],
+        book: Callable[[Booking], object],
+        lock: RLock,
+    ) -> None:
+        self._graph = graph
+        self._table = graph.register(LedgerTable)
+        self._apply = apply
+        self._book = book
+        self._lock = lock
+        self._bookings: list[Booking] = []
+
+    def items(self, turn: str, method: str) -> dict[str, str | None]:
+        """What a method has shown for a turn that is not learned yet: id -> the tool that it speaks for, or None."""
+        with self._lock:
+            waiting = self._table.turns.get(turn, {}).get(method)
+            return {} if waiting is None else dict(waiting[2])
+
+    def shown(
+        self,
+        method: str,
+        items: Mapping[str, str | None],
+        *,
+        run: str,
+        turn: str | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        """The model gets to see these items. What it is shown again for the same turn, or run, counts once.
+
+        Args:
+            method: whose they are.
+            items: id -> the tool that it speaks for; None: the verdict on the run counts for it at once.
+            run: digest of the run.
+            turn: key of the model turn that comes; None: they are shown for the whole run.
+            user_id: whose run it is.
+        """
+        with self._lock:
+            known: Iterable[str] = self._table.shown_in(run, method) if turn is None else self.items(turn, method)
+            new = {key: tool for key, tool in items.items() if key not in known}
+            if new:
+                user = user_digest(user_id) or self._graph.owner(run)
+                self._apply(None, [Shown(method, run, turn, new, user)])
+                self._bookings.append(Booking(method, run, tuple(new), user_id, shown=1))
+
+    def followed(self, turn: Turn, user_id: str | None = None) -> Record:
+        """What the model did with what it was shown before a turn, to be joined to the turn's record."""
+        record: Record = []
+        with self._lock:
+            for method, (run, user, items) in self._table.turns.get(turn.key, {}).items():
+                steps = [step for step in turn.steps if step.tool in items.values()]
+                called = {step.tool for step in steps}
+                right = int(any(step.status == "ok" and not step.review for step in steps))
+                ids = [key for key, tool in items.items() if tool in called]
+                record.append(Followed(method, run, turn.key, ids, right, user or self._graph.owner(run)))
+                if ids:
+                    self._bookings.append(Booking(method, run, tuple(ids), user_id, followed=1, right=right))
+        return record
+
+    def judged(self, run: str, score: float, user_id: str | None = None) -> Record:
+        """What the verdict on a run, the first or another one, says of items, to be joined to the verdict's record."""
+        good = int(score >= GOOD)
+        bookings: list[Booking] = []
+        with self._lock:
+            for method, items in self._table.runs.get(run, ("", {}))[1].items():
+                new = tuple(key for key, counted in items.items() if counted is None)
+                turned = tuple(key for key, counted in items.items() if counted not in (None, good))
+                if new:
+                    bookings.append(Booking(method, run, new, user_id, helped=good, hurt=1 - good))
+                if turned:
+                    bookings.append(Booking(method, run, turned, user_id, helped=2 * good - 1, hurt=1 - 2 * good))
+            self._bookings += bookings
+        return [ItemsJudged(run, good)] if bookings else []
+
+    def figures(self, method: str) -> dict[str, int]:
+        """What became of what a method showed; see `LedgerTable.figures`."""
+        with self._lock:
+            return {name: int(number) for name, number in self._table.figures_of(method).items()}
+
+    def flush(self) -> None:
+        """Adds what waits to the rows."""
+        with self._lock:
+            bookings, self._bookings = self._bookings, []
+        for booking in bookings:
+            self._book(booking)

@@ -1,0 +1,140 @@
+"""How entries come to be kept: written, judged and criticised in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.jobs import NotYetError
+from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.entries.critique import Critic, Critique
+from langgraph_toolmem.entries.entry import Entry, entry_of
+from langgraph_toolmem.entries.library import EntryLibrary
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.stores.job_queue import Job
+
+WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+"""Kinds of jobs."""
+JUDGE_TRIES: Final = 8
+"""A verdict on a run that has no entry waits for it so often: about two minutes."""
+SIMILAR: Final = 3
+"""Entries with similar requests that a critic sees beside one."""
+
+Namespace = tuple[str, ...]
+
+
+class EntryKeeping:
+    """The entries of a memory, and the work of keeping them. Made when entries are first used (numpy).
+
+    Args:
+        core: of the memory.
+        critic: writes critiques of runs that went wrong; None: there are none.
+    """
+
+    def __init__(self, core: Core, critic: Critic | None) -> None:
+        self._core, self._critic = core, critic
+        self.library = EntryLibrary(core.vectors, now=core.now, refresh=REFRESH_SECONDS if core.shared else None)
+
+    def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
+        """Puts a run into the queue; whether there is something to keep."""
+        core = self._core
+        # Where nobody is named now, `forget` must find it by who was named before.
+        owner = core.owner_of(run.digest, user.digest) or None
+        entry = entry_of(run, run_digest=run.digest, now=core.now(), user=owner, score=score, comment=comment)
+        if entry is not None:
+            self.put(entry, user)
+        return entry is not None
+
+    def put(self, entry: Entry, user: User) -> None:
+        """Puts an entry into the queue; it is on disk when this returns."""
+        namespace = user.namespace
+        line = digest(*namespace, entry.run)
+        where = {"run": entry.run, "user": entry.user}
+        self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line, placed=True)
+        self._core.count_once(entry_key(entry.run), "entries")
+
+    def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: Namespace) -> None:
+        """Puts a verdict on a run into the queue that has its entry."""
+        payload = {"score": score, "comment": comment or ""}
+        self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
+
+    def import_runs(self, namespace: Namespace, runs: Sequence[EndedRun], made_by: str) -> int:
+        """Entries of runs that were read already, here and now; how many of the runs have one."""
+        core, now = self._core, self._core.now()
+        made = (
+            entry_of(
+                each.run,
+                run_digest=each.run.digest,
+                now=now,
+                user=each.user.digest,
+                score=each.score,
+                comment=each.comment,
+                made_by=made_by,
+            )
+            for each in runs
+        )
+        stored = self.library.store(namespace).put_many([entry for entry in made if entry is not None])
+        entries = [entry for entry in stored if entry is not None]
+        if entries:
+            core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
+        for entry in entries:
+            core.count_once(entry_key(entry.run), "entries")
+        if self._critic is not None:  # those too that have no critique from before there was a critic
+            for entry in self.library.store(namespace).all():
+                self._ask_for_critique(entry, namespace)
+        return len(entries)
+
+    # --- in the background ---
+
+    def write(self, job: Job) -> Callable[[], object]:
+        """Stores an entry; returns what undoes it."""
+        namespace = tuple(job.payload["namespace"])
+        entry, store = Entry.from_dict(job.payload["entry"]), self.library.store(namespace)
+        if (kept := store.put(entry)) is not None:
+            self._ask_for_critique(kept, namespace)
+        return partial(store.forget_run, entry.run)
+
+    def judge(self, job: Job) -> None:
+        """Adds a verdict to an entry."""
+        said, namespace = job.payload, tuple(job.payload["namespace"])
+        kept = self.library.store(namespace).judge(said["run"], said["score"], said["comment"], user=job.user)
+        if kept is None:
+            raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
+        self._ask_for_critique(kept, namespace)
+
+    def criticise(self, job: Job) -> str:
+        """The critic's answer as JSON; "" if there is nothing to criticise any more."""
+        store = self.library.store(tuple(job.payload["namespace"]))
+        entry = store.get(job.payload["entry"])
+        if self._critic is None or entry is None or not entry.wants_critique:
+            return ""
+        if entry.verdict != job.payload["verdict"]:
+            return ""
+        similar = [each for _, each in store.near(entry.query, k=SIMILAR, but=entry.id)]
+        return self._critic(entry, similar).model_dump_json()
+
+    def take_critique(self, job: Job, answer: str) -> None:
+        """Puts a critique into its entry."""
+        store = self.library.store(tuple(job.payload["namespace"]))
+        entry = store.get(job.payload["entry"])
+        if answer and entry is not None:
+            found = Critique.model_validate_json(answer)
+            store.set_critique(entry.id, found.text(entry), of=job.payload["verdict"], blamed=found.blamed(entry))
+
+    def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
+        if self._critic is not None and entry.wants_critique:
+            payload = {"entry": entry.id, "verdict": entry.verdict}
+            key = digest(CRITIQUE, *namespace, entry.id, entry.verdict)
+            self._core.jobs.put(CRITIQUE, payload, user=entry.user, namespace=namespace, key=key, line="")
+
+
+def entry_key(run: str) -> str:
+    """The key that says that a run has its entry."""
+    return digest("entry", run)

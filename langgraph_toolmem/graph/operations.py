@@ -1,0 +1,323 @@
+"""The operations of the evidence graph: what one observation adds to it, each by name and with its fields.
+
+An observation is turned into a *record*, a list of operations. Applying a record is the only way the graph changes,
+so learning live, recovering from the journal, merging other workers and replaying logs are one mechanism. Operations
+commute: in whatever order records arrive, they make the same graph.
+
+Here are those of the evidence that all methods share. A method has operations of its own beside its table
+(`graph.evidence.Table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, ClassVar, Final, TypeAlias
+
+HOUR: Final = 3600
+"""Seconds; hours and days are counted from 1970 on, in UTC."""
+GOOD: Final = 0.5
+"""Score of its verdict from which a run is a successful one."""
+
+Plain: TypeAlias = "list[Any]"
+"""An operation in plain containers: its kind and its fields."""
+IsShared: TypeAlias = Callable[[str, str], bool]
+"""Whether a slot's descriptor was seen with others too, and so may stay."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """One change of the evidence graph. Its fields are plain values, in the order in which they are written.
+
+    A field called `user` is the digest of the user it comes from, if that is known.
+    """
+
+    kind: ClassVar[str]
+    """Its name in files and logs."""
+    personal: ClassVar[bool] = False
+    """Whether it goes with the user it comes from. Others are pure counts and stay."""
+    about: ClassVar[str] = ""
+    """Field with the id of a run or request: the operation comes from the user whose that is."""
+    claims: ClassVar[str] = ""
+    """Field with the id of a run or request that is the `user`'s from now on."""
+
+    def values(self) -> tuple[Any, ...]:
+        """Its fields."""
+        return reader(type(self))(self)
+
+    def plain(self) -> Plain:
+        """For files and logs; `EvidenceGraph.operation` reads it."""
+        return [self.kind, *reader(type(self))(self)]
+
+    def without_user(self, is_shared: IsShared) -> Operation | None:
+        """What is left of it when its user is forgotten."""
+        return None if self.personal else self
+
+
+Record: TypeAlias = list[Operation]
+"""One observation's operations."""
+
+
+_READERS: Final[dict[type[Operation], Callable[[Any], tuple[Any, ...]]]] = {}
+
+
+def reader(kind: type[Operation]) -> Callable[[Any], tuple[Any, ...]]:
+    """What reads the fields of one kind of operation."""
+    read = _READERS.get(kind)
+    if read is None:
+        names = [each.name for each in fields(kind)]
+        getter = attrgetter(*names)
+        read = _READERS[kind] = getter if len(names) > 1 else lambda operation: (getter(operation),)
+    return read
+
+
+def redacted(record: Record, user: str, own: Collection[str], is_shared: IsShared) -> Record:
+    """A record without what came from one user; for logs that are kept as they were written.
+
+    A record belongs to one run and so to one user: if any operation comes from the user, what is personal in all of
+    them goes.
+
+    Args:
+        record: the operations.
+        user: digest of the user.
+        own: ids of the user's requests and runs.
+        is_shared: whether a slot's descriptor was seen with others too.
+    """
+    names = {user, *own}
+    if not any(_comes_from(operation, names) for operation in record):
+        return record
+    return [kept for operation in record if (kept := operation.without_user(is_shared)) is not None]
+
+
+def claimed(record: Record, user: str) -> set[str]:
+    """The ids of runs and requests that a record says to be a user's."""
+    return {getattr(each, each.claims) for each in record if each.claims and getattr(each, "user", None) == user}
+
+
+def _comes_from(operation: Operation, names: Collection[str]) -> bool:
+    if isinstance(operation, Unknown):
+        return bool(without([operation.content], names) != [operation.content])
+    subjects = [getattr(operation, name) for name in ("user", operation.about) if name and hasattr(operation, name)]
+    return any(subject in names for subject in subjects)
+
+
+def without(plain: Any, names: Collection[str]) -> Any:
+    """Plain containers without the rows that name one of these: what is forgotten where nobody knows the rows."""
+    if isinstance(plain, dict):
+        return {
+            key: without(row, names) for key, row in plain.items() if key not in names and not _mentions(row, names)
+        }
+    return [without(row, names) for row in plain if not _mentions(row, names)] if isinstance(plain, list) else plain
+
+
+def _mentions(plain: Any, names: Collection[str]) -> bool:
+    """Whether a row of plain values names one of these itself, not only in a row in it."""
+    leaves = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, (list, tuple)) else (plain,)
+    return any(isinstance(leaf, str) and leaf in names for leaf in leaves)
+
+
+@dataclass(slots=True)
+class Unknown(Operation):
+    """An operation of a table that is not registered here, as it was read."""
+
+    kind = ""
+    personal = True
+    content: Plain
+
+    def plain(self) -> Plain:
+        """As it was read."""
+        return self.content
+
+
+# --- tools, what follows what, and where arguments come from ---
+
+
+@dataclass(slots=True)
+class Successor(Operation):
+    """What came after contexts (`graph.contexts`); the column is one of `graph.evidence.COLUMNS`."""
+
+    kind = "successor"
+    contexts: list[str]
+    following: str
+    column: int
+
+
+@dataclass(slots=True)
+class Outcome(Operation):
+    """How a call ended: "ok", "failed", "rejected"…, the tool called before it, and the hour, where they are known."""
+
+    kind = "outcome"
+    tool: str
+    status: str
+    after: str | None = None
+    hour: int | None = None
+
+
+@dataclass(slots=True)
+class Repeat(Operation):
+    """Whether an identical call had been made in the run (1) or not (0)."""
+
+    kind = "repeat"
+    tool: str
+    repeated: int
+
+
+@dataclass(slots=True)
+class Arguments(Operation):
+    """JSON types of a call's arguments; `given`: parameters whose value no earlier output of the run had."""
+
+    kind = "arguments"
+    tool: str
+    types: dict[str, str]
+    given: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ToolDescribed(Operation):
+    """What is known of a tool itself (`runs.tool_note`)."""
+
+    kind = "tool_described"
+    tool: str
+    note: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Sources(Operation):
+    """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot."""
+
+    kind = "sources"
+    slot: str
+    previous: str
+    judged: dict[str, int]
+
+    def without_user(self, is_shared: IsShared) -> Sources:
+        """Places with words or paths that nobody else was seen with go."""
+        kept = {each: hit for each, hit in self.judged.items() if "|" not in each or is_shared(self.slot, each)}
+        return Sources(self.slot, self.previous, kept)
+
+
+@dataclass(slots=True)
+class Value(Operation):
+    """A value that a slot took, and what remains of it without the user's own words."""
+
+    kind = "value"
+    personal = True
+    slot: str
+    previous: str
+    value: str | None
+    pattern: str
+    run: str
+    user: str | None
+
+
+@dataclass(slots=True)
+class Witness(Operation):
+    """Who was seen with argument sources: their words and paths may be a person's."""
+
+    kind = "witness"
+    personal = True
+    slot: str
+    sources: list[str]
+    user: str
+
+
+# --- requests and the calls that followed them ---
+
+
+@dataclass(slots=True)
+class Request(Operation):
+    """What a user asked for."""
+
+    kind = "request"
+    personal = True
+    about = claims = "request"
+    request: str
+    text: str
+    user: str | None
+
+
+@dataclass(slots=True)
+class RequestCall(Operation):
+    """The call at a position after a request; see `CaseIndex.add_call`."""
+
+    kind = "request_call"
+    personal = True
+    about = "request"
+    request: str
+    position: int
+    tool: str
+    args: str
+    status: str
+    sources: dict[str, list[str]] | None
+    look: str
+    beside: int
+
+
+@dataclass(slots=True)
+class RequestEnd(Operation):
+    """The model answered in words after so many calls."""
+
+    kind = "request_end"
+    personal = True
+    about = "request"
+    request: str
+    position: int
+    look: str
+
+
+# --- counters, runs and verdicts ---
+
+
+@dataclass(slots=True)
+class Count(Operation):
+    """A counter, in all and, if an hour is given, in that hour."""
+
+    kind = "count"
+    counter: str
+    amount: float = 1
+    hour: int | None = None
+
+
+@dataclass(slots=True)
+class ToolCount(Operation):
+    """A counter of one tool."""
+
+    kind = "tool_count"
+    tool: str
+    counter: str
+    amount: float = 1
+
+
+@dataclass(slots=True)
+class RunSeen(Operation):
+    """Shortcuts taken in a run, and whose run it is."""
+
+    kind = "run_seen"
+    personal = True
+    about = claims = "run"
+    run: str
+    shortcuts: int
+    user: str | None
+
+
+@dataclass(slots=True)
+class Verdict(Operation):
+    """A verdict on a run, from 0 (bad) to 1 (good), and the user who gave it."""
+
+    kind = "verdict"
+    personal = True
+    about = "run"
+    run: str
+    score: float
+    comment: str | None
+    user: str | None
+
+
+@dataclass(slots=True)
+class UserForgotten(Operation):
+    """A user is forgotten, at a time in seconds since 1970."""
+
+    kind = "user_forgotten"
+    user: str
+    when: float

@@ -1,0 +1,145 @@
+"""What inertia keeps in the evidence graph: the record of its rules, and the model turns that began."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
+from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.tables import CountTable, counts
+
+MAX_RULES: Final = 40_000
+MAX_OPEN: Final = 4_096
+BEGUN: Final = "turns_open"
+"""Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
+
+
+@dataclass(slots=True)
+class RulesJudged(Operation):
+    """A predicted call was exactly what the model did (1) or not (0), for each of its rules, coarse to fine."""
+
+    kind = "rules_judged"
+    rules: list[str]
+    hit: int
+
+
+@dataclass(slots=True)
+class TurnOpened(Operation):
+    """A model turn begins that nobody may ever report the end of.
+
+    Attributes:
+        turn: its key.
+        windows: the contexts it began in.
+        rules: of each predicted call.
+        judged: the predicted calls, as `inertia.engine.plain_judged` writes them.
+        would_act: whether the best of them would be made.
+        user: digest of the user, if known.
+        hour: since 1970.
+    """
+
+    kind = "turn_opened"
+    personal = True
+    turn: str
+    windows: list[str]
+    rules: list[list[str]]
+    judged: list[list[Any]]
+    would_act: bool
+    user: str | None
+    hour: int | None = None
+
+
+@dataclass(slots=True)
+class TurnClosed(Operation):
+    """The end of a turn was seen, or nobody waits for it any more."""
+
+    kind = "turn_closed"
+    turn: str
+
+
+class InertiaEvidence(Table):
+    """The track record of rules, and open turns.
+
+    Attributes:
+        rules: rule -> "" -> [hits, misses]; MAX_RULES of them.
+        open_turns: turn -> how it began; MAX_OPEN of them.
+        closed_turns: the latest that ended, MAX_OPEN of them too.
+    """
+
+    name = "inertia"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "rules": counts(2),
+        "open_turns": each(row(items(text), items(items(text)), items(anything), number, maybe(text), maybe(number))),
+        "closed_turns": items(text),
+    }
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.rules = CountTable(MAX_RULES, width=2, max_items=1)
+        self.open_turns: dict[str, TurnOpened] = {}
+        self.closed_turns: dict[str, None] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {RulesJudged: self._judge, TurnOpened: self._open, TurnClosed: self._close}
+
+    def knows(self, turn: str) -> bool:
+        """Whether a turn began or ended already."""
+        return turn in self.open_turns or turn in self.closed_turns
+
+    def _judge(self, rules: list[str], hit: int, amount: int = 1) -> None:
+        for rule in rules:
+            self.rules.add(rule, "", HIT if hit else MISS, amount)
+
+    def _open(self, turn: str, *begun: Any) -> None:
+        """Until its end is seen, a turn that began counts as "the model did something else".
+
+        A closed turn stays closed: another worker's log may tell of the end before the beginning.
+        """
+        if self.knows(turn):
+            return
+        opened = TurnOpened(turn, *begun)
+        self._count(opened, 1)
+        self.open_turns[turn] = opened
+        if len(self.open_turns) > MAX_OPEN:
+            del self.open_turns[next(iter(self.open_turns))]
+
+    def _close(self, turn: str) -> None:
+        opened = self.open_turns.pop(turn, None)
+        if opened is not None:
+            self._count(opened, -1)
+        self.closed_turns[turn] = None
+        if len(self.closed_turns) > MAX_OPEN:
+            del self.closed_turns[next(iter(self.closed_turns))]
+
+    def _count(self, opened: TurnOpened, amount: int) -> None:
+        for context in opened.windows:
+            self.graph.successors.add(context, OPEN, 0, amount)
+        for rules in opened.rules:
+            self._judge(rules, 0, amount)
+        self.graph.count(TURNS_OPEN, amount, opened.hour)
+        if opened.would_act:
+            self.graph.count("would_act_open", amount)
+
+    def forget(self, user: str, runs: Collection[str]) -> int:
+        """Turns of the user that began and were never reported count no more."""
+        begun = [turn for turn, opened in self.open_turns.items() if opened.user == user]
+        for turn in begun:
+            self._close(turn)
+        return len(begun)
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        return {
+            "rules": self.rules.to_state(),
+            "open_turns": {turn: list(opened.values()[1:]) for turn, opened in self.open_turns.items()},
+            "closed_turns": list(self.closed_turns),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        self.rules = CountTable.from_state(state["rules"])
+        self.open_turns = {turn: TurnOpened(turn, *begun) for turn, begun in state["open_turns"].items()}
+        self.closed_turns = dict.fromkeys(state["closed_turns"])

@@ -1,0 +1,133 @@
+"""What SIT-Graph keeps in the evidence graph: the walks of runs, and summaries that wait for their run's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.shapes import Shape, anything, each, row, text
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Operation, Verdict
+from langgraph_toolmem.graph.tables import CountTable, counts
+from langgraph_toolmem.sit.walks import Walks
+
+MAX_DRAFTS: Final = 5_000
+"""Runs whose summaries wait for a verdict."""
+LATER: Final = ""
+"""In the place of a step: the run's summaries are to be looked at, whether some wait or not."""
+
+
+@dataclass(slots=True)
+class TransitionSeen(Operation):
+    """In a run, `target` was called right after `source`; step: the key of its call."""
+
+    kind = "transition"
+    run: str
+    step: str
+    source: str
+    target: str
+
+
+@dataclass(slots=True)
+class Draft(Operation):
+    """A state's summary, until its run has a verdict.
+
+    Attributes:
+        run: digest of the run.
+        step: key of the call that came next; LATER: there is none, but earlier ones of the run are to be looked at.
+        place, target, text, made_by: see `sit.summary.NewSummary`.
+        user: digest of the user, if known.
+    """
+
+    kind = "draft"
+    personal = True
+    run: str
+    step: str
+    place: str
+    target: str
+    text: str
+    made_by: str
+    user: str | None
+
+
+@dataclass(slots=True)
+class DraftsTaken(Operation):
+    """Summaries of a run are stored elsewhere, or dropped."""
+
+    kind = "drafts_taken"
+    run: str
+    steps: list[str]
+
+
+class SITEvidence(Table):
+    """Walks and drafts.
+
+    Attributes:
+        walks: which tool came after which in whole runs.
+        drafts: run -> step -> [place, target, text, made_by, user or ""].
+    """
+
+    name = "sit"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "edges": counts(4),
+        "walks": each(row(anything, each(row(text, text)))),
+        "drafts": each(each(row(text, text, text, text, text))),
+    }
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.walks = Walks()
+        self.drafts: dict[str, dict[str, list[str]]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {
+            TransitionSeen: self._add_transition,
+            Draft: self._add_draft,
+            DraftsTaken: self._drop_drafts,
+            Verdict: lambda run, score, _comment, _user: self.walks.judge(run, score),
+        }
+
+    def _add_transition(self, run: str, step: str, source: str, target: str) -> None:
+        score = self.graph.score(run)
+        if run not in self.walks.runs and score is not None:
+            self.walks.judge(run, score)  # before this table was there
+        self.walks.add(run, step, source, target)
+
+    def _add_draft(self, run: str, step: str, *draft: str) -> None:
+        self.drafts.setdefault(run, {})[step] = [*draft[:-1], draft[-1] or ""]
+        if len(self.drafts) > MAX_DRAFTS:
+            del self.drafts[next(iter(self.drafts))]
+
+    def _drop_drafts(self, run: str, steps: list[str]) -> None:
+        waiting = self.drafts.get(run, {})
+        for step in steps:
+            waiting.pop(step, None)
+        if not waiting:
+            self.drafts.pop(run, None)
+
+    def waiting(self) -> int:
+        """Summaries that wait for the verdict on their run."""
+        return sum(step != LATER for drafts in self.drafts.values() for step in drafts)
+
+    def forget(self, user: str, runs: Collection[str]) -> int:
+        """Takes out the summaries of a user, and those in the user's runs that are nobody's."""
+        mine = [
+            (run, step)
+            for run, drafts in self.drafts.items()
+            for step, draft in drafts.items()
+            if draft[-1] == user or (run in runs and not draft[-1])
+        ]
+        for run, step in mine:
+            self._drop_drafts(run, [step])
+        return len(mine)
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        return {"edges": self.walks.edges.to_state(), "walks": self.walks.runs, "drafts": self.drafts}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        self.walks.edges = CountTable.from_state(state["edges"])
+        self.walks.runs, self.drafts = state["walks"], state["drafts"]

@@ -1,0 +1,25 @@
+"""What a memory keeps in the tables of its evidence graph: the one place where tests look inside."""
+
+from __future__ import annotations
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.core.ledger import LedgerTable
+from langgraph_toolmem.inertia.evidence import InertiaEvidence
+from langgraph_toolmem.navigator.evidence import NavigatorEvidence
+from langgraph_toolmem.sit.evidence import SITEvidence
+
+
+def inertia(memory: ToolMemory) -> InertiaEvidence:
+    return memory._graph.register(InertiaEvidence)
+
+
+def sit(memory: ToolMemory) -> SITEvidence:
+    return memory._graph.register(SITEvidence)
+
+
+def navigator(memory: ToolMemory) -> NavigatorEvidence:
+    return memory._graph.register(NavigatorEvidence)
+
+
+def ledger(memory: ToolMemory) -> LedgerTable:
+    return memory._graph.register(LedgerTable)

@@ -1,0 +1,320 @@
+"""Every operation, and the tables that apply them: written, read, forgotten; and tables that are not there."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from langgraph_toolmem.base.errors import GraphFileError
+from langgraph_toolmem.base.shapes import Shape, each, number
+from langgraph_toolmem.core import ledger
+from langgraph_toolmem.graph import evidence
+from langgraph_toolmem.graph import operations as core
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Operation, Unknown, claimed, redacted
+from langgraph_toolmem.inertia import evidence as inertia
+from langgraph_toolmem.navigator import evidence as navigator
+from langgraph_toolmem.sit import evidence as sit
+from langgraph_toolmem.stores import wire
+from langgraph_toolmem.stores.graph_store import GraphStore
+from langgraph_toolmem.stores.plain_pickle import dumps, loads
+
+TABLES = (inertia.InertiaEvidence, sit.SITEvidence, navigator.NavigatorEvidence, ledger.LedgerTable)
+ANN, RUN = "a" * 16, "b" * 16
+SECRET = "Zebedee"
+OPERATIONS: dict[str, Operation] = {
+    each.kind: each
+    for each in (
+        core.Successor(["w1\x1fa"], "b", 0),
+        core.Outcome("b", "ok", "a", 500_000),
+        core.Repeat("b", 1),
+        core.Arguments("b", {"x": "string"}, ["x"]),
+        core.ToolDescribed("b", {"description": "B.", "parameters": {}}),
+        core.Sources("b\x1fx", "a", {"c": 1, f"o|a|$.{SECRET}": 1}),
+        core.Value("b\x1fx", "a", f'"{SECRET}"', SECRET, RUN, ANN),
+        core.Witness("b\x1fx", [f"o|a|$.{SECRET}"], ANN),
+        core.Request("c1", f"Ask {SECRET}", ANN),
+        core.RequestCall("c1", 0, "b", f'{{"x": "{SECRET}"}}', "ok", {"x": ["c"]}, "", 0),
+        core.RequestEnd("c1", 1, ""),
+        core.Count("turns", 1, 500_000),
+        core.ToolCount("b", "right"),
+        core.RunSeen(RUN, 1, ANN),
+        core.Verdict(RUN, 1.0, f"for {SECRET}", ANN),
+        inertia.RulesJudged(["A1"], 1),
+        inertia.TurnOpened("t1", ["w0"], [["A1"]], [["b", SECRET, ["A1"], "rule", 0.5]], True, ANN, 500_000),
+        inertia.TurnClosed("t0"),
+        sit.TransitionSeen(RUN, "s1", "a", "b"),
+        sit.Draft(RUN, "s1", "a", "b", f"about {SECRET}", "model", ANN),
+        sit.DraftsTaken(RUN, ["s0"]),
+        navigator.OutputsSeen("b", {SECRET: ["string"]}, ANN),
+        navigator.LeftOut({"b": 3}, 10.0),
+        navigator.PutBack(["c"], 10.0),
+        navigator.LinksShifted({"b": {"a": 1.5}}, 10.0),
+        navigator.ClustersGrouped({"join": []}, 10.0),
+        ledger.Shown("sit", RUN, "t1", {"s1": "b", "s2": None}, ANN),
+        ledger.Followed("sit", RUN, "t0", ["s0"], 1, ANN),
+        ledger.ItemsJudged(RUN, 1),
+        core.UserForgotten("f" * 16, 10.0),
+    )
+}
+every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=list(OPERATIONS))
+
+
+def full() -> EvidenceGraph:
+    """A graph to which every operation was applied."""
+    graph = EvidenceGraph(TABLES)
+    graph.apply(RUN, copy.deepcopy(list(OPERATIONS.values())))
+    return graph
+
+
+def kinds() -> set[str]:
+    """The operations that are defined."""
+    modules = (core, inertia, sit, navigator, ledger)
+    found = {each for module in modules for each in vars(module).values() if isinstance(each, type)}
+    return {each.kind for each in found if issubclass(each, Operation) and each not in (Operation, Unknown)}
+
+
+def test_there_is_an_example_of_each() -> None:
+    assert OPERATIONS.keys() == kinds()
+    assert not kinds() & wire.CODES, "what an older version wrote can be told from what this one writes"
+
+
+@every
+def test_an_operation_comes_back_from_a_log_and_from_the_journal(operation: Operation) -> None:
+    graph = EvidenceGraph(TABLES)
+    written = wire.write(RUN, [operation])
+
+    assert written[1][0][0] == operation.kind
+    assert wire.read(json.loads(json.dumps(written)), graph) == (RUN, [operation])
+    assert wire.read(loads(dumps(written)), graph) == (RUN, [operation])
+
+
+@every
+def test_what_is_left_of_an_operation_holds_nothing_of_its_user(operation: Operation) -> None:
+    kept = redacted([operation, core.RunSeen(RUN, 0, ANN)], ANN, (), lambda slot, source: False)
+
+    assert SECRET not in repr(kept)
+    assert ANN not in repr(kept)
+    assert redacted([operation], "9" * 16, (), lambda slot, source: False) == [operation]
+
+
+@every
+def test_an_operation_tells_whose_it_is(operation: Operation) -> None:
+    named = ANN in repr(operation.plain())
+    personal = operation.without_user(lambda slot, source: False) != operation
+    own = {RUN, "c1"}
+
+    assert (redacted([operation], ANN, (), lambda slot, source: False) != [operation]) == (named and personal)
+    assert claimed([operation], ANN) <= own
+    about = isinstance(operation, (core.RequestCall, core.RequestEnd, core.Verdict))
+    if about:
+        assert redacted([operation], "9" * 16, own, lambda slot, source: False) == []
+
+
+def test_requests_and_runs_are_claimed_by_their_user() -> None:
+    assert claimed(list(OPERATIONS.values()), ANN) == {RUN, "c1"}
+    assert claimed(list(OPERATIONS.values()), "9" * 16) == set()
+
+
+def test_what_was_seen_with_others_too_stays() -> None:
+    sources, who = core.Sources("s", "a", {"c": 1, "o|a|$.id": 1, f"o|a|$.{SECRET}": 0}), core.Witness("s", [], ANN)
+    [kept] = redacted([sources, who], ANN, (), lambda slot, source: (slot, source) == ("s", "o|a|$.id"))
+
+    assert kept == core.Sources("s", "a", {"c": 1, "o|a|$.id": 1})
+
+
+def test_forgetting_reaches_every_table() -> None:
+    graph = full()
+    assert ANN in repr(graph.to_state())
+    assert SECRET in repr(graph.to_state())
+    graph.forget_user(ANN)
+
+    assert ANN not in repr(graph.to_state())
+    assert SECRET not in repr(graph.to_state())
+
+
+def test_a_snapshot_of_every_table_comes_back() -> None:
+    state = loads(dumps(full().to_state()))
+    again = EvidenceGraph(TABLES)
+    again.load(copy.deepcopy(state))
+
+    assert again.to_state() == state
+    assert state["tables"].keys() == {"inertia", "sit", "navigator", "ledger"}
+
+
+# --- tables that are not there ---
+
+
+@pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
+def test_what_belongs_to_a_table_that_is_not_there_waits_for_it(absent: type[Table]) -> None:
+    graph = EvidenceGraph([table for table in TABLES if table is not absent])
+    for operation in OPERATIONS.values():
+        graph.apply(None, [graph.operation(copy.deepcopy(operation.plain()))])
+    state = loads(dumps(graph.to_state()))
+    later = EvidenceGraph([table for table in TABLES if table is not absent])
+    later.load(state)
+    before = EvidenceGraph(TABLES)
+    before.load(loads(dumps(graph.to_state())))
+    for registered in (graph, later):
+        registered.register(absent)
+
+    assert graph.to_state()["waiting"] == []
+    expected = full().to_state()["tables"][absent.name]
+    if absent is navigator.NavigatorEvidence:
+        expected["days"] = {}  # the uses of tools are the core's to tell
+    assert graph.to_state()["tables"][absent.name] == expected
+    assert graph.to_state() == later.to_state() == before.to_state()
+
+
+@pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
+def test_the_state_of_a_table_that_is_not_there_is_written_back_unchanged(absent: type[Table]) -> None:
+    state = loads(dumps(full().to_state()))
+    without = EvidenceGraph([table for table in TABLES if table is not absent])
+    without.load(copy.deepcopy(state))
+    assert without.to_state() == state
+
+    without.register(absent)
+    assert without.to_state() == state
+
+
+@pytest.mark.parametrize("absent", TABLES, ids=lambda table: table.name)
+def test_a_user_is_forgotten_where_the_table_is_not_there_too(absent: type[Table]) -> None:
+    graph = EvidenceGraph([table for table in TABLES if table is not absent])
+    graph.load(loads(dumps(full().to_state())))
+    for operation in OPERATIONS.values():
+        graph.apply(None, [graph.operation(operation.plain())])
+    graph.forget_user(ANN)
+
+    assert ANN not in repr(graph.to_state())
+    assert SECRET not in repr(graph.to_state())
+    graph.register(absent)  # what is left has the table's shape
+
+
+def test_what_waits_is_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "MAX_WAITING", 3)
+    graph = EvidenceGraph()
+    for i in range(5):
+        graph.apply(None, [graph.operation(["of the future", i])])
+
+    assert graph.to_state()["waiting"] == [["of the future", i] for i in (2, 3, 4)]
+
+
+def test_a_verdict_that_came_before_the_table_counts_for_its_walks() -> None:
+    graph = EvidenceGraph()
+    record = [core.Verdict(RUN, 1.0, None, None), sit.TransitionSeen(RUN, "s", "a", "b")]
+    graph.apply(None, [graph.operation(operation.plain()) for operation in record])
+
+    assert graph.register(sit.SITEvidence).walks.out_of("a")["b"].good == 1
+
+
+# --- a table of one's own ---
+
+
+@dataclass(slots=True)
+class Reminded(Operation):
+    """A test's own."""
+
+    kind = "reminded"
+    personal = True
+    text: str
+    user: str | None = None
+
+
+class Reminders(Table):
+    name = "reminders"
+    shapes: ClassVar[Mapping[str, Shape]] = {"counts": each(number)}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.counts: dict[str, int] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        return {Reminded: self._remind}
+
+    def _remind(self, text: str, user: str | None) -> None:
+        self.counts[text] = self.counts.get(text, 0) + 1
+
+    def to_state(self) -> dict[str, Any]:
+        return {"counts": self.counts}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.counts = state["counts"]
+
+    def forget(self, user: str, runs: Collection[str]) -> int:
+        return 0
+
+
+def opened(folder: Path, *tables: type[Table]) -> GraphStore:
+    return GraphStore(folder, shared=None, namespace=("t",), tables=tables)
+
+
+def test_a_table_is_kept_over_processes_that_do_not_know_it(tmp_path: Path) -> None:
+    with_it = opened(tmp_path, Reminders)
+    with_it.apply(None, [Reminded("call Bo")])
+    with_it.close()
+    without = opened(tmp_path)
+    without.apply(None, [core.Count("turns")])
+    without.close()
+    late = opened(tmp_path)
+    late._keep([None, [["reminded", "call Bo", None], ["count", "turns", 1]]])  # another version of the program
+    late.close()
+    again = opened(tmp_path)
+    assert again.graph.counters == {"turns": 2}
+    assert again.register(Reminders).counts == {"call Bo": 2}
+    assert again.problems == []
+    again.close()
+
+
+def test_a_table_whose_state_cannot_be_used_is_set_aside_and_the_rest_is_kept(tmp_path: Path) -> None:
+    first = opened(tmp_path, Reminders)
+    first.apply(None, [Reminded("call Bo"), core.Count("turns")])
+    first.graph.register(Reminders).counts["call Bo"] = "often"  # type: ignore[assignment]
+    first.close()
+    later = opened(tmp_path)
+    assert later.register(Reminders).counts == {}
+    assert any("reminders.counts has not the shape" in problem for problem in later.problems)
+    later.close()
+    assert list(tmp_path.glob("*.corrupt-1"))
+    again = opened(tmp_path, Reminders)
+    assert (again.graph.counters, again.register(Reminders).counts, again.problems) == ({"turns": 1}, {}, [])
+    again.close()
+
+
+@dataclass(slots=True)
+class Count(Operation):
+    """Not the core's."""
+
+    kind = "count"
+    much: int
+
+
+class Other(Table):
+    name = "reminders"
+
+
+class Taken(Table):
+    name = "taken"
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        return {Count: print}
+
+
+def test_two_of_one_name_are_the_developers_error() -> None:
+    graph = EvidenceGraph([Reminders])
+    with pytest.raises(ValueError, match="two tables are called 'reminders'"):
+        graph.register(Other)
+    with pytest.raises(ValueError, match="two operations are called 'count'"):
+        graph.register(Taken)
+
+
+def test_a_part_that_is_missing_is_named() -> None:
+    state = full().to_state()
+    del state["tables"]["sit"]["drafts"]
+    with pytest.raises(GraphFileError, match=r"sit\.drafts has not the shape"):
+        EvidenceGraph(TABLES).load(state)
