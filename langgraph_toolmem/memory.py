@@ -36,15 +36,21 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="ToolMemory")
 
 
-def built_in() -> list[Method]:
-    """The five methods of the package, with their defaults."""
+def default_methods(*own: Method) -> list[Method]:
+    """The five methods of the package, with their defaults.
+
+    Args:
+        own: methods in place of those that have their name, and others after them.
+    """
     from langgraph_toolmem.atoms import Atoms
     from langgraph_toolmem.entries import Entries
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.sit import SIT
 
-    return [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
+    given = {each.name: each for each in check_methods(own)}
+    five: list[Method] = [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
+    return [*(given.pop(each.name, each) for each in five), *given.values()]
 
 
 class ToolMemory:
@@ -58,7 +64,7 @@ class ToolMemory:
         tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
             the observed calls show of them.
         methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs
-            nothing. None: all five, with their defaults.
+            nothing. None: all five, with their defaults; `default_methods` puts others in place of some of them.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``;
             None: the built-in lexical embedder, which needs no download.
         chroma: a chromadb client (``HttpClient`` …) instead of the embedded one.
@@ -92,7 +98,7 @@ class ToolMemory:
         now: Callable[[], float] = time.time,
         executor: Executor | None = None,
     ) -> None:
-        self._methods = check_methods(methods, built_in)
+        self._methods = default_methods() if methods is None else check_methods(methods)
         self._core = Core(
             path,
             self._methods,
@@ -252,13 +258,13 @@ class ToolMemory:
     def take_in(
         self,
         runs: Sequence[tuple[Run, float | None, str | None]],
-        options: Mapping[str, Mapping[str, Any]] | None = None,
+        options: Mapping[str, Mapping[str, Any] | None] | None = None,
     ) -> dict[str, int]:
         """Recorded runs, many at once: they are learned, and every method keeps its part; again changes nothing.
 
         Args:
             runs: each as read, with the score of its verdict and the id of its user, if there are.
-            options: what is asked of a method, by its name: ``{"atoms": {"writer": …}}``.
+            options: what is asked of a method, by its name: ``{"atoms": {"writer": …}}``; None: it keeps nothing.
 
         Returns:
             How many pieces each method keeps of them.
@@ -273,7 +279,9 @@ class ToolMemory:
             core.events.learn(each.run, each.user, last_turn_too=True)
             if each.score is not None:
                 core.events.note_verdict(each.run.digest, each.score, None, each.user.id)
-        return {each.name: each.imported(Import(ended, options or {})) for each in self._methods}
+        asked = {each.name: {} if options is None else options.get(each.name, {}) for each in self._methods}
+        kept = ((each, asked[each.name]) for each in self._methods)
+        return {each.name: each.imported(Import(ended, wanted)) for each, wanted in kept if wanted is not None}
 
     # --- looking ---
 

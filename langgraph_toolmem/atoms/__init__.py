@@ -241,15 +241,15 @@ class Atoms(Method):
             self.keeping.put_verdict(run, judged.score, user, namespace)
 
     def imported(self, given: Import) -> int:
-        """Atoms of recorded runs that went well, or that nobody judged; how many steps of good runs they stand for.
+        """Atoms of recorded runs that went well; how many steps they stand for.
 
         Options: ``habits``: what never varies; ``writer``: words them with a chat model, here and now.
         """
         self.core.refuse_if_read_only()
-        options, steps = given.options.get(self.name, {}), 0
-        habits, writer = options.get("habits"), options.get("writer")
+        steps = 0
+        habits, writer = given.options.get("habits"), given.options.get("writer")
         for namespace, runs in given.by_namespace():
-            teaching = [each for each in runs if each.score is None or each.score >= GOOD]
+            teaching = [each for each in runs if each.score is not None and each.score >= GOOD]
             names, more = self.keeping.import_runs(namespace, teaching, habits, writer)
             steps += more
             for name in names:

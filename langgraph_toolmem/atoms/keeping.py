@@ -126,7 +126,7 @@ class AtomKeeping:
             made = merge_all(one.atom if writer is None else writer.write(one) for one in read)
             if made:
                 names.append(each.run.digest)
-                steps += 0 if each.score is None else sum(one.visits for one in made)
+                steps += sum(one.visits for one in made)
                 user = each.user.digest or ""
                 supports += [Support(one, each.run.digest, user, each.score, now) for one in made]
         if supports:

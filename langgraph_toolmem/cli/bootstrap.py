@@ -137,8 +137,10 @@ def bootstrap(
         retry_failed=retry_failed,
         only_invent=invent_only,
     )
-    told = critic if critic is None else resolve_model(critic, name="--critic")
-    with open_memory(memory, tools=wanted.tools, namespace=namespace, embeddings=embeddings, critic=told) as opened:
+    from langgraph_toolmem.entries import Entries
+
+    methods = [] if critic is None else [Entries(critic=resolve_model(critic, name="--critic"))]
+    with open_memory(memory, tools=wanted.tools, namespace=namespace, embeddings=embeddings, methods=methods) as opened:
         done, invented = _start(opened, wanted, show=not as_json)
     if as_json:
         answer_json({"memory": str(memory), **done.to_dict(), **({"queries": invented} if invent_only else {})})

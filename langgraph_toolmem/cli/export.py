@@ -55,8 +55,8 @@ def export(
     """Write what the decider was asked and what it decided, to fine-tune a small one.
 
     One JSON line per turn: the prompt as it was sent, and the decision as the only assistant message. Turns are
-    recorded where an agent was made with create_navi_subgraph(..., on_decision=memory.navigator.decisions). The file holds what
-    users said. Does not disturb a process that writes to the memory.
+    recorded where an agent was made with create_navi_subgraph(..., on_decision=memory.navigator.decisions). The file
+    holds what users said. Does not disturb a process that writes to the memory.
     """
     if sft is None:
         raise ConfigurationError("say what to export: --sft OUT.jsonl writes training data for a decider")

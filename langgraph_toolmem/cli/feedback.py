@@ -134,20 +134,19 @@ def _opened(folder: Path, namespace: str, embeddings: str, *, read_only: bool = 
 
 
 def _known(memory: ToolMemory, user_id: str | None) -> int:
-    from langgraph_toolmem.base.namespaces import resolve
-
-    namespace = resolve(memory.namespace, user_id)
-    return 0 if memory._vectors.empty else len(memory._library.store(namespace).all())
+    core = memory.core
+    namespace = core.users.of(user_id).namespace
+    return 0 if core.vectors.empty else len(memory.entries.library.store(namespace).all())
 
 
 def _entry_of(memory: ToolMemory, thread_id: str, user_id: str | None) -> Entry | None:
     from langgraph_toolmem.base.keys import digest
 
-    run = digest("run", thread_id)
-    namespace = memory._namespace_of(run, user_id)
-    if namespace is None or memory._vectors.empty:
+    core, run = memory.core, digest("run", thread_id)
+    namespace = core.place_of(run, user_id)
+    if namespace is None or core.vectors.empty:
         return None
-    return memory._library.store(namespace).of_run(run)
+    return memory.entries.library.store(namespace).of_run(run)
 
 
 def _line(text: str) -> str:

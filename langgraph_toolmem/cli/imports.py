@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from langgraph_toolmem.base.errors import InputError, StorageError, ToolMemoryError
-from langgraph_toolmem.base.namespaces import has_user
 from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import note, progress
+from langgraph_toolmem.core.listener import EndedRun, Import
 from langgraph_toolmem.runs.trajectory import Run, parse_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem import ToolMemory
-    from langgraph_toolmem._importing import Write
+    from langgraph_toolmem.atoms.mask import Habits
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.runs.logs import LoggedRun
+    from langgraph_toolmem.sit.states import Write
 
 BATCH = 200
-"""Runs whose entries and summaries are stored in one go."""
-Judged = tuple[Run, "float | None", "str | None"]
-"""A run, with the score of its verdict and a word on it."""
+"""Runs that are taken in at one go."""
 NONE, EXTRACTIVE = "none", "extractive"
 
 
@@ -62,7 +61,6 @@ class Imported:
         atom_calls: calls of a model that worded atoms.
         teaching: runs that teach suggestions.
         unlabelled: runs without a verdict.
-        written: states that were put into words.
         stored: states that were stored, those that the agents wrote included.
         model_calls: calls of a model that it took.
         left: states that have no words yet.
@@ -73,17 +71,14 @@ class Imported:
     atom_calls: int = 0
     teaching: int = 0
     unlabelled: int = 0
-    written: int = 0
     stored: int = 0
     model_calls: int = 0
     left: int = 0
-    _waiting: dict[str | None, list[str]] = field(default_factory=dict, repr=False)
-    _kept: dict[str | None, list[Judged]] = field(default_factory=dict, repr=False)
 
     def states(self) -> dict[str, int]:
         """What became of states, in plain values."""
         others = ("entries", "atom_steps", "atom_calls")
-        return {name: value for name, value in vars(self).items() if isinstance(value, int) and name not in others}
+        return {name: value for name, value in vars(self).items() if name not in others}
 
     def sentences(self, summaries: Summaries) -> list[str]:
         """What it did, for a person."""
@@ -139,87 +134,77 @@ def import_runs(
 
     Raises:
         InputError: a run has no user id, and the namespace needs one; nothing was learned.
-        StorageError: entries, summaries or atoms cannot be stored. Summaries wait in the memory, the others come with
-            the next import; if another embedder made those that are there, nothing was learned.
+        StorageError: entries, summaries or atoms cannot be stored: import again. If another embedder made those that
+            are there, nothing was learned.
         ToolMemoryError: the model failed. What was learned and written before is kept.
     """
     runs = list(runs)
-    if has_user(memory.namespace) and (nobody := next((run for run in runs if run.user_id is None), None)):
+    core = memory.core
+    if core.users.apart and (nobody := next((run for run in runs if run.user_id is None), None)):
         raise InputError(f"line {nobody.line} of the log has no 'user_id', which the namespace needs")
     if entries or atoms or summaries.by != NONE:
-        memory.check_summaries()
-    done = Imported()
-    with progress("learning", len(runs), show=show) as update:
-        for number, logged in enumerate(runs, start=1):
-            _learn(memory, logged, summaries, done)
-            if entries:
-                score = None if logged.success is None else float(logged.success)
-                done._kept.setdefault(logged.user_id, []).append((_read(logged), score, None))
-            if number % BATCH == 0:
-                with suppress(StorageError):  # if it lasts, it is told at the end, when all is learned
-                    _store(memory, summaries, done)
-            update(number)
-    _store(memory, summaries, done)
-    if atoms:
-        good = [logged for logged in runs if logged.success]
-        if writer is not None and summaries.asks and _at_a_terminal() and good:
-            question = f"Steps of {count(len(good), 'successful run')} to be worded by a chat model, one call each"
-            writer = writer if typer.confirm(f"{question} new kind of step. Go on?", err=True) else None
-        _make_atoms(memory, good, done, writer, show=show)
+        core.vectors.check()
+    done = Imported(unlabelled=sum(logged.success is None for logged in runs))
+    teaching = [logged for logged in runs if _teaches(logged, summaries)]
+    done.teaching = len(teaching)
+    good = [logged for logged in runs if logged.success]
+    if writer is not None and summaries.asks and _at_a_terminal() and good:
+        question = f"Steps of {count(len(good), 'successful run')} to be worded by a chat model, one call each"
+        writer = writer if typer.confirm(f"{question} new kind of step. Go on?", err=True) else None
+    options: dict[str, dict[str, Any] | None] = {
+        "entries": {} if entries else None,
+        "sit": {"write": summaries.by == EXTRACTIVE, "unlabelled": summaries.unlabelled > 0},
+        "atoms": {"habits": _habits(good), "writer": writer} if atoms else None,
+    }
+    _take_in(memory, runs, options, done, show=show)
+    done.atom_calls = 0 if writer is None else writer.calls
     if summaries.model is not None:
-        teaching = [run for run in runs if _teaches(run, summaries)]
         _have_written(memory, teaching, summaries, summaries.model, done, show=show)
     return done
 
 
-def _learn(memory: ToolMemory, logged: LoggedRun, summaries: Summaries, done: Imported) -> None:
-    run = _read(logged)
-    memory.learn_run(run, user_id=logged.user_id, success=logged.success)
-    if _teaches(logged, summaries):
-        done.teaching += 1
-        if summaries.by == EXTRACTIVE:
-            done.written += memory.learn_states(run, user_id=logged.user_id)
-    done.unlabelled += logged.success is None
-    _note_waiting(memory, logged, done)
-
-
-def _store(memory: ToolMemory, summaries: Summaries, done: Imported) -> None:
-    try:
-        for user, runs in list(done._kept.items()):
-            done.entries += memory.keep_entries(runs, user_id=user)
-            del done._kept[user]
-    except StorageError as error:
-        raise StorageError(f"runs could not be kept for recall; import again: {error}") from error
-    try:
-        for user, waiting in done._waiting.items():
-            done.stored += memory.keep_states(waiting, user_id=user, unlabelled=summaries.unlabelled > 0)
-    except StorageError as error:
-        raise StorageError(f"the states of runs wait in the memory, they cannot be stored: {error}") from error
-    done._waiting.clear()
-
-
-def _make_atoms(
-    memory: ToolMemory, runs: list[LoggedRun], done: Imported, writer: AtomWriter | None, *, show: bool
-) -> None:
-    """Atoms of successful runs; what never varies over all of them stays literal."""
+def _habits(runs: Iterable[LoggedRun]) -> Habits:
+    """What never varies over all of them."""
     from langgraph_toolmem.atoms.mask import Habits
 
-    habits = Habits(map(_read, runs))
-    by_user: dict[str | None, list[LoggedRun]] = {}
-    for logged in runs:
-        by_user.setdefault(logged.user_id, []).append(logged)
-    made = 0
-    with progress("making atoms", len(runs), show=show) as update:
-        for user, theirs in by_user.items():
-            for start in range(0, len(theirs), BATCH):
-                part = theirs[start : start + BATCH]
-                judged = ((_read(logged), 1.0) for logged in part)
-                try:
-                    done.atom_steps += memory.learn_atoms(judged, user_id=user, habits=habits, writer=writer)
-                except StorageError as error:
-                    raise StorageError(f"atoms could not be kept; import again: {error}") from error
-                update(made := made + len(part))
-    done.atom_calls = 0 if writer is None else writer.calls
+    return Habits(map(_read, runs))
+
+
+def _take_in(
+    memory: ToolMemory,
+    runs: list[LoggedRun],
+    options: Mapping[str, Mapping[str, Any] | None],
+    done: Imported,
+    *,
+    show: bool,
+) -> None:
+    """Part by part; what could not be stored is tried once more, when all is learned."""
+    again: list[list[LoggedRun]] = []
+    parts = [runs[start : start + BATCH] for start in range(0, len(runs), BATCH)]
+    with progress("learning", len(runs), show=show) as update:
+        learned = 0
+        for part in parts:
+            try:
+                _take_in_part(memory, part, options, done)
+            except StorageError:
+                again.append(part)
+            update(learned := learned + len(part))
+    for part in again:
+        try:
+            _take_in_part(memory, part, options, done)
+        except StorageError as error:
+            raise StorageError(f"the runs are learned, but not all could be kept; import again: {error}") from error
+
+
+def _take_in_part(
+    memory: ToolMemory, runs: list[LoggedRun], options: Mapping[str, Mapping[str, Any] | None], done: Imported
+) -> None:
+    scores = (None if logged.success is None else float(logged.success) for logged in runs)
+    judged = [(_read(logged), score, logged.user_id) for logged, score in zip(runs, scores, strict=True)]
+    kept = memory.take_in(judged, options)
+    done.entries += kept.get("entries", 0)
+    done.stored += kept.get("sit", 0)
+    done.atom_steps += kept.get("atoms", 0)
 
 
 def _have_written(
@@ -234,34 +219,33 @@ def _have_written(
     """Has a model write what is missing, run by run, within its bound."""
     from langgraph_toolmem.sit.write import write_state
 
-    missing = [(logged, memory.unwritten(_read(logged), user_id=logged.user_id)) for logged in runs]
-    needed = sum(states for _, states in missing)
+    states = memory.sit.states
+    found = [EndedRun(_read(logged), memory.core.users.of(logged.user_id)) for logged in runs]
+    missing = [(each, number) for each in found if (number := states.unwritten(each.run, each.user))]
+    needed = sum(number for _, number in missing)
     calls = min(needed, summaries.max_calls)
     if not calls or not _agreed(summaries, needed, calls):
         done.left = needed
         return
     write = _Bounded(partial(write_state, model), calls)
+    unlabelled = {"unlabelled": summaries.unlabelled > 0}
+    begun: list[EndedRun] = []
     try:
         with progress("writing", calls, show=show) as write.told, suppress(_EnoughError):
-            for logged, states in missing:
-                if states:
-                    _note_waiting(memory, logged, done)
-                    memory.learn_states(_read(logged), user_id=logged.user_id, write=write)
+            for each, _ in missing:
+                begun.append(each)
+                states.write_states(each.run, each.user, write=write)
     except ToolMemoryError:
         raise
     except Exception as error:
-        _store(memory, summaries, done)
+        done.stored += memory.sit.imported(Import(begun, unlabelled))
         said = f"{type(error).__name__}: {error}"[:300]
         raise ToolMemoryError(
             f"{summaries.by} failed after {count(write.calls, 'call')} ({said}). "
             "What was learned and written is kept; import again to go on."
         ) from error
-    done.model_calls, done.written, done.left = write.calls, write.written, needed - write.calls
-    _store(memory, summaries, done)
-
-
-def _note_waiting(memory: ToolMemory, logged: LoggedRun, done: Imported) -> None:
-    done._waiting.setdefault(logged.user_id if has_user(memory.namespace) else None, []).append(logged.thread_id)
+    done.model_calls, done.left = write.calls, needed - write.calls
+    done.stored += memory.sit.imported(Import(begun, unlabelled))
 
 
 class _EnoughError(Exception):
@@ -272,7 +256,7 @@ class _Bounded:
     """A writer that counts its calls, tells of them, and ends at a bound."""
 
     def __init__(self, write: Write, most: int) -> None:
-        self.calls = self.written = 0
+        self.calls = 0
         self.told: Callable[[int], None] = lambda _calls: None
         self._write, self._most = write, most
 
@@ -281,7 +265,6 @@ class _Bounded:
             raise _EnoughError
         text = self._write(history)
         self.calls += 1
-        self.written += bool(text)
         self.told(self.calls)
         return text
 

@@ -13,10 +13,13 @@ from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.cli.terminal import note, progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from langchain_core.language_models import BaseChatModel
 
     from langgraph_toolmem import InertiaPolicy, ToolMemory
     from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.core.method import Method
     from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.runs.logs import RunLog
 
@@ -100,7 +103,7 @@ def open_memory(
     read_only: bool = False,
     namespace: str = "toolmem",
     embeddings: str = "builtin",
-    critic: BaseChatModel | None = None,
+    methods: Iterable[Method] = (),
 ) -> ToolMemory:
     """The memory in a folder; with `read_only`, it must be there already.
 
@@ -110,7 +113,7 @@ def open_memory(
         read_only: look, but do not write.
         namespace: of personal memory, its labels with slashes between them.
         embeddings: the embedder as `--embeddings` names it.
-        critic: writes critiques of runs that went wrong.
+        methods: in place of the default ones with their name.
 
     Raises:
         InputError: there is no memory, or the path is a file.
@@ -119,7 +122,7 @@ def open_memory(
     """
     if read_only or folder.exists():
         check_folder(folder)
-    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.memory import ToolMemory, default_methods
 
     return ToolMemory(
         folder,
@@ -127,7 +130,7 @@ def open_memory(
         read_only=read_only,
         namespace=tuple(namespace.split("/")),
         embeddings=None if embeddings == "builtin" else embeddings,
-        critic=critic,
+        methods=default_methods(*methods),
     )
 
 

@@ -158,8 +158,8 @@ def _figures(report: Report, writer: str) -> Iterable[tuple[str, str]]:
     yield "model turns", f"{report.turns:,}"
     yield "skipped", skipped
     yield "precision", "–" if report.precision is None else f"{report.precision:.1%} of {checked:,} checked"
-    yield "wrong per 100", f"{report.wrong_per_100:.2f}"
-    yield "budget of misses", "has room" if report.budget_open else "no room: the model is asked"
+    yield "wrong per 100", f"{report['inertia']['wrong_per_100']:.2f}"
+    yield "budget of misses", "has room" if report["inertia"]["budget_open"] else "no room: the model is asked"
     yield "tokens saved", "–" if report.tokens_saved is None else f"{report.tokens_saved:,}"
     if writer:
         yield "written to by", writer

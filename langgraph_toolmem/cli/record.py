@@ -11,7 +11,7 @@ from langgraph_toolmem.cli.tables import count, table
 from langgraph_toolmem.graph.export import printable
 from langgraph_toolmem.graph.operations import HOUR
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
-from langgraph_toolmem.report.report import Report, hint_in_words
+from langgraph_toolmem.report.report import Report
 from langgraph_toolmem.report.savings import Period, group_periods, money_in_words, time_in_words
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def show_report(out: Console, report: Report, by: By | None = None) -> None:
     ]
     table(out, "Tools, and proposals checked against the model", columns, tools, TOOLS_SHOWN)
     hints = [
-        (hint_in_words(method), *(f"{number:,}" for number in (hint.offered, hint.followed, hint.right)))
-        for method, hint in report.hints.items()
+        (title, *(f"{figures[name]:,}" for name in ("shown", "followed", "right"))) for title, figures in report.hints()
     ]
     table(out, "Suggestions to the model", ("what", "offered", "followed", "went well"), hints, len(hints))
     rules = [
@@ -70,7 +69,7 @@ def show_report(out: Console, report: Report, by: By | None = None) -> None:
             _right(rule.hits, rule.misses),
             f"{rule.hits / (rule.hits + rule.misses):.0%}" if rule.hits + rule.misses else "–",
         )
-        for rule in report.rules
+        for rule in report["inertia"].get("rules", ())
     ]
     heads = ("after → foreseen", "arguments from", "right", "share")
     table(out, "Kinds of predictions, acted on or not", heads, rules, RULES_SHOWN)

@@ -70,7 +70,9 @@ def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
         if queue["failing"]:
             notes.append(f"of these, tried before without success: {_in_words(queue['failing'], why=True)}")
         if any(each["kind"] == "critique" for each in queue["pending"]):
-            notes.append("critiques are written only by a memory with a critic: ToolMemory(..., critic=...)")
+            notes.append(
+                "critiques are written only by a memory whose method Entries has a critic: Entries(critic=...)"
+            )
         if any(each["kind"] == KINDS["wording"] for each in queue["pending"]):
             notes.append("atoms are worded only by a memory with a model for it: ToolMemory(..., atom_model=...)")
     if cold is not None and cold["readable"]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import GraphFileError
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.ledger import Followed, ItemsJudged, LedgerTable, Shown
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import (
@@ -29,6 +30,7 @@ from langgraph_toolmem.graph.operations import (
 )
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.record import budget_figures
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence, TransitionSeen
 from langgraph_toolmem.stores import wire
@@ -136,8 +138,9 @@ class Watcher:
         return None if told is None else Event(*told, time)
 
     def report(self) -> Report:
-        """The figures; `rules` is empty, as the evidence is not kept."""
-        return make_report(self._graph, self._limit, self.problems)
+        """The figures of the core and of the shortcut's budget."""
+        budget = Section("Kinds of predictions", {**budget_figures(self._graph.counters, self._limit), "rules": []})
+        return make_report(self._graph, {"inertia": budget}, {}, self.problems)
 
     def writer(self) -> str:
         """Who writes to the memory, in words; "" where that cannot be told."""

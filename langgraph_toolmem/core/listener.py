@@ -85,11 +85,11 @@ class Import:
 
     Attributes:
         runs: read, with their verdicts.
-        options: what the caller asks of each method, by its name.
+        options: what the caller asks of this method.
     """
 
     runs: Sequence[EndedRun]
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def by_namespace(self) -> Iterator[tuple[tuple[str, ...], list[EndedRun]]]:
         """The runs of each namespace."""

@@ -19,7 +19,7 @@ A method is told what happens, in the order of the memory's list (`Listener`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -48,14 +48,12 @@ class Method(Listener):
         self.core = core
 
 
-def check_methods(methods: Iterable[Any] | None, default: Callable[[], list[Method]]) -> list[Method]:
+def check_methods(methods: Iterable[Any]) -> list[Method]:
     """The methods of a memory, each once.
 
     Raises:
         ConfigurationError: one of them is no method, was given to another memory, or two have one name.
     """
-    if methods is None:
-        return default()
     found: dict[str, Method] = {}
     for each in methods:
         if not isinstance(each, Method):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.jobs import NotYetError
@@ -56,7 +56,7 @@ class EntryKeeping:
         """Puts an entry into the queue; it is on disk when this returns."""
         namespace = user.namespace
         line = digest(*namespace, entry.run)
-        where = {"run": entry.run, "user": entry.user}
+        where: dict[str, Any] = {"run": entry.run, "user": entry.user}
         self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line, placed=True)
         self._core.count_once(entry_key(entry.run), "entries")
 

@@ -122,7 +122,7 @@ class EntryBaseStore(BaseStore):
         self.memory, self.inner, self.user_id = memory, inner, user_id
         self.policy = policy or SEARCH
         self._pattern = Pattern(checked_template(namespace), checked_user(user_id))
-        if not self._pattern.names_user and has_user(memory.namespace):
+        if not self._pattern.names_user and has_user(memory.core.users.namespace):
             raise ConfigurationError(
                 f"The entries belong to users: namespace needs a place for one, such as "
                 f'("memories", "{{langgraph_user_id}}"), not {namespace!r}; or pass user_id=…'
@@ -332,10 +332,10 @@ class EntryBaseStore(BaseStore):
         if wanted < 1:
             return []
         if op.query:
-            mixed = place.user is not None and not has_user(self.memory.namespace)
+            mixed = place.user is not None and not has_user(self.memory.core.users.namespace)
             k = MAX_SEARCHED if op.filter or mixed else wanted
             policy = self.policy.with_(max_n=k)
-            ranked = self.memory.ranked(op.query, user_id=place.user, policy=policy, k=k)
+            ranked = self.memory.entries.ranked(op.query, user_id=place.user, policy=policy, k=k)
             entries: Iterable[Entry] = (each.entry for each in ranked)
         else:
             entries = reversed(self._store(place.user).all())
@@ -344,10 +344,9 @@ class EntryBaseStore(BaseStore):
         return list(itertools.islice(fitting, wanted))
 
     def _store(self, user: str | None) -> EntryStore:
-        memory = self.memory
-        if not memory._store.read_only and not memory._queue.empty:
-            memory._worker.settle()  # what was finished in this process is found
-        return memory._library.store(resolve(memory.namespace, user))
+        core, entries = self.memory.core, self.memory.entries
+        core.jobs.settle()  # what was finished in this process is found
+        return entries.library.store(resolve(core.users.namespace, user))
 
 
 def memory_tools(store: EntryBaseStore) -> list[BaseTool]:

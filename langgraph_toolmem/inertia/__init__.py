@@ -32,8 +32,7 @@ from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
-from langgraph_toolmem.graph.contexts import SEPARATOR
-from langgraph_toolmem.graph.evidence import HIT, MISS, Table
+from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, paper
@@ -41,8 +40,8 @@ from langgraph_toolmem.inertia.booking import begin_shortcut, book_judged, book_
 from langgraph_toolmem.inertia.candidates import near_requests
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Proposal
-from langgraph_toolmem.inertia.record import budget_left, misses_estimated
+from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.record import budget_figures
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 
@@ -278,26 +277,12 @@ class Inertia(Method):
         with core.lock:
             figures = budget_figures(core.graph.counters, self.policy.max_wrong_per_100)
             rules = self.evidence.most_used_rules(MAX_RULES)
-        lines = (
-            [] if core.counter("right") + core.counter("wrong") == 0 else [f"About {wrong:.2f} wrong per 100 turns."]
-        )
-        if not room:
+        lines = []
+        if core.counter("right") + core.counter("wrong"):
+            lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
+        if not figures["budget_open"]:
             lines.append("The budget of misses has no room: the model is asked until it has.")
-        return Section(
-            "Kinds of predictions, acted on or not",
-            {"wrong_per_100": wrong, "budget_open": room, "rules": rules},
-            tuple(lines),
-        )
-
-    def _rules(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for key, row in self.evidence.rules.rows.items():
-            if key.startswith(RULE_PREFIX) and (cell := row.get("")):
-                after, tool, sources = key[len(RULE_PREFIX) :].split(SEPARATOR)
-                hits, misses = int(cell[HIT]), int(cell[MISS])
-                found.append({"after": after, "tool": tool, "sources": sources, "hits": hits, "misses": misses})
-        found.sort(key=lambda r: (-(r["hits"] + r["misses"]), r["after"], r["tool"], r["sources"]))
-        return found[:MAX_RULES]
+        return Section("Kinds of predictions", {**figures, "rules": rules}, tuple(lines))
 
 
 def _not_our_turn(run: Run) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
+from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
 from langgraph_toolmem.graph.tables import CountTable, counts
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
 MAX_RULES: Final = 40_000
 MAX_OPEN: Final = 4_096
@@ -59,6 +61,17 @@ class TurnClosed(Operation):
     turn: str
 
 
+@dataclass(frozen=True, slots=True)
+class RuleRecord:
+    """The record of one kind of prediction: after `after`, `tool` with arguments from `sources`."""
+
+    after: str
+    tool: str
+    sources: str
+    hits: int
+    misses: int
+
+
 class InertiaEvidence(Table):
     """The track record of rules, and open turns.
 
@@ -84,6 +97,15 @@ class InertiaEvidence(Table):
     def handlers(self) -> Mapping[type[Operation], Handler]:
         """See `Table`."""
         return {RulesJudged: self._judge, TurnOpened: self._open, TurnClosed: self._close}
+
+    def most_used_rules(self, most: int) -> list[RuleRecord]:
+        """The record of kinds of predictions, the most used first."""
+        found = []
+        for key, cells in self.rules.rows.items():
+            if key.startswith(RULE_PREFIX) and (cell := cells.get("")):
+                after, tool, sources = key[len(RULE_PREFIX) :].split(SEPARATOR)
+                found.append(RuleRecord(after, tool, sources, int(cell[HIT]), int(cell[MISS])))
+        return sorted(found, key=lambda r: (-(r.hits + r.misses), r.after, r.tool, r.sources))[:most]
 
     def knows(self, turn: str) -> bool:
         """Whether a turn began or ended already."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.evidence import EvidenceGraph, turns_seen
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import budget_room, turns_seen
+from langgraph_toolmem.inertia.record import budget_room
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 

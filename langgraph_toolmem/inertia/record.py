@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from langgraph_toolmem.graph.evidence import HIT, MISS, turns_seen
 from langgraph_toolmem.graph.state import RunState
@@ -90,3 +90,10 @@ def misses_estimated(counters: Mapping[str, float]) -> float:
     wrong = counters.get("wrong", 0) + unreported
     correction = (wrong + TRUST) / (counters.get("checked_risk", 0) + TRUST)
     return wrong + counters.get("acted_failed", 0) + counters.get("acted_risk", 0) * correction
+
+
+def budget_figures(counters: Mapping[str, float], max_wrong_per_100: float | None) -> dict[str, Any]:
+    """For the report: estimated misses per 100 model turns, and whether the budget has room."""
+    turns = turns_seen(counters)
+    wrong = 100 * misses_estimated(counters) / turns if turns else 0.0
+    return {"wrong_per_100": wrong, "budget_open": budget_left(counters, max_wrong_per_100)}

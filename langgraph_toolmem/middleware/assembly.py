@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, ModelFallbackMiddleware
 
@@ -200,7 +200,7 @@ def _node(
     if given is True:
         return kind(memory, **rest)
     if isinstance(kind, type) and isinstance(given, kind):
-        return given
+        return cast(N, given)
     if options is not None and isinstance(given, options):
         how = given.options() if isinstance(given, SGASettings) else {name: given}
         return kind(memory, **how, **rest)

@@ -7,8 +7,9 @@ from typing import Any
 
 from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts, printable
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
+from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page.layout import place, times
-from langgraph_toolmem.report.report import Report, RuleReport, ToolReport
+from langgraph_toolmem.report.report import Report, ToolReport
 
 MAX_TOOLS = 1_000
 MAX_EDGES = 4_000
@@ -85,7 +86,7 @@ def picture(report: Report, view: GraphView) -> dict[str, Any]:
                 r.hits,
                 r.misses,
             ]
-            for r in report.rules
+            for r in report["inertia"].get("rules", ())
         ],
         "left_out": {
             "tools": len(names) - len(shown),
@@ -111,7 +112,7 @@ def after_in_words(symbol: str) -> str:
     return clip(symbol_in_words(symbol))
 
 
-def sources_in_words(rule: RuleReport) -> str:
+def sources_in_words(rule: RuleRecord) -> str:
     """Where a rule takes its arguments from: its kinds of sources, in words."""
     kinds = dict.fromkeys(_kind_in_words(kind) for kind in rule.sources.split("+") if kind)
     return ", ".join(kinds) or "no arguments"

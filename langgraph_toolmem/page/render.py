@@ -15,7 +15,7 @@ from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.graph.export import GraphView, printable
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
 from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
-from langgraph_toolmem.report.report import Report, hint_in_words
+from langgraph_toolmem.report.report import Report
 
 _SCRIPTS = ("tables.js", "geometry.js", "panel.js", "explorer.js", "start.js")
 
@@ -59,8 +59,10 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         report=report,
         currency=clip(report.currency or ""),
         tools=sorted(report.tools.items(), key=lambda item: (-item[1].calls, item[0])),
-        rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in report.rules],
-        hints=[(clip(hint_in_words(method)), hint) for method, hint in report.hints.items()],
+        rules=[
+            (after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in report["inertia"].get("rules", ())
+        ],
+        hints=[(clip(title), figures) for title, figures in report.hints()],
         problems=[clip(problem) for problem in report.problems],
         unit=NAMES[size],
         buckets=over_time,

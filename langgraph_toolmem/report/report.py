@@ -117,7 +117,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
         plain = asdict(self)
-        plain["sections"] = {name: dict(section.figures) for name, section in self.sections.items()}
+        plain["sections"] = {name: section["figures"] for name, section in plain["sections"].items()}
         return plain
 
     def __str__(self) -> str:

@@ -34,6 +34,7 @@ from langgraph_toolmem.core.contributions import Section, shown_in_words
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
@@ -231,10 +232,14 @@ class SIT(Method):
     def imported(self, given: Import) -> int:
         """Stores the summaries that wait with these runs, if their verdict is good, in one go; else takes them away.
 
-        Options: ``unlabelled``: those of runs without a verdict too, whatever the policy says.
+        Options: ``unlabelled``: those of runs without a verdict too, whatever the policy says; ``write``: states that
+        nobody put into words are, without a model.
         """
-        unlabelled = bool(given.options.get(self.name, {}).get("unlabelled", False))
-        kept = 0
+        unlabelled, kept = bool(given.options.get("unlabelled")), 0
+        if given.options.get("write"):
+            for each in given.runs:
+                if unlabelled if each.score is None else each.score >= GOOD:
+                    self.states.write_states(each.run, each.user)
         for _, runs in given.by_namespace():
             kept += self.states.keep([each.run.digest for each in runs], runs[0].user, unlabelled=unlabelled)
         return kept
@@ -248,6 +253,7 @@ class SIT(Method):
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's summaries. They are counted where they wait, not here."""
+        self.states.forget_written()
         if self.core.vectors.empty:
             return 0
         store = self.states.store(user)

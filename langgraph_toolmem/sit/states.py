@@ -1,4 +1,4 @@
-"""States of runs in words: written down as a run goes, kept in the evidence graph until it has a verdict, then stored."""
+"""States of runs in words: kept in the evidence graph until their run has a verdict, then stored in Chroma."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def decision_event(
         config: of the node.
 
     Returns:
-        ``messages`` (the prompt in chat format), ``decision``, ``thread_id`` (the thread), ``run`` (the memory's digest of
-        it), ``step``, ``user_id``, ``request``; ``calls``: how many it leads to; ``left_out``: how many of its parts
+        ``messages`` (the prompt in chat format), ``decision``, ``thread_id``, ``run`` (the memory's digest of it),
+        ``step``, ``user_id``, ``request``; ``calls``: how many it leads to; ``left_out``: how many of its parts
         that were due cannot be done.
     """
     runtime, pending = runtime_of(config), record["pending"]
