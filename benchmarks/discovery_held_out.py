@@ -67,10 +67,10 @@ def worth(atoms: Sequence[Atom], specs: Mapping[str, ToolSpec], runs: Sequence[R
     """Keeps the atoms in a memory, and asks it before each call of the runs."""
     extractor, calls, first, best, alike = Extractor(specs), 0, 0, 0, 0
     with ToolMemory.ephemeral(tools=list(make_office().tools)) as memory:
-        kept = memory.keep_atoms(atoms)
+        kept = memory.atoms.keep(atoms)
         for point in (point for run in runs for point in points(run)):
             where, known = extractor.before(point.run)
-            hits = memory.search_atoms(where.goals or ("",), state=where.state, slots=known, k=BEST)
+            hits = memory.atoms.search(where.goals or ("",), state=where.state, slots=known, k=BEST)
             tools = [hit.tool for hit in hits]
             calls, first = calls + 1, first + (point.tool in tools[:1])
             best, alike = best + (point.tool in tools), alike + any(does_the_same(point.tool, tool) for tool in tools)

@@ -130,7 +130,7 @@ class Desk:
         self.tools: list[BaseTool] = [*self.office.tools(), *others]
         random.Random(seed).shuffle(self.tools)  # where hardly anything fits, the first tools fill up
         self.limits = limits or NaviLimits()
-        self.memory = ToolMemory.ephemeral(tools=self.tools, entries=False)
+        self.memory = ToolMemory.ephemeral(tools=self.tools)
         self.model = ScriptedChatModel(script=OfficeDecider())
         for task in make_tasks(warm, seed=seed) if warm else ():
             self.office.reset(task.seed)
@@ -148,7 +148,7 @@ class Desk:
 
     def run(self, task: Task, failing: Sequence[str] = ()) -> Row:
         """A task through the navigator and its rivals, with failures."""
-        found = [hit.name for hit in self.memory.search_tools(task.request, k=self.limits.candidates)]
+        found = [hit.name for hit in self.memory.navigator.search(task.request, k=self.limits.candidates)]
         retrieved = self._rival(task, failing, found)
         everything = self._rival(task, failing, [tool.name for tool in self.tools])
         self._prepare(task, failing)

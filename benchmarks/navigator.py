@@ -35,7 +35,7 @@ from benchmarks.navigator_data import (
 from benchmarks.replay import DATA
 from benchmarks.scale import rss_mib
 from benchmarks.sit import embedder_named, missing
-from langgraph_toolmem.graph import fields
+from langgraph_toolmem.navigator import fields
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import History

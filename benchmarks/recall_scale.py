@@ -26,6 +26,7 @@ from rich.table import Table
 
 from benchmarks.workload import Workload
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.core.listener import EndedRun, Import
 from langgraph_toolmem.runs.trajectory import parse_run
 
 P50_MS: Final = 15.0
@@ -73,16 +74,20 @@ def measured(folder: Path, entries: int, users: int, seed: int) -> Cost:
         for name in track(names, description=f"{users} × {entries:,}", console=Console(stderr=True)):
             for start in range(0, entries, BATCH):
                 size = min(BATCH, entries - start)
-                runs = [(parse_run(history, run_id=run), _verdict(run), None) for run, history in islice(drawn, size)]
+                user = memory.core.users.of(name)
+                runs = [
+                    EndedRun(parse_run(history, thread_id=run), user, _verdict(run))
+                    for run, history in islice(drawn, size)
+                ]
                 before = perf_counter()
-                memory.keep_entries(runs, user_id=name)
+                memory.entries.imported(Import(runs))
                 writing += perf_counter() - before
     generator = random.Random(seed)
     queries = [messages[0]["content"] for _, messages in islice(drawn, SAMPLES)]
     with ToolMemory(folder, namespace=PER_USER) as memory:
         firsts = [_timed(memory, queries[0], name)[0] for name in names[: min(users, 50)]]
         for name in names:
-            memory.recall(queries[0], user_id=name)
+            memory.entries.recall(queries[0], user_id=name)
         times, found = zip(*(_timed(memory, query, generator.choice(names)) for query in queries), strict=True)
         finish = _finish_ms(memory, list(drawn), names[0])
         ram = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -101,24 +106,24 @@ def measured(folder: Path, entries: int, users: int, seed: int) -> Cost:
     )
 
 
-def _verdict(run_id: str) -> float:
-    return float(crc32(run_id.encode()) % 4 > 0)
+def _verdict(thread_id: str) -> float:
+    return float(crc32(thread_id.encode()) % 4 > 0)
 
 
 def _timed(memory: ToolMemory, query: str, user: str) -> tuple[float, int]:
     start = perf_counter()
-    found = memory.recall(query, user_id=user)
+    found = memory.entries.recall(query, user_id=user)
     return perf_counter() - start, len(found)
 
 
 def _finish_ms(memory: ToolMemory, runs: Sequence[tuple[str, list[dict[str, Any]]]], user: str) -> float:
-    with ToolMemory.ephemeral(namespace=PER_USER, entries=False) as bare:
+    with ToolMemory.ephemeral(namespace=PER_USER) as bare:
         took: list[float] = []
-        for run_id, messages in runs:
+        for thread_id, messages in runs:
             before = perf_counter()
-            bare.finish(messages, run_id=run_id, success=True, user_id=user)
+            bare.finish(messages, thread_id=thread_id, success=True, user_id=user)
             middle = perf_counter()
-            memory.finish(messages, run_id=run_id, success=True, user_id=user)
+            memory.finish(messages, thread_id=thread_id, success=True, user_id=user)
             took.append((perf_counter() - middle) - (middle - before))
             memory.flush()  # between runs of a host, there is time
     return median(took) * 1e3

@@ -114,7 +114,7 @@ def yardstick_rows(runs: Iterable[LoggedRun], yardstick: Yardstick) -> list[list
                 call_of(turn) in guess.known,
                 not turn.steps,
             )
-            for turn, guess in yardstick.replay(parse_run(run.messages, run_id=run.run_id))
+            for turn, guess in yardstick.replay(parse_run(run.messages, thread_id=run.thread_id))
         ]
         for run in runs
     ]
@@ -138,11 +138,11 @@ def arrange(runs: Sequence[LoggedRun], mode: str, seed: int) -> tuple[list[Logge
     draw.shuffle(shuffled)
     if mode == "cold":
         return shuffled, 0
-    tasks = sorted({run.task or run.run_id for run in runs})
+    tasks = sorted({run.task or run.thread_id for run in runs})
     draw.shuffle(tasks)
     before = set(tasks[: len(tasks) // 2])
-    history = [run for run in shuffled if (run.task or run.run_id) in before]
-    return history + [run for run in shuffled if (run.task or run.run_id) not in before], len(history)
+    history = [run for run in shuffled if (run.task or run.thread_id) in before]
+    return history + [run for run in shuffled if (run.task or run.thread_id) not in before], len(history)
 
 
 def work(job: Job) -> Result:

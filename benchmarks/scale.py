@@ -27,7 +27,8 @@ from rich.table import Table
 from benchmarks.workload import Workload
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import Run, parse_run
+from langgraph_toolmem.stores import wire
 from langgraph_toolmem.stores.graph_file import SNAPSHOT, GraphFile
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def measure(memory: ToolMemory, begun: Sequence[Messages]) -> dict[str, list[flo
     `decide` starts from a state that was read already, outputs included, `predict` from the messages. Each state is
     asked once.
     """
-    engine = memory._engine
+    inertia = memory.inertia
     runs = [parse_run(messages) for messages in begun]
     found = {"read": p50_p95(timed(parse_run, begun), MICRO)}
     for policy in (PAPER, CALIBRATED):
@@ -96,15 +97,20 @@ def measure(memory: ToolMemory, begun: Sequence[Messages]) -> dict[str, list[flo
                 state.observation(index)  # addressing the outputs is a part of reading the messages
 
         def decide(pair: tuple[RunState, str], policy: InertiaPolicy = policy) -> object:
-            return engine.decide(pair[0], thought=pair[1], policy=policy, user=None)
+            return inertia.decide(pair[0], thought=pair[1], policy=policy, user=None)
 
         def predict(messages: Messages, policy: InertiaPolicy = policy) -> object:
-            return memory.predict(messages, policy=policy)
+            return memory.inertia.predict(messages, policy=policy)
 
         thoughts = [run.thought or "I should look for the next one." for run in runs]
         found[f"{policy.kind} decide"] = p50_p95(timed(decide, zip(states, thoughts, strict=True)), MICRO)
         found[f"{policy.kind} predict"] = p50_p95(timed(predict, begun), MICRO)
     return found
+
+
+def learn(memory: ToolMemory, run: Run, policy: InertiaPolicy) -> None:
+    """A whole run, with the record of the policy's predictions."""
+    memory.core.events.learn(run, memory.core.users.of(None), last_turn_too=True, inertia={"policy": policy})
 
 
 def learning(memory: ToolMemory, runs: Sequence[tuple[str, Messages]]) -> dict[str, list[float]]:
@@ -113,24 +119,27 @@ def learning(memory: ToolMemory, runs: Sequence[tuple[str, Messages]]) -> dict[s
     learn: learning alone, of a run that was read. observe: reading, shadow prediction of each turn, learning.
     """
     half = len(runs) // 2
-    read = [parse_run(messages, run_id=run_id) for run_id, messages in runs[:half]]
-    alone = timed(lambda run: memory.learn_run(run, policy=PAPER), read)
-    whole = timed(lambda run: memory.observe(run[1], run_id=run[0]), runs[half:])
+    read = [parse_run(messages, thread_id=thread_id) for thread_id, messages in runs[:half]]
+    alone = timed(lambda run: learn(memory, run, PAPER), read)
+    whole = timed(lambda run: memory.observe(run[1], thread_id=run[0]), runs[half:])
     calls = [sum(m["role"] == "tool" for m in messages) for _, messages in runs]
     each = [s / n for s, n in zip(alone + whole, calls, strict=True)]
     return {"learn_ms": p50_p95(each[:half], MILLI), "observe_ms": p50_p95(each[half:], MILLI)}
 
 
-def appending(memory: ToolMemory, runs: Sequence[tuple[str, Messages]]) -> list[float]:
+def appending(runs: Sequence[tuple[str, Messages]]) -> list[float]:
     """Microseconds to append one turn's record to a journal of its own, p50 and p95."""
     records: list[Any] = []
+    with ToolMemory.ephemeral() as fresh:
+        apply = fresh.core.apply
 
-    def keep(key: str | None, record: Any) -> bool:
-        records.append([key, record])
-        return True
+        def keep(key: str | None, record: Any) -> bool:
+            records.append(wire.write(key, record))
+            return apply(key, record)
 
-    for run_id, messages in runs:
-        memory._engine.learn(parse_run(messages, run_id=run_id), apply=keep, policy=CALIBRATED)
+        fresh.core.apply = keep  # type: ignore[method-assign]
+        for thread_id, messages in runs:
+            learn(fresh, parse_run(messages, thread_id=thread_id), CALIBRATED)
     with tempfile.TemporaryDirectory() as folder, GraphFile(folder) as file:
         file.load()
         return p50_p95(timed(file.append, records), MICRO)
@@ -139,8 +148,8 @@ def appending(memory: ToolMemory, runs: Sequence[tuple[str, Messages]]) -> list[
 def overhead(tools: int) -> dict[str, float]:
     """Milliseconds a step where there is nothing to offer: a history of 20 messages, a memory that knows no more.
 
-    predict: reading and deciding in an empty memory. step: `before_model` when all but the last call of the history
-    was seen as it happened. whole: `before_model` when the whole history is new (a memory added in mid-run).
+    predict: reading and deciding in an empty memory. step: `begin_turn` when all but the last call of the history
+    was seen as it happened. whole: `begin_turn` when the whole history is new (a memory added in mid-run).
     """
     workload = Workload(max(tools, 20), seed=1)
     schemas = workload.schemas()
@@ -151,12 +160,12 @@ def overhead(tools: int) -> dict[str, float]:
             with ToolMemory.ephemeral(tools=schemas) as memory:
                 if kind == "step":
                     for seen in range(2, len(history), 2):
-                        memory.before_model(history[:seen], run_id=f"{sample}")
+                        memory.inertia.begin_turn(history[:seen], thread_id=f"{sample}")
                 start = perf_counter()
                 if kind == "predict":
-                    memory.predict(history)
+                    memory.inertia.predict(history)
                 else:
-                    memory.before_model(history, run_id=f"{sample}")
+                    memory.inertia.begin_turn(history, thread_id=f"{sample}")
                 seconds.append(perf_counter() - start)
     return {kind: median(seconds) * MILLI for kind, seconds in found.items()}
 
@@ -193,11 +202,11 @@ def grow(tools: int, sizes: Sequence[int], folder: Path, samples: int) -> dict[s
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"{tools} tools: past runs", total=sizes[-1])
         for size in sizes:
-            for run_id, messages in workload.runs(max(0, size - samples - known)):
-                run = parse_run(messages, run_id=run_id)
+            for thread_id, messages in workload.runs(max(0, size - samples - known)):
+                run = parse_run(messages, thread_id=thread_id)
                 policy = CALIBRATED if known >= size - samples - FULLY_LEARNED else PAPER
                 start = perf_counter()
-                memory.learn_run(run, policy=policy)
+                learn(memory, run, policy)
                 longest = max(longest, perf_counter() - start)
                 known += 1
                 progress.update(task, completed=known)
@@ -207,7 +216,7 @@ def grow(tools: int, sizes: Sequence[int], folder: Path, samples: int) -> dict[s
             entry: dict[str, Any] = {
                 "tools": tools, "runs": known, "times_us": measure(memory, begun), **learned,
                 "longest_ms": longest * MILLI, "rss_mib": rss_mib() - before,
-                "append_us": appending(memory, list(workload.runs(min(samples, 100)))),
+                "append_us": appending(list(workload.runs(min(samples, 100)))),
             }  # fmt: skip
             memory.close()
             entry["snapshot_mib"] = (folder / SNAPSHOT).stat().st_size / 2**20

@@ -167,7 +167,7 @@ def hits_of(methods: Mapping[str, Method], asked: Sequence[Question]) -> dict[st
 
 def read(runs: Sequence[LoggedRun]) -> list[Run]:
     """The runs, parsed."""
-    return [parse_run(run.messages, run_id=run.run_id) for run in runs]
+    return [parse_run(run.messages, thread_id=run.thread_id) for run in runs]
 
 
 def work(folder: Path, names: str, seed: int, *, limit: int | None = None) -> dict[str, float]:

@@ -49,7 +49,7 @@ def load(folder: Path, *, limit: int | None = None) -> tuple[list[LoggedRun], di
     if not runs:
         return None
     idle = _without_action(folder)
-    kept = [run for run in runs if run.success and run.run_id not in idle]
+    kept = [run for run in runs if run.success and run.thread_id not in idle]
     return kept[:limit], read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
 
 

@@ -92,7 +92,7 @@ class Remembered:
 class NoEdges:
     """No weights: what the summaries say alone."""
 
-    def out_of(self, source: str) -> dict[str, Edge]:  # noqa: ARG002 - the protocol has it
+    def out_of(self, source: str) -> dict[str, Edge]:
         """Nothing."""
         return {}
 
@@ -102,7 +102,7 @@ def learn(history: Sequence[Run], store: SummaryStore | None) -> Walks:
     walks = Walks()
     summaries: list[NewSummary] = []
     for number, run in enumerate(history):
-        name = run.run_id or str(number)
+        name = run.thread_id or str(number)
         for each in transitions(run, summarise=extractive_summary if store is not None else None):
             walks.add(name, each.key, each.source, each.target)
             if each.summary:
@@ -159,7 +159,7 @@ def work(job: Job) -> dict[str, Hits]:
 
 
 def _read(runs: Sequence[LoggedRun], *, good: bool) -> list[Run]:
-    return [parse_run(run.messages, run_id=run.run_id) for run in runs if run.success or not good]
+    return [parse_run(run.messages, thread_id=run.thread_id) for run in runs if run.success or not good]
 
 
 def _store(vectors: VectorStore, *, max_per_edge: int = POLICY.max_per_edge) -> SummaryStore:

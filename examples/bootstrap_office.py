@@ -83,13 +83,13 @@ def main() -> None:
         ToolMemory.ephemeral(tools=sandbox.tools) as memory,
         Bootstrap(memory, sandbox, inventor(), budget=Budget(queries=QUERIES)) as bootstrap,
     ):
-        before = sum(len(memory.recall(request)) for request in REQUESTS)
+        before = sum(len(memory.entries.recall(request)) for request in REQUESTS)
         done = bootstrap.run()
         print(f"{done.run} invented requests were run in the sandbox: {done.good} went well, {done.wrong} went wrong.")
         print(f"Past runs recalled: {before} before, and now:")
         for request in REQUESTS:
             print(f"\n> {request}")
-            for entry in memory.recall(request):
+            for entry in memory.entries.recall(request):
                 outcome = "went well" if entry.good else "went wrong"
                 print(f"  {entry.query}\n    {outcome}: {' -> '.join(call.tool for call in entry.calls)}")
 

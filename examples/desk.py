@@ -18,7 +18,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import BaseTool, tool
 
-from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.testing import ScriptedChatModel, count_tokens
 
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo", "Iris", "Jona", "Kaya")
@@ -116,9 +116,9 @@ def past_run(text: str) -> list[BaseMessage]:
 
 def warm_memory(runs: int = 120) -> ToolMemory:
     """A memory that has seen past runs. It audits nothing, so that a demonstration goes the same way each time."""
-    memory = ToolMemory.ephemeral(tools=TOOLS, policy=InertiaPolicy(audit_rate=0.0))
+    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(audit_rate=0.0))))
     for i, text in enumerate(requests(runs)):
-        memory.finish(past_run(text), run_id=f"past-{i}")
+        memory.finish(past_run(text), thread_id=f"past-{i}")
     DONE.clear()
     return memory
 

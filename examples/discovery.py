@@ -69,10 +69,10 @@ def main() -> None:
         report = discovery.run(sink=IntoMemory(memory))
         now = report.progress
         print(f"{now.solved} of {now.tasks} tasks were solved, with {report.explored} calls; {report.atoms} atoms:")
-        for atom in memory.atoms():
+        for atom in memory.atoms.all():
             print(f"  to {atom.goal}: {atom.tool}({dict(atom.arguments)})")
         print("\nWhat an agent is shown that is to cancel the order of Dora, whom no task named, and knows the order:")
-        for hit in memory.search_atoms("cancel the order of Dora", slots={"ORDER_ID": "O-41"}, k=1):
+        for hit in memory.atoms.search("cancel the order of Dora", slots={"ORDER_ID": "O-41"}, k=1):
             print(f"  {hit.tool}({dict(hit.filled)})")
 
 

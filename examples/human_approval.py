@@ -64,7 +64,7 @@ def main() -> None:
         refunds, wrong = after.calls - before.calls, after.wrong - before.wrong
         print(f"  learned: {refunds} executed refund(s), {wrong} wrong proposal(s)")
         until_refund = past_run("Refund the order of Quinn")[:5]
-        decision = memory.explain(until_refund)
+        decision = memory.inertia.explain(until_refund)
         print(f"  next refund: {'proposed again' if decision.acts else f'the model is asked, {decision.reason}'}")
 
 

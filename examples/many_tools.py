@@ -66,7 +66,7 @@ def main() -> None:
     model = ScriptedChatModel(script=ask)
     with ToolMemory.ephemeral(tools=tools) as memory:
         for i, text in enumerate(requests(9)):  # past runs show which tool gives what
-            memory.finish(past_run(text), run_id=f"past-{i}", success=True)
+            memory.finish(past_run(text), thread_id=f"past-{i}", success=True)
         agent = make_graph(model, tools, memory)
         for text in ("Refund the order of Ann", "Put building 7 away"):
             print(f"\n> {text}")

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from examples.desk import NAMES, TOOLS, calling, number, past_run, show
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel as Model
 
@@ -71,10 +71,10 @@ def make_agent(memory: ToolMemory | None, checkpointer: BaseCheckpointSaver[str]
 
 def learned() -> ToolMemory:
     """A memory that knows past runs."""
-    memory = ToolMemory.ephemeral(tools=TOOLS, atoms=True)
+    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Atoms(keep=True)))
     for name in NAMES:
         run = past_run(f"Refund the order of {name}")
-        memory.finish(run, run_id=f"past-{name}", success=True)  # only successful runs give atoms
+        memory.finish(run, thread_id=f"past-{name}", success=True)  # only successful runs give atoms
     memory.flush()  # only here: atoms are stored in the background
     return memory
 
@@ -87,7 +87,7 @@ def main() -> None:
     """Gives two agents the same request, one of them with a memory."""
     with learned() as memory:
         print(f"What is kept of {len(NAMES)} past runs:")
-        for hit in memory.search_atoms("refund an order"):
+        for hit in memory.atoms.search("refund an order"):
             print(f"  to {hit.atom.goal}: {hit.atom.tool}({dict(hit.atom.arguments)})")
         for title, agent_memory in (("without hints", None), ("with hints", memory)):
             agent, model = make_agent(agent_memory, InMemorySaver())

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from examples.desk import calling, show
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import Entries, ToolMemory, default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -66,7 +66,9 @@ def criticise(_: list[BaseMessage], tools: Sequence[dict[str, Any]]) -> AIMessag
 def main() -> None:
     """Two requests of one kind, with a verdict between them."""
     model = ScriptedChatModel(script=reply)
-    with ToolMemory.ephemeral(tools=TOOLS, critic=ScriptedChatModel(script=criticise)) as memory:
+    with ToolMemory.ephemeral(
+        tools=TOOLS, methods=default_methods(Entries(critic=ScriptedChatModel(script=criticise)))
+    ) as memory:
         agent: Any = create_agent(
             model,
             TOOLS,

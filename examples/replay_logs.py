@@ -55,8 +55,8 @@ def main() -> None:
         print("\nA memory that starts with these runs:")
         with ToolMemory(folder / "memory", tools=TOOLS) as memory:
             for run in log.runs:
-                memory.finish(run.messages, run_id=run.run_id, success=run.success, user_id=run.user_id)
-            proposal = memory.predict([("user", "Where is the order of Zoe?")])
+                memory.finish(run.messages, thread_id=run.thread_id, success=run.success, user_id=run.user_id)
+            proposal = memory.inertia.predict([("user", "Where is the order of Zoe?")])
             assert proposal is not None
             print(f"  {proposal.tool}({proposal.args}) at {proposal.confidence:.0%}; act: {proposal.act}")
             print(f"  because: {proposal.evidence}")

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from examples.desk import calling
-from langgraph_toolmem import SITPolicy, ToolMemory
+from langgraph_toolmem import SIT, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.nodes import MemoryState, Recorder, SITSummary, memory_prompt
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -88,12 +88,12 @@ def make_graph(memory: ToolMemory | None, *, policy: SITPolicy | None = None, as
 
 def main() -> None:
     """Learns past runs, asks for suggestions, and gives three agents the same problem."""
-    memory = ToolMemory.ephemeral(tools=TOOLS, sit=SITPolicy())
+    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(SIT(SITPolicy())))
     for i, error in enumerate(PAST):
-        memory.finish(past_run(error), run_id=f"past-{i}", success=True)  # only successful runs teach
+        memory.finish(past_run(error), thread_id=f"past-{i}", success=True)  # only successful runs teach
     print(f"{REQUEST}; the logs say: {ERROR}. What next?")
     for name, policy in (("by frequency alone", SITPolicy.paper()), ("by the state", None)):
-        best = memory.suggest(past_run(ERROR)[:3], policy=policy)[0]
+        best = memory.sit.suggest(past_run(ERROR)[:3], policy=policy)[0]
         print(f"  {name}: {best.tool} ({best.evidence})")
     for name, agent in (
         ("without a memory", make_graph(None)),

@@ -16,6 +16,8 @@ import typing
 from langgraph_toolmem._version import __version__
 
 if typing.TYPE_CHECKING:
+    from langgraph_toolmem.atoms import Atoms
+    from langgraph_toolmem.atoms.retrieve import AtomHit
     from langgraph_toolmem.atoms.settings import SGASettings
     from langgraph_toolmem.base.errors import (
         ConfigurationError,
@@ -30,52 +32,67 @@ if typing.TYPE_CHECKING:
         StorageError,
         ToolMemoryError,
     )
+    from langgraph_toolmem.entries import Entries
     from langgraph_toolmem.entries.critique import Critique
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.policy import RecallPolicy
     from langgraph_toolmem.entries.preferences import Preference
-    from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.inertia.settings import InertiaSettings
-    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem.memory import ToolMemory, default_methods
+    from langgraph_toolmem.navigator import Navigator
+    from langgraph_toolmem.navigator.plan.chains import Plan
     from langgraph_toolmem.navigator.tool_search.hit import ToolHit
     from langgraph_toolmem.report.report import Report
     from langgraph_toolmem.report.savings import Period, TokenPrice
+    from langgraph_toolmem.sit import SIT
     from langgraph_toolmem.sit.policy import SITPolicy
     from langgraph_toolmem.sit.suggest import Suggestion
 
 _HOMES = {
+    "AtomHit": "atoms.retrieve",
+    "Atoms": "atoms",
     "Critique": "entries.critique",
     "Decision": "inertia.proposal",
+    "Entries": "entries",
     "Entry": "entries.entry",
     "EnvironmentAdapter": "inertia.policy",
+    "Inertia": "inertia",
     "InertiaPolicy": "inertia.policy",
     "InertiaSettings": "inertia.settings",
+    "Navigator": "navigator",
     "Period": "report.savings",
+    "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
     "Proposal": "inertia.proposal",
     "RecallPolicy": "entries.policy",
-    "RecalledEntry": "entries.recollection",
-    "Recollection": "entries.recollection",
     "Report": "report.report",
     "SGASettings": "atoms.settings",
+    "SIT": "sit",
     "SITPolicy": "sit.policy",
     "Suggestion": "sit.suggest",
     "TokenPrice": "report.savings",
     "ToolHit": "navigator.tool_search.hit",
     "ToolMemory": "memory",
+    "default_methods": "memory",
 }
 """Where a name comes from; all others are errors."""
 
 __all__ = [
+    "SIT",
+    "AtomHit",
+    "Atoms",
     "ConfigurationError",
     "Critique",
     "Decision",
     "EmbedderChangedError",
+    "Entries",
     "Entry",
     "EnvironmentAdapter",
     "GraphFileError",
+    "Inertia",
     "InertiaPolicy",
     "InertiaSettings",
     "InputError",
@@ -84,12 +101,12 @@ __all__ = [
     "MessageError",
     "MissingExtraError",
     "NamespaceError",
+    "Navigator",
     "Period",
+    "Plan",
     "Preference",
     "Proposal",
     "RecallPolicy",
-    "RecalledEntry",
-    "Recollection",
     "Report",
     "SGASettings",
     "SITPolicy",
@@ -100,6 +117,7 @@ __all__ = [
     "ToolMemory",
     "ToolMemoryError",
     "__version__",
+    "default_methods",
 ]
 
 

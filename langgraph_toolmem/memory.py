@@ -389,6 +389,14 @@ class ToolMemory:
         """Closes it."""
         self.close()
 
+    async def __aenter__(self: T) -> T:
+        """The memory itself."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Closes it."""
+        await self.aclose()
+
     def __repr__(self) -> str:
         """Where it is and how much it has seen."""
         core = self._core

@@ -39,7 +39,7 @@ def crowded(desk: Desk) -> list[BaseTool]:
 
 def knowing(tools: Sequence[BaseTool], runs: int = 12, **options: Any) -> ToolMemory:
     """A memory that has seen the desk at work."""
-    memory = ToolMemory.ephemeral(tools=tools, entries=False, **options)
+    memory = ToolMemory.ephemeral(tools=tools, **options)
     warm(memory, runs)
     return memory
 

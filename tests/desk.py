@@ -156,7 +156,7 @@ def run(graph: Any, number_: int, **options: Any) -> dict[str, Any]:
 def warm(memory: ToolMemory, runs: int = 24, tools: Sequence[BaseTool] | None = None, first: int = 1000) -> None:
     """Teaches a memory that many finished runs, without a graph."""
     for i in range(first, first + runs):
-        memory.finish(history(i), run_id=f"warm-{i}")
+        memory.finish(history(i), thread_id=f"warm-{i}")
 
 
 def history(number_: int, name: str | None = None) -> list[BaseMessage]:

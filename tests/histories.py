@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Record
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.inertia.engine import InertiaEngine
-from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import Run, parse_run
 
 Message = Any
@@ -74,8 +74,8 @@ def history(*parts: Message | Iterable[Message]) -> list[Message]:
     return joined
 
 
-def run_of(*parts: Message | Iterable[Message], run_id: str = "r") -> Run:
-    return parse_run(history(*parts), run_id=run_id)
+def run_of(*parts: Message | Iterable[Message], thread_id: str = "r") -> Run:
+    return parse_run(history(*parts), thread_id=thread_id)
 
 
 def state_of(*parts: Message | Iterable[Message]) -> RunState:
@@ -83,7 +83,7 @@ def state_of(*parts: Message | Iterable[Message]) -> RunState:
 
 
 class Learner:
-    """A graph with an engine, and the records that were applied to it."""
+    """A memory with nothing but the shortcut, and the records that were applied to its graph."""
 
     def __init__(
         self,
@@ -91,25 +91,31 @@ class Learner:
         policy: InertiaPolicy | None = None,
         similarity: Any = 0.0,
     ) -> None:
-        self.graph = EvidenceGraph()
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
-        self.specs: dict[str, ToolSpec] | None = None if tools is None else read_tools(list(tools))
         score = similarity if callable(similarity) else lambda thought, tool: similarity
-        self.engine = InertiaEngine(self.graph, self.specs, similarity=score)
-        self.records: list[tuple[str, Record]] = []
+        self.inertia = Inertia(self.policy, similarity=score)
+        self.memory = ToolMemory.ephemeral(tools=tools, methods=[self.inertia])
+        self.core, self.graph = self.memory.core, self.memory.core.graph
+        self.records: list[tuple[str | None, Record]] = []
+        self._apply = self.core.apply
+        self.core.apply = self._keep  # type: ignore[method-assign]
 
-    def learn(self, *parts: Message | Iterable[Message], run_id: str = "r", user: str | None = None) -> int:
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        return self.core.catalogue.specs
+
+    def _keep(self, key: str | None, record: Record) -> bool:
+        self.records.append((key, record))
+        return self._apply(key, record)
+
+    def learn(self, *parts: Message | Iterable[Message], thread_id: str = "r", user: str | None = None) -> int:
         """Learns a whole run; how many turns were new."""
-
-        def apply(key: str, record: Record) -> bool:
-            self.records.append((key, record))
-            return self.graph.apply(key, record)
-
-        run = run_of(*parts, run_id=run_id)
-        return self.engine.learn(run, apply=apply, policy=self.policy, user=user, last_turn_too=True)[1]
+        run, whose = run_of(*parts, thread_id=thread_id), User(user, user, ("toolmem",))
+        return self.core.events.learn(run, whose, last_turn_too=True, inertia={"policy": self.policy})[1]
 
     def decide(self, *parts: Message | Iterable[Message], user: str | None = None, thought: str = "") -> Any:
         """The decision before the model's next turn."""
-        run = run_of(*parts, run_id="now")
+        run = run_of(*parts, thread_id="now")
         assert run.awaiting_model
-        return self.engine.decide(RunState.of(run), thought=thought or run.thought, policy=self.policy, user=user)[0]
+        state = RunState.of(run)
+        return self.inertia.decide(state, thought=thought or run.thought, policy=self.policy, user=user)[0]

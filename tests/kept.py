@@ -10,16 +10,16 @@ from langgraph_toolmem.sit.evidence import SITEvidence
 
 
 def inertia(memory: ToolMemory) -> InertiaEvidence:
-    return memory._graph.register(InertiaEvidence)
+    return memory.core.graph.register(InertiaEvidence)
 
 
 def sit(memory: ToolMemory) -> SITEvidence:
-    return memory._graph.register(SITEvidence)
+    return memory.core.graph.register(SITEvidence)
 
 
 def navigator(memory: ToolMemory) -> NavigatorEvidence:
-    return memory._graph.register(NavigatorEvidence)
+    return memory.core.graph.register(NavigatorEvidence)
 
 
 def ledger(memory: ToolMemory) -> LedgerTable:
-    return memory._graph.register(LedgerTable)
+    return memory.core.graph.register(LedgerTable)

@@ -81,7 +81,7 @@ def past(name: str) -> list[Any]:
 def teach(memory: ToolMemory, *, user_id: str | None = None, first: int = 0) -> None:
     """Three runs that went wrong, with their critiques if the memory has a critic."""
     for i, name in enumerate(("Ann", "Ben", "Cleo")):
-        memory.finish(past(name), run_id=f"past-{user_id}-{first + i}", success=False, user_id=user_id)
+        memory.finish(past(name), thread_id=f"past-{user_id}-{first + i}", success=False, user_id=user_id)
     assert memory.flush()
 
 

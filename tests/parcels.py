@@ -101,7 +101,7 @@ def rate(memory: ToolMemory, good: bool, *couriers: str, user: str | None = None
     for _ in range(times):
         run = f"past-{memory.report().turns}-{user}"
         name = NAMES[memory.report().turns % len(NAMES)]
-        memory.finish(past_run(run, *couriers, name=name), run_id=run, success=good, user_id=user, wait=True)
+        memory.finish(past_run(run, *couriers, name=name), thread_id=run, success=good, user_id=user, wait=True)
 
 
 def dislike_fast(memory: ToolMemory, user: str | None = None) -> None:

@@ -11,7 +11,7 @@ from desk import Desk, call_id, history, number, this_turn
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.tools import BaseTool, tool
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import Atoms, ToolMemory, default_methods
 
 HEAD = "Patterns that worked"
 _LINE = re.compile(r"^- .*?(\w+)\((.*)\)$", re.MULTILINE)
@@ -49,9 +49,9 @@ OTHERS = {"find_customer": "lookup_client", "latest_order": "recent_purchase", "
 
 def taught(runs: int = 6, **options: Any) -> ToolMemory:
     """A memory with the atoms of that many runs of the desk; it does not know the other desk's tools."""
-    memory = ToolMemory.ephemeral(tools=Desk().tools, atoms=True, **options)
+    memory = ToolMemory.ephemeral(tools=Desk().tools, methods=default_methods(Atoms(keep=True)), **options)
     for i in range(runs):
-        memory.finish(history(i), run_id=f"taught-{i}", success=True)
+        memory.finish(history(i), thread_id=f"taught-{i}", success=True)
     assert memory.flush()
     return memory
 

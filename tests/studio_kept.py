@@ -9,10 +9,12 @@ from pathlib import Path
 
 from examples.desk import TOOLS, make_model, past_run, requests
 from examples.studio import make_graph
-from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 
-memory = ToolMemory(Path(__file__).parent / "kept", tools=TOOLS, policy=InertiaPolicy(audit_rate=0.0))
+memory = ToolMemory(
+    Path(__file__).parent / "kept", tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(audit_rate=0.0)))
+)
 for i, text in enumerate(requests(120)):
-    memory.finish(past_run(text), run_id=f"past-{i}")
+    memory.finish(past_run(text), thread_id=f"past-{i}")
 
 graph = make_graph(make_model(), memory)

@@ -71,7 +71,7 @@ def teach(
     for i, cause in enumerate(["router"] * routers + ["password"] * passwords, start=first):
         summary = f"Customer {i} cannot load pages; logs: {FINDINGS[cause]}." if summaries else None
         run = whole(cause, f"Customer{i}", summary=summary)
-        memory.finish(run, run_id=f"taught-{i}", success=success, **options)
+        memory.finish(run, thread_id=f"taught-{i}", success=success, **options)
 
 
 def names(suggestions: Iterable[Any]) -> list[str]:

@@ -64,22 +64,27 @@ class Inertia(Method):
     Args:
         policy: for which the record is kept; nodes may use another one.
         seed: draws which proposals are audited.
+        similarity: how alike a thought and a tool (by name) are, for the paper's policy; by the embeddings of the
+            tool's description if None.
     """
 
     name: ClassVar[str] = "inertia"
     tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence,)
 
-    def __init__(self, policy: InertiaPolicy | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self, policy: InertiaPolicy | None = None, *, seed: int = 0, similarity: paper.Similarity | None = None
+    ) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
+        self._given = similarity
 
     def open(self, core: Core) -> None:
         """Takes its table."""
         super().open(core)
         self.evidence = core.register(InertiaEvidence)
-        self._similarity = DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
+        self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- asking ---
 

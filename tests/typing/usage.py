@@ -16,11 +16,13 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph_toolmem import (
     Decision,
     EnvironmentAdapter,
+    Inertia,
     InertiaPolicy,
     Proposal,
     Report,
     ToolMemory,
     ToolMemoryError,
+    default_methods,
 )
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.runs.trajectory import Step
@@ -44,29 +46,29 @@ TOOLS: list[BaseTool] = [search]
 def make() -> ToolMemory:
     memory: ToolMemory = ToolMemory("./.toolmem", tools=TOOLS, namespace=("toolmem", "{user_id}"))
     ToolMemory(Path("elsewhere"), tools=[search, plain, {"name": "raw", "parameters": {"type": "object"}}])
-    ToolMemory.ephemeral(tools=TOOLS, policy=InertiaPolicy(shadow=True), seed=3)
+    ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(shadow=True), seed=3)))
     return memory
 
 
 def learn(memory: ToolMemory, messages: list[BaseMessage]) -> int:
-    new: int = memory.observe(messages, run_id="thread-1", user_id="ann")
-    new += memory.finish(messages, run_id="thread-1", success=True, comment="fine")
+    new: int = memory.observe(messages, thread_id="thread-1", user_id="ann")
+    new += memory.finish(messages, thread_id="thread-1", success=True, comment="fine")
     memory.feedback("thread-1", score=1.0)
     forgotten: int = memory.forget(user_id="ann")
     return new + forgotten
 
 
 def look(memory: ToolMemory) -> Report:
-    proposal: Proposal | None = memory.predict([{"role": "user", "content": "hello"}])
+    proposal: Proposal | None = memory.inertia.predict([{"role": "user", "content": "hello"}])
     if proposal is not None:
         name: str = proposal.tool
         args: Mapping[str, Any] = proposal.args
         confidence: float = proposal.confidence
         evidence: str = proposal.evidence
         print(name, args, confidence, evidence, proposal.act)  # noqa: T201
-    decision: Decision = memory.explain([HumanMessage("hello")])
+    decision: Decision = memory.inertia.explain([HumanMessage("hello")])
     event: dict[str, Any] = decision.to_event()
-    names: list[str] = [hit.name for hit in memory.search_tools("find mails", k=2)]
+    names: list[str] = [hit.name for hit in memory.navigator.search("find mails", k=2)]
     report: Report = memory.report()
     saved: int | None = report.tokens_saved
     rate: float | None = report.precision
@@ -78,7 +80,7 @@ def look(memory: ToolMemory) -> Report:
 async def asynchronously(messages: list[BaseMessage]) -> None:
     async with ToolMemory.ephemeral(tools=TOOLS) as memory:
         new: int = await memory.aobserve(messages)
-        proposal: Proposal | None = await memory.apredict(messages)
+        proposal: Proposal | None = await memory.inertia.apredict(messages)
         report: Report = await memory.areport()
         print(new, proposal, report)  # noqa: T201
 

@@ -1,0 +1,37 @@
+"""For methods of your own: what the five that come with the package are made of.
+
+A method hears what happens (`Method`), keeps what it needs on the core (`Core`), and does its part at a model call in a
+step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memory as the others are:
+``ToolMemory(path, methods=default_methods(Reminders()))``.
+"""
+
+from langgraph_toolmem.core.contributions import Answer, Command, Section
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
+from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.turn.ask import Ask, Asking
+from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.middleware import StepsMiddleware
+from langgraph_toolmem.turn.node import StepNode
+from langgraph_toolmem.turn.step import Step
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Asking",
+    "Call",
+    "Command",
+    "Core",
+    "EndedRun",
+    "Import",
+    "JudgedRun",
+    "LearnedTurn",
+    "Method",
+    "Said",
+    "Section",
+    "Step",
+    "StepNode",
+    "StepsMiddleware",
+    "User",
+]

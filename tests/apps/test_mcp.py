@@ -1,0 +1,330 @@
+"""Tools of a real MCP server over stdio, through langchain-mcp-adapters: read right, checked, learned, guarded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from desk import EAGER, assert_answered, build, call_id, this_turn, thread
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from mcp import ClientSession
+from places import ROOT
+from pydantic import AnyUrl
+
+from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.testing import ScriptedChatModel
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SERVER = {
+    "transport": "stdio",
+    "command": sys.executable,
+    "args": ["-m", "examples.mcp_server"],
+    "cwd": str(ROOT),
+}
+Calls = list[tuple[str, dict[str, Any]]]
+
+
+class Server:
+    """The running server: its tools, and what it really executed."""
+
+    def __init__(self, session: ClientSession, tools: list[BaseTool]) -> None:
+        self.session = session
+        self.tools = tools
+
+    async def done(self) -> Calls:
+        (content,) = (await self.session.read_resource(AnyUrl("desk://done"))).contents
+        return [(call["tool"], call["args"]) for call in json.loads(content.text)]  # type: ignore[union-attr]
+
+    async def call(self, tool: str, args: dict[str, Any]) -> ToolMessage:
+        """One call, made by a ToolNode."""
+        builder = StateGraph(MessagesState)
+        builder.add_node("tools", ToolNode(self.tools))
+        builder.add_edge(START, "tools")
+        asked = AIMessage("", tool_calls=[{"name": tool, "args": args, "id": "call_1", "type": "tool_call"}])
+        state = await builder.compile().ainvoke({"messages": [asked]})
+        answer = state["messages"][-1]
+        assert isinstance(answer, ToolMessage)
+        return answer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncIterator[Server]:
+    """One server process for all tests here. A task of its own holds the session: it must end where it began."""
+    started: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+
+    async def hold() -> None:
+        client = MultiServerMCPClient({"desk": SERVER})  # type: ignore[dict-item]
+        try:
+            async with client.session("desk") as session:
+                started.set_result(Server(session, await load_mcp_tools(session)))
+                await stop.wait()
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    task = asyncio.create_task(hold())
+    yield await started
+    stop.set()
+    await asyncio.wait_for(task, 30)
+
+
+@pytest.fixture
+def specs(server: Server) -> dict[str, ToolSpec]:
+    return read_tools(server.tools)
+
+
+# --- what is read
+
+
+async def test_annotations_become_effects(specs: dict[str, ToolSpec]) -> None:
+    assert {name: (s.read_only, s.destructive, s.idempotent) for name, s in specs.items()} == {
+        "find_customer": (True, None, None),
+        "list_tickets": (True, None, None),
+        "get_ticket": (True, None, None),
+        "search_tickets": (True, None, None),
+        "add_comment": (False, False, None),
+        "set_priority": (False, False, True),
+        "merge_tickets": (False, True, None),
+        "delete_ticket": (False, True, None),
+        "opening_hours": (None, None, None),
+    }
+    assert specs["delete_ticket"].description == "Deletes a ticket for good."
+    assert all(not spec.tags for spec in specs.values())
+
+
+async def test_the_client_s_own_list_says_the_same_and_what_comes_back(
+    server: Server, specs: dict[str, ToolSpec]
+) -> None:
+    listed = read_tools((await server.session.list_tools()).tools)
+    assert list(listed) == list(specs)
+    for name, spec in specs.items():
+        other = listed[name]
+        assert (other.read_only, other.destructive, other.idempotent) == (
+            spec.read_only,
+            spec.destructive,
+            spec.idempotent,
+        )
+        assert (other.properties, other.required) == (spec.properties, spec.required)
+        assert spec.returns is None  # the adapter leaves it out
+    assert listed["find_customer"].returns is not None
+    assert listed["find_customer"].returns["properties"].keys() == {"customer_id", "name"}
+
+
+async def test_names_with_the_server_s_prefix(server: Server) -> None:
+    tools = await load_mcp_tools(server.session, server_name="desk", tool_name_prefix=True)
+    prefixed = read_tools(tools)
+    assert prefixed["desk_delete_ticket"].destructive is True
+    assert prefixed["desk_find_customer"].read_only is True
+    assert len(prefixed) == len(server.tools)
+
+
+# --- what is checked
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "words"),
+    [
+        ("set_priority", {"ticket_id": "T-1-2", "priority": "high"}, None),
+        ("set_priority", {"ticket_id": 5, "priority": "high"}, "parameter 'ticket_id'"),
+        ("set_priority", {"ticket_id": "T-1-2", "priority": "urgent"}, "parameter 'priority'"),
+        ("set_priority", {"ticket_id": "T-1-2"}, "missing parameter 'priority'"),
+        ("search_tickets", {"wanted": {"words": ["paper"], "priority": None}, "limit": 2}, None),
+        ("search_tickets", {"wanted": {}}, None),
+        ("search_tickets", {"wanted": {"words": ["paper", 5]}}, "parameter 'wanted.words.1'"),
+        ("search_tickets", {"wanted": {"words": ["x"] * 6}}, "parameter 'wanted.words'"),
+        ("search_tickets", {"wanted": {"priority": "urgent"}}, "parameter 'wanted.priority'"),
+        ("search_tickets", {"wanted": "paper"}, "parameter 'wanted'"),
+        ("search_tickets", {"wanted": {}, "limit": 51}, "parameter 'limit'"),
+    ],
+)
+async def test_dict_schemas_are_checked_as_the_server_checks_them(
+    server: Server, specs: dict[str, ToolSpec], tool: str, args: dict[str, Any], words: str | None
+) -> None:
+    problem = specs[tool].problem(args)
+    assert problem is None if words is None else words in str(problem)
+    before = len(await server.done())
+    answer = await server.call(tool, args)
+    assert answer.status == ("success" if words is None else "error")
+    assert len(await server.done()) == before + (words is None)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        # The server takes what it can read ("5" for 5) and passes over what it does not know. Neither is proposed.
+        ({"wanted": {}, "limit": "5"}, "parameter 'limit'"),
+        ({"wanted": {}, "page": 2}, "unknown parameter 'page'"),
+    ],
+)
+async def test_the_memory_is_stricter_than_the_server(
+    server: Server, specs: dict[str, ToolSpec], args: dict[str, Any], words: str
+) -> None:
+    assert words in str(specs["search_tickets"].problem(args))
+    assert (await server.call("search_tickets", args)).status == "success"
+
+
+async def test_answers_are_values(server: Server) -> None:
+    found = await server.call("find_customer", {"name": "Ann"})
+    assert isinstance(found.content, list)  # content blocks, each with an id drawn at random
+    listed = await server.call("list_tickets", {"customer_id": "C-7"})
+    read = await server.call("get_ticket", {"ticket_id": "T-7-1"})
+    unknown = await server.call("set_priority", {"ticket_id": "T-7-1", "priority": "x"})
+    assert [steps_of(answer) for answer in (found, listed, read)] == [
+        ("ok", {"customer_id": found.artifact["structured_content"]["customer_id"], "name": "Ann"}),
+        ("ok", listed.artifact["structured_content"]["result"]),
+        ("ok", "T-7-1, password forgotten: please have a look at it."),
+    ]
+    assert len(steps_of(listed)[1]) == 2
+    assert steps_of(unknown)[0] != "ok"
+
+
+def steps_of(answer: ToolMessage) -> tuple[str, Any]:
+    asked = AIMessage("", tool_calls=[{"name": str(answer.name), "args": {}, "id": answer.tool_call_id}])
+    turn = parse_run([HumanMessage("x"), asked, answer]).events[-1]
+    assert isinstance(turn, Turn)
+    return turn.steps[0].status, turn.steps[0].output
+
+
+# --- what is learned, and what is done with it
+
+READ = ["find_customer", "list_tickets", "get_ticket"]
+
+
+def script(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """The agent. Every id comes out of an answer of the server."""
+    user, answers = this_turn(messages)
+    task, name = user.text.split(" of ")
+    last = {"Delete the newest ticket": "delete_ticket", "Comment on the newest ticket": "add_comment"}[task]
+    if len(answers) == 4:
+        return AIMessage(f"Done for {name}.")
+    outputs = [[json.loads(text) for text in texts_of(answer)] for answer in answers[:2]]
+    tool = [*READ, last][len(answers)]
+    args = {"ticket_id": outputs[1][0]["ticket_id"]} if len(answers) > 1 else {}
+    if tool == "find_customer":
+        args = {"name": name}
+    elif tool == "list_tickets":
+        args = {"customer_id": outputs[0][0]["customer_id"]}
+    elif tool == "add_comment":
+        args["text"] = "seen"
+    return calling(tool, args, messages)
+
+
+def calling(tool: str, args: dict[str, Any], messages: list[BaseMessage]) -> AIMessage:
+    user, _ = this_turn(messages)
+    made = {"name": tool, "args": args, "id": call_id(user.id, user.text, len(messages)), "type": "tool_call"}
+    return AIMessage("", tool_calls=[made])  # type: ignore[list-item]
+
+
+def texts_of(answer: ToolMessage) -> list[str]:
+    return [block["text"] for block in answer.content if isinstance(block, dict)]
+
+
+async def requests(graph: Any, task: str, names: list[str]) -> list[dict[str, Any]]:
+    """The final states of one request for each name."""
+    states = []
+    for name in names:
+        user = HumanMessage(f"{task} of {name}", id=call_id(task, name))
+        states.append(await graph.ainvoke({"messages": [user]}, thread(f"{task} of {name}")))
+    return states
+
+
+def names(first: str, count: int) -> list[str]:
+    return [f"{first}{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(count)]
+
+
+def called(state: dict[str, Any], *, by_shortcut: bool) -> list[str]:
+    messages = [m for m in state["messages"] if isinstance(m, AIMessage)]
+    return [
+        call["name"] for m in messages if ("toolmem" in m.additional_kwargs) == by_shortcut for call in m.tool_calls
+    ]
+
+
+def wanted(state: dict[str, Any]) -> Calls:
+    """What the model alone would have called, given the same answers."""
+    calls: Calls = []
+    for i, message in enumerate(state["messages"]):
+        if isinstance(message, AIMessage) and message.tool_calls:
+            (call,) = script(state["messages"][:i], []).tool_calls
+            calls.append((call["name"], call["args"]))
+    return calls
+
+
+def agent_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy) -> Any:
+    """The same as the graph of nodes, with ``create_agent``."""
+    return create_agent(model, tools, middleware=tool_memory_middleware(memory, policy=policy))
+
+
+def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy) -> Any:
+    return build(memory, tools, model, policy=policy)[0]
+
+
+@pytest.mark.parametrize("host", [graph_of, agent_of])
+@pytest.mark.parametrize(
+    ("task", "allowed", "by_shortcut", "by_model"),
+    [
+        ("Delete the newest ticket", set(), READ, ["delete_ticket"]),
+        ("Delete the newest ticket", {"delete_ticket"}, [*READ, "delete_ticket"], []),
+        ("Comment on the newest ticket", set(), [*READ, "add_comment"], []),
+    ],
+    ids=["destroying", "destroying, allowed", "adding"],
+)
+async def test_what_a_warm_memory_does(
+    server: Server, host: Any, task: str, allowed: set[str], by_shortcut: list[str], by_model: list[str]
+) -> None:
+    policy = EAGER.with_(allow_destructive=allowed)
+    with ToolMemory.ephemeral(tools=server.tools) as memory:
+        model = ScriptedChatModel(script=script)
+        graph = host(memory, server.tools, model, policy)
+        whose = f"{host.__name__[0]}{len(allowed)}"  # the server stays: others had their tickets deleted
+        await requests(graph, task, names(f"Wu{whose}", 24))
+        asked, before = len(model.calls), len(await server.done())
+        states = await requests(graph, task, names(f"Li{whose}", 4))
+        for state in states:
+            assert_answered(state["messages"])
+            # The ids come out of content blocks: a customer's out of one block, a ticket's out of a list of blocks.
+            assert called(state, by_shortcut=True) == by_shortcut
+            assert called(state, by_shortcut=False) == by_model
+        assert len(model.calls) - asked == 4 * (len(by_model) + 1)
+        assert (await server.done())[before:] == [call for state in states for call in wanted(state)]
+        if by_model:
+            brink = states[-1]["messages"][:-3]  # read, and not deleted yet
+            assert "delete_ticket is destructive" in memory.inertia.explain(brink, policy=policy).reason
+
+
+@pytest.mark.parametrize("days", [7, "7"])
+async def test_learned_arguments_that_break_a_dict_schema_are_not_proposed(server: Server, days: Any) -> None:
+    """The server reads "7" as 7, so a model that writes it is never told; ToolNode checks no dict schema."""
+
+    def search(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        _, answers = this_turn(messages)
+        args = {"wanted": {"words": ["paper"], "days": days}}
+        return AIMessage("Three.") if answers else calling("search_tickets", args, messages)
+
+    task = "What is there about the paper"
+    with ToolMemory.ephemeral(tools=server.tools) as memory:
+        graph, model = build(memory, server.tools, ScriptedChatModel(script=search), policy=EAGER)
+        states = await requests(graph, task, names("Wu", 24))
+        assert {m.status for s in states for m in s["messages"] if isinstance(m, ToolMessage)} == {"success"}
+        asked = len(model.calls)
+        (state,) = await requests(graph, task, ["Li"])
+        assert called(state, by_shortcut=True) == (["search_tickets"] if days == 7 else [])
+        assert len(model.calls) - asked == (1 if days == 7 else 2)
+        reason = memory.inertia.explain(state["messages"][:1], policy=EAGER).reason
+        assert ("arguments of search_tickets break its schema: parameter 'wanted.days'" in reason) == (days == "7")

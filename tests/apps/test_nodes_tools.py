@@ -1,0 +1,425 @@
+"""Shortcuts and real tools: parallel calls, failures, interrupts, rejected calls, injected and destructive tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Annotated, Any
+from uuid import uuid4
+
+import pytest
+from desk import EAGER, NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
+from langgraph_toolmem.testing import ScriptedChatModel
+
+Call = tuple[str, dict[str, Any]]
+
+
+def plan(*turns: list[Call]) -> Callable[..., AIMessage]:
+    """A model that makes these turns of calls after each user message, then answers."""
+
+    def script(messages: list[BaseMessage], tools: Any) -> AIMessage:
+        last = max(i for i, m in enumerate(messages) if isinstance(m, HumanMessage))
+        done = sum(isinstance(m, AIMessage) for m in messages[last:])
+        if done >= len(turns):
+            return AIMessage("Done.")
+        calls = [
+            {"name": name, "args": args, "id": call_id(messages[last].id, len(messages), i), "type": "tool_call"}
+            for i, (name, args) in enumerate(turns[done])
+        ]
+        return AIMessage("", tool_calls=calls)
+
+    return script
+
+
+def app(
+    memory: ToolMemory,
+    tools: list[BaseTool],
+    script: Any,
+    *,
+    policy: InertiaPolicy = EAGER,
+    tool_options: dict[str, Any] | None = None,
+    **compile_options: Any,
+) -> tuple[Any, ScriptedChatModel]:
+    model = ScriptedChatModel(script=script)
+    builder = StateGraph(MessagesState)
+    builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+    builder.add_node("agent", asker(model))
+    builder.add_node("tools", ToolNode(tools, **(tool_options or {})))
+    builder.add_node("recorder", Recorder(memory))
+    builder.add_edge(START, "inertia")
+    builder.add_edge("tools", "inertia")
+    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
+    return builder.compile(**compile_options), model
+
+
+def say(i: int, text: str = "do the usual") -> dict[str, Any]:
+    return {"messages": [HumanMessage(text, id=call_id("user", i))]}
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f'{{"seen": "{place}"}}'
+
+
+@tool
+def ring(times: int) -> str:
+    """Ring the bell."""
+    return "rung"
+
+
+LOOK: Call = ("look", {"place": "hall"})
+RING: Call = ("ring", {"times": 2})
+
+
+def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) -> tuple[ToolMemory, Any, Any, Any]:
+    """A memory that saw `runs` runs of an app; returns it, the app, its model and the last state."""
+    memory = ToolMemory.ephemeral(tools=tools)
+    graph, model = app(memory, tools, script, checkpointer=InMemorySaver(), **options)
+    for i in range(runs):
+        state = graph.invoke(say(i), thread(i))
+        assert_answered(state["messages"])
+    return memory, graph, model, state
+
+
+@tool
+def peek(place: str) -> str:
+    """Look at a place for a moment."""
+    return f"nobody in the {place}"
+
+
+def test_parallel_calls_are_learned_and_left_to_the_model() -> None:
+    both = [("peek", {"place": "yard"}), ("peek", {"place": "cellar"})]
+    memory, _, model, state = learned([look, ring, peek], plan([LOOK], both, [RING]), runs=20)
+    # Turns of one call are taken over; the turn of two and the answer stay the model's.
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look", "ring"]
+    assert len(state["messages"][3].tool_calls) == 2
+    report = memory.report()
+    assert {name: tool.calls for name, tool in report.tools.items()} == {"look": 20, "ring": 20, "peek": 40}
+    assert report.turns == 80
+    assert report.skipped == 80 - len(model.calls)
+    assert report.tools["peek"].skipped == 0
+
+
+@tool
+def shaky(place: str) -> str:
+    """Fails."""
+    raise ValueError("the floor is gone")
+
+
+def test_a_tool_that_fails_and_is_answered() -> None:
+    memory, _, _, state = learned(
+        [shaky, ring], plan([("shaky", {"place": "x"})], [RING]), tool_options={"handle_tool_errors": True}
+    )
+    report = memory.report()
+    assert report.tools["shaky"].calls == report.tools["shaky"].failed == 14
+    assert report.tools["ring"].failed == 0
+    assert state["messages"][2].status == "error"
+    assert any(e.source == "shaky" and e.target == "ring" for e in memory.view().edges)
+    assert report.skipped_failed == report.tools["shaky"].skipped
+
+
+def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
+    fails = [True]
+
+    @tool
+    def brittle(place: str) -> str:
+        """Works the second time."""
+        if fails[0]:
+            raise ValueError("the floor is gone")
+        return "ok"
+
+    tools = [look, brittle]
+    memory = ToolMemory.ephemeral(tools=tools)
+    script = plan([LOOK], [("brittle", {"place": "x"})])
+    graph, _ = app(memory, tools, script, checkpointer=InMemorySaver())
+    with pytest.raises(ValueError, match="floor"):
+        graph.invoke(say(0), thread(0))
+    assert memory.report().calls == 1, "the pending call is not learned yet"
+    fails[0] = False
+    state = graph.invoke(None, thread(0))
+    assert_answered(state["messages"])
+    report = memory.report()
+    assert (report.calls, report.answers, report.turns) == (2, 1, 3)
+    assert report.tools["brittle"].failed == 0
+    # On another thread the user speaks again after the failure: the call never got an answer.
+    fails[0] = True
+    with pytest.raises(ValueError, match="floor"):
+        graph.invoke(say(1), thread(1))
+    fails[0] = False
+    graph.invoke(say(2), thread(1))
+    graph.invoke(say(3), thread(1))
+    report = memory.report()
+    assert report.turns == 3 + 2 + 3 + 3
+    assert report.calls == 2 + 2 + 2 + 2
+    assert report.answers == 3
+
+
+def ask_a_human(place: str) -> str:
+    return str(interrupt({"may I go to": place}))
+
+
+def test_an_interrupt_inside_a_tool() -> None:
+    ran = []
+
+    @tool
+    def gate(place: str) -> str:
+        """Asks a human."""
+        ran.append(place)
+        return ask_a_human(place)
+
+    tools = [look, gate]
+    memory = ToolMemory.ephemeral(tools=tools)
+    graph, model = app(memory, tools, plan([LOOK], [("gate", {"place": "hall"})]), checkpointer=InMemorySaver())
+    for i in range(14):
+        state = graph.invoke(say(i), thread(i))
+        assert state["__interrupt__"][0].value == {"may I go to": "hall"}
+        calls = memory.report().calls + memory.report().skipped
+        state = graph.invoke(Command(resume="yes"), thread(i))
+        assert memory.report().calls + memory.report().skipped == calls + 1
+        assert_answered(state["messages"])
+        assert state["messages"][4].text == "yes"
+    assert len(ran) == 28
+    report = memory.report()
+    assert report.tools["gate"].calls == report.tools["look"].calls == 14
+    assert report.turns == 42
+    assert report.skipped == 42 - len(model.calls) > 0
+
+
+@pytest.mark.parametrize("policy", [EAGER, EAGER.with_(shadow=True)], ids=["acting", "shadow"])
+async def test_interrupt_before_the_tools(policy: InertiaPolicy) -> None:
+    tools = [look, ring]
+    memory = ToolMemory.ephemeral(tools=tools)
+    graph, model = app(
+        memory, tools, plan([LOOK], [RING]), policy=policy, checkpointer=InMemorySaver(), interrupt_before=["tools"]
+    )
+    for i in range(14):
+        await graph.ainvoke(say(i), thread(i))
+        while (await graph.aget_state(thread(i))).next:
+            state = await graph.ainvoke(None, thread(i))
+        assert_answered(state["messages"])
+    report = memory.report()
+    assert report.turns == 42
+    assert {n: t.calls for n, t in report.tools.items()} == {"look": 14, "ring": 14}
+    assert report.skipped == 42 - len(model.calls)
+    assert (report.skipped > 0) is (not policy.shadow)
+
+
+def test_a_call_that_a_human_edits_or_rejects() -> None:
+    tools = [look, ring]
+    memory = ToolMemory.ephemeral(tools=tools)
+    graph, _ = app(memory, tools, plan([LOOK]), checkpointer=InMemorySaver(), interrupt_before=["tools"])
+    for i in range(3):
+        state = graph.invoke(say(i), thread(i))
+        asked = state["messages"][-1]
+        call = {**asked.tool_calls[0], "args": {"place": "cellar"}}
+        graph.update_state(thread(i), {"messages": [AIMessage("", id=asked.id, tool_calls=[call])]})
+        state = graph.invoke(None, thread(i))
+        assert state["messages"][2].text == '{"seen": "cellar"}'
+    assert memory.report().tools["look"].calls == 3
+    proposal = memory.inertia.predict([HumanMessage("do the usual")], policy=EAGER.with_(min_precision=0))
+    assert proposal is not None
+    assert proposal.args == {"place": "cellar"}, "what was executed is learned, not what was asked"
+    # Rejected: a ToolMessage stands in for the call, and nothing runs.
+    state = graph.invoke(say(9), thread(9))
+    asked = state["messages"][-1]
+    asked_id = asked.tool_calls[0]["id"]
+    no = ToolMessage(f"User rejected the tool call for `look` with {asked_id}", tool_call_id=asked_id, status="error")
+    graph.update_state(thread(9), {"messages": [no]}, as_node="tools")
+    state = graph.invoke(None, thread(9))
+    assert_answered(state["messages"])
+    assert memory.report().tools["look"].calls == 3
+
+
+def test_calls_that_were_refused_are_not_proposed() -> None:
+    script = plan([("look", {"place": 7.5, "colour": "red"})], [("nothing_like_it", {})], [RING])
+    memory, _, _, state = learned([look, ring], script)
+    assert [m.status for m in state["messages"] if isinstance(m, ToolMessage)] == ["error", "error", "success"]
+    report = memory.report()
+    assert set(report.tools) == {"ring"} or report.tools["look"].calls == 0
+    assert {m.tool_calls[0]["name"] for m in shortcuts(state["messages"])} <= {"ring"}
+
+
+# --- injected arguments ---
+
+
+def test_injected_arguments_are_injected_and_never_filled() -> None:
+    seen: list[dict[str, Any]] = []
+
+    @tool
+    def deep(
+        place: str,
+        state: Annotated[dict[str, Any], InjectedState],
+        store: Annotated[BaseStore, InjectedStore()],
+        tool_call_id: Annotated[str, InjectedToolCallId],
+        runtime: ToolRuntime,
+    ) -> str:
+        """Look deep into a place."""
+        seen.append({"messages": len(state["messages"]), "store": store, "id": tool_call_id, "runtime": runtime})
+        return "ok"
+
+    store = InMemoryStore()
+    memory = ToolMemory.ephemeral(tools=[deep, ring])
+    graph, _ = app(
+        memory, [deep, ring], plan([("deep", {"place": "hall"})], [RING]), checkpointer=InMemorySaver(), store=store
+    )
+    for i in range(14):
+        state = graph.invoke(say(i), thread(i))
+    made = shortcuts(state["messages"])
+    assert [m.tool_calls[0]["args"] for m in made] == [{"place": "hall"}, {"times": 2}]
+    assert seen[-1]["messages"] == 2
+    assert seen[-1]["store"] is store
+    assert seen[-1]["id"] == made[0].tool_calls[0]["id"] == seen[-1]["runtime"].tool_call_id
+
+
+def test_arguments_that_a_model_forges_for_injected_parameters_are_not_repeated() -> None:
+    @tool
+    def deep(place: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Look deep into a place."""
+        return str(len(state["messages"]))
+
+    forged = ("deep", {"place": "hall", "state": {"messages": []}})
+    _, _, _, state = learned([deep, ring], plan([forged], [RING]))
+    for message in shortcuts(state["messages"]):
+        assert "state" not in message.tool_calls[0]["args"]
+
+
+# --- tools that need care ---
+
+
+def marked(**options: Any) -> BaseTool:
+    @tool
+    def wipe(disk: str) -> str:
+        """Wipe a disk."""
+        return "wiped"
+
+    for name, value in options.items():
+        setattr(wipe, name, value)
+    return wipe
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tags": ["destructive"]},
+        {"metadata": {"annotations": {"destructiveHint": True}}},
+        {"metadata": {"destructiveHint": True}},
+    ],
+)
+def test_a_destructive_tool_is_never_shortcut(options: dict[str, Any]) -> None:
+    wipe = marked(**options)
+    script = plan([LOOK], [("wipe", {"disk": "c"})])
+    memory, graph, _, state = learned([look, wipe], script)
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
+    events = list(graph.stream(say(77), thread(77), stream_mode="custom"))
+    assert "destructive" in events[1]["toolmem"]["reason"]
+    _, _, _, state = learned([look, wipe], script, policy=EAGER.with_(allow_destructive={"wipe"}))
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look", "wipe"]
+    assert memory.report().tools["wipe"].skipped == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [({"needs_approval": {"ring"}}, "approval"), ({"never": {"ring"}}, "excluded")]
+)
+def test_tools_that_the_policy_names_are_not_shortcut(change: dict[str, Any], why: str) -> None:
+    memory, graph, _, state = learned([look, ring], plan([LOOK], [RING]), policy=EAGER.with_(**change))
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
+    events = list(graph.stream(say(77), thread(77), stream_mode="custom"))
+    assert why in events[1]["toolmem"]["reason"]
+    assert memory.report().tools["ring"].skipped == 0
+
+
+def test_a_tool_that_was_removed_is_not_proposed() -> None:
+    memory, _, _, _ = learned([look, ring], plan([LOOK], [RING]))
+    with ToolMemory.ephemeral(tools=[ring]) as other:
+        other.observe([("user", "x")])
+        other.core.graph.__dict__.update(memory.core.graph.__dict__)
+        assert other.inertia.predict([HumanMessage("do the usual")], policy=EAGER) is None
+
+
+def test_the_papers_policy_never_takes_two_in_a_row(desk: Desk, memory: ToolMemory) -> None:
+    graph, model = build(memory, desk.tools, policy=InertiaPolicy.paper(), checkpointer=InMemorySaver())
+    for i in range(24):
+        state = run(graph, i, config=thread(i // 8))
+    chosen = [bool(m.additional_kwargs.get("toolmem")) for m in state["messages"] if isinstance(m, AIMessage)]
+    assert not any(a and b for a, b in pairwise(chosen))
+    made = shortcuts(state["messages"])
+    assert 3 <= len(made) <= 0.3 * 24
+    assert all(m.text.startswith("[inertia shortcut]") for m in made)
+    assert memory.report().skipped == 96 - len(model.calls)
+    assert desk.done == [call for i in range(24) for call in expected(NAMES[i % 12])]
+
+
+# --- endings that nobody reports ---
+
+
+@pytest.mark.parametrize("recorder", [False, True])
+def test_where_the_model_sometimes_stops_the_memory_stays_modest(recorder: bool) -> None:
+    """After `look` the model rings in half of the runs; without a recorder only those are ever seen."""
+
+    def script(messages: list[BaseMessage], tools: Any) -> AIMessage:
+        turns = [[LOOK], [RING]] if int(messages[0].text.split()[-1]) % 2 else [[LOOK]]
+        return plan(*turns)(messages, tools)
+
+    memory = ToolMemory.ephemeral(tools=[look, ring])
+    graph, model = build(memory, [look, ring], ScriptedChatModel(script=script), policy=EAGER, recorder=recorder)
+    rung = 0
+    for i in range(40):
+        state = graph.invoke(say(i, f"do the usual {i}"))
+        rung += sum(m.tool_calls[0]["name"] == "ring" for m in shortcuts(state["messages"]))
+    assert rung == 0
+    assert memory.report().tools["look"].skipped >= 20
+    report = memory.report()
+    assert report.turns == report.skipped + len(model.calls)
+    assert report.answers == (40 if recorder else 0)
+    explained = memory.inertia.explain(state["messages"][:3], policy=EAGER.with_(min_precision=0))
+    assert next(o.score for o in explained.options if o.tool == "ring") < 0.7
+
+
+def test_a_polling_loop_ends_when_the_answer_changes() -> None:
+    """However long jobs usually take, the model sees the first answer that is different."""
+    polls = 0
+    needed = 12
+
+    def check_status(job: str) -> dict[str, str]:
+        """Says how a job is doing."""
+        nonlocal polls
+        polls += 1
+        return {"state": "done" if polls >= needed else "running"}
+
+    def wait(messages: list[Any], _: Any) -> AIMessage:
+        if messages[-1].type == "tool" and "done" in messages[-1].content:
+            return AIMessage("It is done.")
+        return AIMessage("", tool_calls=[{"name": "check_status", "args": {"job": "nightly"}, "id": str(uuid4())}])
+
+    model = ScriptedChatModel(script=wait).bind_tools([check_status])
+    with ToolMemory.ephemeral(tools=[check_status], methods=default_methods(Inertia(EAGER))) as memory:
+        builder = StateGraph(MessagesState)
+        builder.add_node("inertia", InertiaShortcut(memory))
+        builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+        builder.add_node("tools", ToolNode([check_status]))
+        builder.add_edge(START, "inertia")
+        builder.add_edge("tools", "inertia")
+        builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+        builder.add_conditional_edges("agent", tools_condition)
+        graph = builder.compile()
+        for day in range(10):
+            polls = 0
+            graph.invoke({"messages": [("user", f"Wait for the nightly job of day {day}")]}, {"recursion_limit": 200})
+        assert memory.report().skipped > 50
+        for needed in (2, 5, 9, 15):
+            polls = 0
+            graph.invoke({"messages": [("user", f"Wait for job {needed}")]}, {"recursion_limit": 200})
+            assert polls == needed

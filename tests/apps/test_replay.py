@@ -1,0 +1,251 @@
+"""Replays: tiny logs by hand, then recorded runs; and the report that a memory gives."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any, NamedTuple
+
+import pytest
+from histories import FAILED, call, calls, history, schema, shortcut, user, words
+from places import DATA
+
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.offline.replay import is_right, replay
+from langgraph_toolmem.runs.logs import load_runs
+from langgraph_toolmem.runs.trajectory import Turn, parse_run
+
+FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [schema("find", "name"), schema("open", "id")]
+
+
+class Logged(NamedTuple):
+    messages: list[Any]
+    thread_id: str
+    user_id: str | None = None
+
+
+def visit(name: str) -> list[Any]:
+    return history(
+        user(f"Open the file of {name}"), call("find", {"name": name}, {"id": f"id-{name}"}),
+        call("open", {"id": f"id-{name}"}), words(),
+    )  # fmt: skip
+
+
+def visits(count: int) -> list[Logged]:
+    return [Logged(visit(f"Name{i}"), f"run{i}") for i in range(count)]
+
+
+def test_a_tiny_log_by_hand():
+    runs = [
+        Logged(history(user("Go."), call("a"), call("b"), words()), "1"),
+        Logged(history(user("Go."), calls([("a", {}, "ok"), ("b", {}, FAILED)]), words()), "2"),
+        Logged(history(user("Hello"), words("Hi!")), "3"),
+    ]
+    report = replay(runs)
+
+    assert (report.runs, report.turns, report.calls, report.words) == (3, 6, 4, 3)
+    assert (report.right, report.wrong, report.yield_per_100, report.wrong_per_100) == (0, 0, 0, 0)
+    assert {name: tally.calls for name, tally in report.by_tool.items()} == {"a": 2, "b": 2}
+    assert report.chains == [(("a", "b"), 2)]
+
+
+def test_nothing_to_replay():
+    report = replay([])
+
+    assert (report.runs, report.turns, report.yield_per_100, report.wrong_per_100) == (0, 0, 0.0, 0.0)
+    assert json.loads(json.dumps(report.to_dict()))["chains"] == []
+
+
+def test_a_log_that_repeats_itself_is_foreseen():
+    decisions: list[tuple[Turn, Decision]] = []
+    done: list[str] = []
+    report = replay(
+        visits(40),
+        tools=TOOLS,
+        policy=FREE,
+        on_turn=lambda turn, decision: decisions.append((turn, decision)),
+        on_run=lambda run: done.append(run.thread_id),
+    )
+
+    assert report.wrong == 0
+    assert report.right > 30
+    assert report.right == sum(decision.acts and is_right(turn, decision) for turn, decision in decisions)
+    assert report.yield_per_100 == pytest.approx(100 * report.right / 120)
+    assert report.by_tool["find"].right + report.by_tool["open"].right == report.right
+    assert len(decisions) == report.turns == 120
+    assert done == [f"run{i}" for i in range(40)]
+    assert json.loads(json.dumps(report.to_dict()))["right"] == report.right
+
+
+def test_a_call_that_the_model_would_not_have_made_is_wrong():
+    surprise = Logged(history(user("Open the file of Zoe"), words("No.")), "no")
+    report = replay([*visits(40), surprise], tools=TOOLS, policy=FREE)
+
+    assert report.wrong == 1
+    assert report.by_tool["find"].wrong == 1
+    assert report.wrong_per_100 == pytest.approx(100 / 121)
+
+
+def test_a_replay_starts_empty_and_is_repeatable():
+    first, second = (replay(visits(30), tools=TOOLS, policy=FREE) for _ in range(2))
+
+    assert first == second
+
+
+def test_audits_play_no_part_in_a_replay():
+    assert replay(visits(30), tools=TOOLS, policy=FREE.with_(audit_rate=1.0)) == replay(
+        visits(30), tools=TOOLS, policy=FREE
+    )
+
+
+def test_a_memory_that_has_learned_already_goes_on():
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        replay(visits(40), memory=memory, policy=FREE)
+        late = replay([Logged(visit("Zoe"), "late")], memory=memory, policy=FREE)
+        again = replay([Logged(visit("Zoe"), "late")], memory=memory, policy=FREE)
+
+        assert (late.right, late.turns) == (2, 3)
+        assert again.turns == 0  # learned already
+        assert memory.observe(visit("Yan"), thread_id="open")  # the memory was not closed
+
+
+def test_chains_that_occur_within_a_longer_one_only_are_left_out():
+    runs = [Logged(history(user("Go."), *(call(t) for t in ["read", "a", "b"]), words()), str(i)) for i in range(3)]
+    runs += [Logged(history(user("Go."), call("a"), call("b"), words()), f"ab{i}") for i in range(2)]
+    report = replay(runs)
+
+    assert report.chains == [(("a", "b"), 5), (("read", "a", "b"), 3)]
+
+
+def test_names_that_end_alike_are_different_tools():
+    runs = [Logged(history(user("Go."), call("read"), call("a"), call("x"), words()), str(i)) for i in range(2)]
+    runs += [Logged(history(user("Go."), call("ad"), call("a"), words()), f"ad{i}") for i in range(2)]
+
+    assert set(replay(runs).chains) == {(("read", "a", "x"), 2), (("ad", "a"), 2)}
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "right"),
+    [
+        ("find", {"name": "Ann"}, True),
+        ("find", {"name": "Bo"}, False),
+        ("open", {"name": "Ann"}, False),
+        ("find", {}, False),
+    ],
+)
+def test_right_is_tool_and_all_arguments(tool: str, args: dict[str, str], right: bool):
+    event = parse_run(history(user("Go."), call("find", {"name": "Ann"}), words())).events[1]
+    assert isinstance(event, Turn)
+
+    assert is_right(event, Decision(Proposal(tool, args, 1.0, ""), "")) is right
+    assert not is_right(event, Decision(None, ""))
+
+
+@pytest.mark.parametrize("name", ["workbench_gpt4", "tau_retail_gold", "bfcl_v3_multi_turn"])
+def test_recorded_runs_stay_within_the_budget(name: str):
+    folder = DATA / name
+    if not folder.exists():
+        pytest.skip(f"recorded runs are not there: {folder}")
+    runs = list(load_runs(folder / "trajectories.jsonl").runs)
+    random.Random(0).shuffle(runs)
+    tools = json.loads((folder / "tools.json").read_text())
+    turns = wrong = 0
+
+    def count(turn: Turn, decision: Decision) -> None:
+        nonlocal turns, wrong
+        turns += 1
+        wrong += decision.acts and not is_right(turn, decision)
+        assert 100 * wrong <= turns
+
+    report = replay(runs[: math.ceil(len(runs) / 3)], tools=tools, on_turn=count)
+
+    assert (report.turns, report.wrong) == (turns, wrong)
+    assert report.turns > 300
+    assert report.right > report.wrong
+    assert report.wrong_per_100 <= 1
+
+
+# --- the report of a memory ---
+
+
+def test_an_empty_report():
+    with ToolMemory.ephemeral() as memory:
+        report = memory.report()
+
+    assert (report.turns, report.precision, report.tokens_saved, report.tools, report.rules) == (0, None, None, {}, ())
+    assert "No proposal has been checked" in str(report)
+    assert json.loads(json.dumps(report.to_dict()))["turns"] == 0
+
+
+def with_usage(parts: list[Any], tokens: int) -> list[Any]:
+    from langchain_core.messages import AIMessage, convert_to_messages
+
+    read = convert_to_messages(parts)
+    for message in read:
+        if isinstance(message, AIMessage) and "toolmem" not in message.additional_kwargs:
+            message.usage_metadata = {"input_tokens": tokens - 1, "output_tokens": 1, "total_tokens": tokens}
+    return read
+
+
+def test_a_report_by_hand():
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        memory.finish(
+            with_usage(history(user("Go."), call("find", {"name": "a"}), shortcut("open", {"id": "1"}), words()), 100),
+            thread_id="good",
+            success=True,
+        )
+        memory.finish(
+            history(user("Go."), call("find", {"name": "b"}, FAILED), shortcut("open", {"id": "2"}, FAILED), words()),
+            thread_id="bad",
+            success=False,
+        )
+        memory.finish(history(user("Hello"), words("Hi!")), thread_id="plain")
+        memory.feedback("plain", score=0.8, comment="fine")
+        report = memory.report()
+
+    assert (report.turns, report.calls, report.answers) == (7, 2, 3)
+    assert (report.skipped, report.skipped_failed) == (2, 1)
+    assert (report.right, report.wrong, report.precision) == (0, 0, None)
+    assert report.tokens_saved == 200  # 100 each on the two turns that say so
+    assert (report.runs_with_shortcut, report.runs_judged, report.runs_good) == (2, 3, 2)
+    assert (report.judged_with_shortcut, report.good_with_shortcut) == (2, 1)
+    find, opened = report.tools["find"], report.tools["open"]
+    assert (find.calls, find.failed, find.skipped) == (2, 1, 0)
+    assert (opened.calls, opened.failed, opened.skipped) == (2, 1, 2)
+    assert not report.budget_open
+    told = str(report)
+    assert "7 model turns seen, 2 of them taken without the model (1 of these calls failed)." in told
+    assert "About 200 tokens saved." in told
+    assert "2 of 3 good; with shortcuts 1 of 2" in told
+
+
+def test_checked_proposals_are_counted_right_and_wrong():
+    with ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(FREE.with_(shadow=True)))) as memory:
+        for run in visits(40):
+            memory.finish(run.messages, thread_id=run.thread_id)
+        before = memory.report()
+        assert (before.wrong, before.precision) == (0, 1.0)
+        assert before.right > 30
+        memory.finish(history(user("Open the file of Zoe"), words("No.")), thread_id="no")
+        report = memory.report()
+
+    assert (report.right, report.wrong) == (before.right, 1)
+    assert report.precision == pytest.approx(before.right / (before.right + 1))
+    assert report.wrong_per_100 == pytest.approx(100 / 121)
+    assert report.tools["find"].wrong == 1
+    assert report.skipped == 0
+    rule = next(r for r in report.rules if r.tool == "find" and r.after == "<start>")
+    assert rule.hits > 20
+    assert rule.misses >= 1
+    assert f"{before.right} were exactly" in str(report)
+
+
+def test_a_verdict_is_the_latest():
+    with ToolMemory.ephemeral() as memory:
+        memory.finish(history(user("Hello"), words("Hi!")), thread_id="r", success=True)
+        memory.feedback("r", score=0.0)
+
+        assert (memory.report().runs_judged, memory.report().runs_good) == (1, 0)

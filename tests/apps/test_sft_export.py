@@ -1,0 +1,365 @@
+"""Training data out of recorded turns: which turns, split how, in which form; and the command that writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import WAYS
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from navi_script import Part, Shop, do, say
+from typer.testing import CliRunner
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.cli import app
+from langgraph_toolmem.navigator.decide.decision import Decision, read
+from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
+from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.offline.finetuning import choose, export_sft, held_out_path, line_of, split, write_lines
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+
+
+def event(thread_id: str, step: int = 1, *, text: str = "", action: Part | None = None, **more: Any) -> dict[str, Any]:
+    messages = [{"role": "system", "content": "Decide."}, {"role": "user", "content": text or f"{thread_id} {step}"}]
+    decision = {"sub_intents": [action or say("Hello.")]}
+    return {
+        "messages": messages,
+        "decision": decision,
+        "thread_id": thread_id,
+        "step": step,
+        "request": thread_id,
+        **more,
+    }
+
+
+def well(thread_id: str, step: int) -> dict[str, Any]:
+    return {"run": digest("run", thread_id), "step": step, "calls": [{"tool": "find_customer", "status": "ok"}]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Six good runs of two turns, a bad one, one that nobody judged, and one that broke off."""
+    with ToolMemory(tmp_path / "memory") as store:
+        for thread_id in ("a", "b", "c", "d", "e", "f", "bad", "unjudged", "broken"):
+            store.decisions(event(thread_id, 1, action=do("find_customer", name="Ann"), calls=1))
+            store.decisions.observed(well(thread_id, 1))
+            if thread_id != "broken":
+                store.decisions(event(thread_id, 2))
+            if thread_id in "abcdef":
+                store.feedback(thread_id, score=1.0)
+        store.feedback("bad", score=0.0)
+    return tmp_path / "memory"
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().decode("ascii").splitlines()]
+
+
+def run(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def process(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The program as a shell starts it."""
+    command = [sys.executable, "-c", "from langgraph_toolmem.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+
+
+# --- end to end: what the model was sent is what is trained on ---
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Path:
+    return tmp_path / "memory"
+
+
+@pytest.fixture
+def store(shop: Shop, memory_folder: Path) -> Iterator[ToolMemory]:
+    with ToolMemory(memory_folder, tools=shop.tools) as made:
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", ["function_calling", "json_schema"])
+async def test_lines_are_what_the_model_was_sent(
+    method: Any, way: str, shop: Shop, store: ToolMemory, memory_folder: Path
+) -> None:
+    rounds: list[Any] = [
+        [do("find_customer", name="Ann"), do("find_customer", name="Бен\u2028 \U0001f600")],
+        "no decision",
+        [do("list_orders", customer_id="c-Ann")],
+        [do("refund_order", order_id="o-c-Ann")],
+        [do("search_customers", name="Ann")],
+        [say("Refunded, \u201cas asked\u201d.")],
+    ]
+
+    def reply(request: dict[str, Any]) -> Any:
+        parts = rounds[len(server.requests) - 1]
+        text = parts if isinstance(parts, str) else json.dumps({"sub_intents": parts})
+        if "response_format" in request:
+            return text
+        call = {"function": {"name": request["tools"][0]["function"]["name"], "arguments": text}}
+        return {"content": None, "tool_calls": [call]}
+
+    config: Any = {"configurable": {"thread_id": "t1", "user_id": "ann@example.com"}}
+    with OpenAIStubServer(reply=reply) as server:
+        model = make_chat_model(server)
+        graph = create_navi_subgraph(
+            model,
+            shop.tools,
+            store,
+            method=method,
+            on_decision=store.decisions,
+            checkpointer=InMemorySaver(),
+        )
+        feed: Any = {"messages": [("user", "refund Ann's order")]}
+        state = graph.invoke(feed, config) if way == "sync" else await graph.ainvoke(feed, config)
+        await model.root_async_client.close()
+        store.finish(state["messages"], thread_id="t1", success=True, user_id="ann@example.com")
+        # Beside the process that writes.
+        out = memory_folder.parent / "train.jsonl"
+        done = await asyncio.to_thread(process, "export", "--sft", out, "--memory", memory_folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Wrote 5 turns of 1 run to")
+    sent = [request["messages"] for n, request in enumerate(server.requests) if n != 2]  # the third is the repair
+    written = lines(out)
+    assert len(written) == len(sent) == 5
+    for line, prompt, parts in zip(written, sent, [rounds[0], *rounds[2:]], strict=True):
+        *messages, action = line["messages"]
+        assert messages == [{"role": m["role"], "content": m["content"]} for m in prompt]
+        assert [message["role"] for message in messages] == ["system", "user"]
+        assert (action["role"], action["weight"]) == ("assistant", 1)
+        # A fine-tuned model that writes this is understood.
+        understood = read({"raw": AIMessage(action["content"]), "parsed": None, "parsing_error": None})
+        assert isinstance(understood, Decision)
+        assert understood == Decision.model_validate({"sub_intents": parts})
+    last = written[-1]["messages"][1]["content"]
+    assert last.count("Decided:") == 3  # the window
+    assert "Toolchains of the last search" in written[0]["messages"][1]["content"]
+    assert "ann@example.com" not in out.read_text()
+    assert '"t1"' not in out.read_text()
+
+
+# --- which turns ---
+
+
+def turn(number: int, run: str = "r", **more: Any) -> DeciderTurn:
+    fields = {"task": run, "step": 1, "time": 0.0, "score": 1.0, "calls": 0, "failed": 0, "left_out": 0}
+    return DeciderTurn(**{"number": number, "run": run, **fields, "final": True, "same": str(number), **more})
+
+
+def test_turns_of_good_runs_whose_calls_went_well() -> None:
+    turns = [
+        turn(1, "good", calls=2),
+        turn(2, "good", calls=1, failed=1),
+        turn(3, "good", calls=1, failed=None),
+        turn(4, "good", left_out=1),
+        turn(5, "fair", score=0.5),
+        turn(6, "bad", score=0.4),
+        turn(7, "unjudged", score=None),
+        turn(8, "broken", score=None, final=False),
+        turn(9, "again", same="1"),
+    ]
+
+    def numbers(**options: Any) -> list[int]:
+        return [each.number for each in choose(turns, **options).turns]
+
+    assert numbers() == [1, 5]
+    assert choose(turns).left_out == {
+        "with calls that went wrong": 3,
+        "judged too low": 1,
+        "unjudged": 2,
+        "duplicate": 1,
+    }
+    assert numbers(min_score=0.6) == [1]
+    assert numbers(min_score=0.0) == [1, 5, 6]
+    assert numbers(wrong_calls=True) == [1, 2, 3, 4, 5]
+    assert numbers(unjudged=True) == [1, 5, 7]
+    assert choose(turns, unjudged=True).left_out["without an answer"] == 1
+    with pytest.raises(ConfigurationError, match="min_score"):
+        choose(turns, min_score=1.5)
+
+
+def test_turns_come_run_by_run() -> None:
+    turns = [turn(4, "a"), turn(1, "a"), turn(2, "b"), turn(3, "a")]
+    assert [each.number for each in choose(turns).turns] == [1, 3, 4, 2]
+
+
+# --- the split ---
+
+
+def test_no_run_and_no_request_is_on_both_sides() -> None:
+    turns = [turn(10 * n + k, f"run{n}", task=f"task{n // 2}") for n in range(20) for k in range(3)]
+    train, held = split(turns, 0.3, seed=1)
+    assert len(train) + len(held) == len(turns)
+    assert len({each.task for each in held}) == 3
+    assert not {each.run for each in train} & {each.run for each in held}
+    assert not {each.task for each in train} & {each.task for each in held}
+    assert split(turns, 0.3, seed=1) == (train, held)
+    assert any(split(turns, 0.3, seed=seed)[1] != held for seed in range(2, 6))
+
+
+def test_requests_of_one_thread_stay_together() -> None:
+    turns = [turn(1, "a", task="x"), turn(2, "a", task="y"), turn(3, "b", task="y"), turn(4, "c", task="z")]
+    for seed in range(5):
+        sides = [{each.number for each in side} for side in split(turns, 0.5, seed=seed)]
+        assert sorted(map(sorted, sides)) == [[1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.99])
+def test_either_side_has_a_run(share: float) -> None:
+    assert all(split([turn(n, f"r{n}") for n in range(3)], share))
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 1.1, float("nan"), "0.1", True])
+def test_a_share_that_is_none_is_refused(share: Any) -> None:
+    with pytest.raises(ConfigurationError, match="between 0 and 1"):
+        split([turn(1, "a"), turn(2, "b")], share)
+
+
+def test_one_run_cannot_be_split() -> None:
+    with pytest.raises(InputError, match="nothing to hold out"):
+        split([turn(1, "a"), turn(2, "a")], 0.5)
+
+
+# --- lines and files ---
+
+
+def test_the_two_forms_of_a_line() -> None:
+    prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    action = {"role": "assistant", "content": '{"sub_intents":["é"]}'}
+    decision = {"sub_intents": ["é"]}
+    assert line_of(prompt, decision) == {"messages": [*prompt, {**action, "weight": 1}]}
+    assert line_of(prompt, decision, "prompt-completion") == {"prompt": prompt, "completion": [action]}
+
+
+def test_texts_that_break_readers_of_lines_are_written_so_that_they_do_not(tmp_path: Path) -> None:
+    log = DecisionLog(None)
+    log(event("r", text="one\u2028two\x85three\nfour \ud83d\ude00 \ud800 end \ufeff"))
+    export_sft(log, tmp_path / "out.jsonl", unjudged=True)
+    (line,) = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    said = json.loads(line)["messages"][1]["content"]
+    assert said == "one\u2028two\x85three\nfour \U0001f600 \ufffd end \ufeff"
+    log.close()
+
+
+def test_the_same_log_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    with ToolMemory(folder, read_only=True) as store:
+        for name in ("one", "two"):
+            export_sft(store.decisions, tmp_path / f"{name}.jsonl", holdout=0.3, seed=7)
+    for name in ("{}.jsonl", "{}.holdout.jsonl"):
+        one, two = (tmp_path / name.format(each) for each in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes() != b""
+
+
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text("before\n")
+
+    def broken() -> Iterator[str]:
+        yield "one"
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        write_lines(out, broken())
+    assert out.read_text() == "before\n"
+    assert list(tmp_path.iterdir()) == [out]
+    write_lines(out, ["one", "two"])
+    assert out.read_bytes() == b"one\ntwo\n"
+
+
+def test_a_form_that_is_none_is_refused(tmp_path: Path) -> None:
+    log = DecisionLog(None)
+    with pytest.raises(ConfigurationError, match="prompt-completion"):
+        export_sft(log, tmp_path / "out.jsonl", form="alpaca")  # type: ignore[arg-type]
+    log.close()
+
+
+# --- the command ---
+
+
+def test_the_command_says_what_it_wrote(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "train.jsonl"
+    result = run("export", "--sft", out, "--memory", folder)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        f"Wrote 12 turns of 6 runs to {out}.",
+        "Left out of 17 recorded turns: 2 judged too low, 3 unjudged.",
+    ]
+    assert len(lines(out)) == 12
+    assert all(set(line) == {"messages"} for line in lines(out))
+
+
+def test_the_command_s_options(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "train.jsonl"
+
+    def written(*options: object) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        result = run("export", "--sft", out, "--memory", folder, "--force", "--json", *options)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout), lines(out)
+
+    answer, found = written("--unjudged")
+    assert (answer["turns"], answer["left_out"]) == (14, {"judged too low": 2, "without an answer": 1})
+    answer, _ = written("--min-score", 0)
+    assert answer["turns"] == 14
+    answer, found = written("--format", "prompt-completion", "--ids")
+    assert all(set(line) == {"prompt", "completion", "metadata"} for line in found)
+    assert found[0]["metadata"]["run"] == digest("run", "a")
+    assert answer["held_out_file"] is None
+    answer, found = written("--holdout", 0.2, "--seed", 3, "--ids")
+    held = lines(held_out_path(out))
+    assert (answer["turns"], answer["held_out_turns"], answer["held_out_runs"]) == (len(found), len(held), 1)
+    assert (len(found), len(held)) == (10, 2)
+    assert not {line["metadata"]["run"] for line in found} & {line["metadata"]["run"] for line in held}
+
+
+def test_bad_input_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "train.jsonl"
+    with ToolMemory(tmp_path / "empty"):
+        pass
+    with ToolMemory(tmp_path / "unjudged") as store:
+        store.decisions(event("r"))
+
+    def refused(*arguments: object) -> str:
+        result = run("export", *arguments)
+        assert result.exit_code == 2, result.output
+        assert len(result.stderr.splitlines()) == 1
+        return str(result.stderr)
+
+    assert "on_decision=memory.navigator.decisions" in refused("--sft", out, "--memory", tmp_path / "empty")
+    assert "--unjudged" in refused("--sft", out, "--memory", tmp_path / "unjudged")
+    assert "there is no memory" in refused("--sft", out, "--memory", tmp_path / "nowhere")
+    assert "--sft" in refused("--memory", folder)
+    assert "between 0 and 1" in refused("--sft", out, "--memory", folder, "--holdout", 1)
+    assert "is a folder" in refused("--sft", tmp_path, "--memory", folder)
+    assert "cannot be written" in refused("--sft", tmp_path / "no" / "folder" / "x.jsonl", "--memory", folder)
+    assert not out.exists()
+    held_out_path(out).write_text("mine\n")
+    assert "--force" in refused("--sft", out, "--memory", folder, "--holdout", 0.5)
+    assert not out.exists()
+    out.write_text("mine\n")
+    assert "exists already" in refused("--sft", out, "--memory", folder)
+    assert out.read_text() == "mine\n"
+
+
+def test_looking_leaves_the_folder_as_it_was(folder: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert run("export", "--sft", tmp_path / "train.jsonl", "--memory", folder).exit_code == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

@@ -1,0 +1,176 @@
+"""The benchmark of suggestions: yardsticks by hand, a small workload whose answer is known, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import call, run_of, schema, user, words
+
+from benchmarks import next_tool
+from benchmarks import sit as bench
+from benchmarks.next_tool import Hits
+from benchmarks.sit import Job, Mean
+from langgraph_toolmem.runs.run import Run
+from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.sit.transitions import START
+
+KINDS = {
+    "refund": ("find_order", "refund_order", "Please give me my money back for order {n}"),
+    "track": ("find_order", "track_parcel", "Where is the parcel of order {n} right now"),
+    "greet": ("find_person", "send_card", "Congratulate colleague {n} on the birthday"),
+}
+
+
+def task(kind: str, number: int) -> Run:
+    first, second, text = KINDS[kind]
+    return run_of(user(text.format(n=number)), call(first, {"n": number}, {"id": number}), call(second, {"id": number}))
+
+
+def last(run: Run) -> next_tool.Point:
+    *_, point = next_tool.points(run)
+    return point
+
+
+def all_kinds(*numbers: int) -> list[Run]:
+    return [task(kind, number) for number in numbers for kind in KINDS]
+
+
+def test_the_points_are_the_turns_with_a_call_and_what_was_known_before():
+    run = run_of(user("x"), call("a"), words(), user("y"), call("b"), words())
+    seen = [(point.tool, list(point.state.tools), len(point.run.events)) for point in next_tool.points(run)]
+    assert seen == [("a", [], 1), ("b", ["a"], 4)]
+
+
+def test_the_most_frequent_successor():
+    history = [task("refund", 1), task("refund", 2), task("track", 3)]
+    order_1 = next_tool.successors(history, 1)
+    assert order_1(last(task("track", 9))) == ["refund_order", "track_parcel"]
+    assert order_1(next(next_tool.points(task("greet", 9)))) == ["find_order"]
+    assert order_1(last(task("greet", 9))) == []
+
+
+def test_the_last_two_tools_go_before_the_last_one():
+    history = [
+        run_of(user("x"), call("a"), call("b"), call("c")),
+        *[run_of(user("x"), call("d"), call("b"), call("e"))] * 2,
+    ]
+    point = last(run_of(user("x"), call("a"), call("b"), call("?")))
+    assert next_tool.successors(history, 2)(point)[:2] == ["c", "e"]
+    assert next_tool.successors(history, 1)(point)[:2] == ["e", "c"]
+    assert START not in next_tool.successors(history, 2)(next(next_tool.points(history[0])))
+
+
+def test_the_nearest_request_is_followed_step_by_step():
+    method = next_tool.nearest_request(all_kinds(1, 2))
+    for kind, (first, second, _) in KINDS.items():
+        begun, done = next_tool.points(task(kind, 77))
+        assert begun.tool == first
+        assert method(begun)[0] == first
+        assert method(done)[0] == second
+    assert next_tool.nearest_request([])(last(task("greet", 1))) == []
+
+
+def test_hits_by_hand():
+    always: dict[str, next_tool.Method] = {
+        "right": lambda p: [p.tool],
+        "second": lambda p: ["?", p.tool, p.tool],
+        "no": lambda p: [],
+    }
+    assert next_tool.measure(always, all_kinds(1)) == {
+        "right": Hits(100.0, 100.0),
+        "second": Hits(0.0, 100.0),
+        "no": Hits(0.0, 0.0),
+    }
+    assert next_tool.measure(always, [])["right"] == Hits(0.0, 0.0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A set whose second call hangs on the request, not on the call before; a fifth of the runs fail."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    names = sorted({name for first, second, _ in KINDS.values() for name in (first, second)})
+    (folder / "tools.json").write_text(json.dumps([schema(name, "n:integer") for name in names]), encoding="utf-8")
+    lines: list[dict[str, Any]] = []
+    for number in range(10):
+        for kind, (first, second, text) in KINDS.items():
+            request = text.format(n=100 + number)
+            failing = number % 5 == 0
+            messages = [user(request), *call(first, {"n": number}), *call(first if failing else second, {"n": number})]
+            lines.append({"id": f"{kind}{number}", "task": request, "success": not failing, "messages": messages})
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "trajectories.jsonl").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_what_was_asked_tells_more_than_the_tool_before(data: Path):
+    hits = bench.work(Job(str(data), "shop", 0, "built-in", good=True))
+    assert set(hits) == set(bench.METHODS)
+    assert hits["order 1"].first < 80  # two kinds go on from find_order
+    for method in ("episodic", "paper", "combined", "nearest request"):
+        assert hits[method] == Hits(100.0, 100.0)
+    assert hits["combined"].two >= max(hits[method].two for method in bench.SINGLE)
+
+
+def test_without_an_embedder_there_are_no_states(data: Path):
+    hits = bench.work(Job(str(data), "shop", 0, "none", good=True))
+    assert "episodic" not in hits
+    assert hits["paper"] == hits["procedural"]
+
+
+def test_queries_with_gold_calls_are_runs_too(tmp_path: Path):
+    query = {
+        "id": "q1",
+        "query": "Book it",
+        "calls": [{"name": "a", "arguments": {"n": 1}}, {"name": "b", "arguments": {}}],
+    }
+    (tmp_path / "queries.jsonl").write_text(json.dumps(query) + "\n", encoding="utf-8")
+    (logged,) = next_tool.runs_of(tmp_path) or ()
+    run = parse_run(logged.messages, thread_id=logged.thread_id)
+    assert [(point.tool, point.state.user.raw) for point in next_tool.points(run)] == [
+        ("a", "Book it"),
+        ("b", "Book it"),
+    ]
+    assert (logged.task, logged.success) == ("Book it", True)
+    (tmp_path / "queries.jsonl").write_text('{"id": "q1", "query": "x", "relevant": []}\n', encoding="utf-8")
+    assert next_tool.runs_of(tmp_path) is None
+    assert next_tool.runs_of(tmp_path / "absent") is None
+
+
+def test_the_verdicts_name_what_is_missed():
+    means = [
+        Mean("tau_retail_gold", "any", "order 1", 50.0, 60.0),
+        Mean("tau_retail_gold", "built-in", "episodic", 50.0, 79.0),
+        Mean("tau_retail_gold", "MiniLM", "episodic", 50.0, 99.0),
+        Mean("tau_retail_gold", "built-in", "combined", 50.0, 78.0),
+    ]
+    assert [holds for holds, _ in bench.verdicts(means)] == [True, False]
+    assert "79.0 of the best alone (episodic)" in bench.verdicts(means)[1][1]
+
+
+def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
+    file = data / "figures.json"
+    code = bench.main(
+        ["--data", str(data), "--sets", "shop", "absent", "--seeds", "1", "--embedders", "built-in", "--stored", "50",
+         "--samples", "5", "--json", str(file)]
+    )  # fmt: skip
+    printed = capsys.readouterr().out
+    assert code == 0
+    assert "skipped: no recorded runs in absent" in printed
+    assert "shop, successful" in printed
+    assert "one suggestion, 50 summaries" in printed
+    plain = json.loads(file.read_text(encoding="utf-8"))
+    assert {split["good"] for split in plain["splits"]} == {False, True}
+    assert {mean["method"] for mean in plain["means"]} == set(bench.METHODS)
+    assert len(plain["times"]) == 2
+
+
+def test_an_embedder_that_is_not_there_is_skipped_with_a_reason(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda _: None)
+    assert bench.main(["--data", str(data), "--sets", "absent", "--embedders", "MiniLM"]) == 0
+    assert "skipped: embedder MiniLM: sentence_transformers is not installed" in capsys.readouterr().out

@@ -1,0 +1,173 @@
+"""The benchmark of atoms on a small set of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import call, schema, user
+
+from benchmarks import sga as bench
+from benchmarks import sga_data
+from benchmarks.sga import Mean
+from benchmarks.sga_data import Renaming, entities_of, load, other_word
+from langgraph_toolmem.runs.logs import LoggedRun
+
+NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
+KINDS = {
+    "refund": ("find_order", "refund_order", "Refund what {name} bought, it is order #W{n}A"),
+    "track": ("find_order", "track_parcel", "Where is the parcel of {name}? It is order #W{n}A"),
+    "greet": ("find_person", "send_card", "Congratulate colleague {name} on the birthday"),
+}
+ABOUT = {
+    "find_order": "Look an order up.", "refund_order": "Give the money back for an order.",
+    "track_parcel": "Tell where a parcel is.", "find_person": "Look a colleague up.", "send_card": "Send a card.",
+}  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    tools = [schema(name, "key") | {"description": about} for name, about in ABOUT.items()]
+    (folder / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
+    lines: list[dict[str, Any]] = []
+    for number, name in enumerate(NAMES):
+        for kind, (first, second, text) in KINDS.items():
+            request = text.format(name=name, n=100 + number)
+            key = name if kind == "greet" else f"#W{100 + number}A"
+            messages = [user(request), *call(first, {"key": key}, {"id": f"row-{number}"}), *call(second, {"key": key})]
+            lines.append({"id": f"{kind}{number}", "task": request, "success": number > 0, "messages": messages})
+    (folder / "trajectories.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_only_successful_runs_are_read(data: Path):
+    loaded = load(data / "shop")
+    assert loaded is not None
+    assert len(loaded[0]) == 21
+    assert load(data / "absent") is None
+
+
+def test_runs_whose_right_answer_is_to_do_nothing_are_left_out(tmp_path: Path):
+    for name, lines in {
+        "workbench_gold": [
+            {"id": "g1", "success": True, "messages": [user("x"), *call("a")]},
+            {"id": "g2", "success": True, "messages": [user("y")]},
+        ],
+        "workbench_gpt4": [
+            {"id": f"r{gold}", "gold_id": gold, "success": True, "messages": [user("x"), *call("a")]}
+            for gold in ("g1", "g2")
+        ],
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tools.json").write_text(json.dumps([schema("a")]), encoding="utf-8")
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / name / "trajectories.jsonl").write_text(text, encoding="utf-8")
+    loaded = load(tmp_path / "workbench_gpt4")
+    assert loaded is not None
+    assert [run.thread_id for run in loaded[0]] == ["rg1"]
+
+
+# --- other names ---------------------------------------------------------------------------------------------
+
+
+def runs(data: Path) -> tuple[list[LoggedRun], dict[str, Any]]:
+    loaded = load(data / "shop")
+    assert loaded is not None
+    return loaded
+
+
+def test_entities_are_what_stands_in_values_and_not_in_the_rest_of_requests(data: Path):
+    found = entities_of(*runs(data))
+    assert {"ben", "w101a"} <= found
+    assert found.isdisjoint({"order", "parcel", "birthday", "refund", "where"})
+
+
+def test_renaming_is_consistent_and_leaves_no_old_name(data: Path):
+    loaded, specs = runs(data)
+    other = Renaming(loaded, specs)
+    renamed = [other.run(run) for run in loaded]
+    text = json.dumps([run.messages for run in renamed])
+    assert not [name for name in (*specs, *NAMES[1:], "W101A") if name in text]
+    assert [run.messages for run in renamed] == [Renaming(loaded, specs).run(run).messages for run in loaded]
+    assert other_word("W101A") in text
+    assert set(other.specs()) == {other.tool(name) for name in specs}
+    assert {spec.description for spec in other.specs().values()} == set(ABOUT.values())
+    assert "Refund what" in text
+
+
+def test_other_words_keep_their_shape():
+    assert other_word("Yuki") != "Yuki"
+    assert other_word("Yuki")[0].isupper()
+    assert other_word("w12").lower()[1:].isdigit()
+    assert other_word("YUKI") == other_word("yuki").upper()
+
+
+def test_dates_stay(data: Path):
+    loaded, specs = runs(data)
+    other = Renaming(loaded, specs)
+    assert other.text("on 2024-05-01 at 10:30") == "on 2024-05-01 at 10:30"
+
+
+# --- what is measured ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", bench.NAMES)
+def test_all_methods_answer_and_atoms_do_not_need_the_names(data: Path, names: str):
+    hits = bench.work(data / "shop", names, 0)
+    assert set(hits) == set(bench.METHODS)
+    assert hits["hybrid"] == 100.0
+    assert hits["trajectory"] > 50.0
+
+
+def test_the_nearest_task_is_followed_step_by_step(data: Path):
+    loaded, specs = runs(data)
+    history = bench.read(loaded)
+    method = bench.nearest_task(history, specs, specs)
+    first, second = bench.questions(history[:1], specs)
+    assert (method(first)[0], method(second)[0]) == (first.point.tool, second.point.tool)
+
+
+def test_compression_counts_successful_actions(data: Path):
+    actions, atoms, wordings = bench.compression([data / "shop", data / "absent"])
+    assert (actions, atoms) == (42, 5)
+    assert wordings >= atoms
+
+
+def test_variants_of_atoms_for_times_are_all_different(data: Path):
+    p50, p95, rows = bench.times([data / "shop"], stored=30, samples=3)
+    assert 0 < p50 <= p95
+    assert rows >= 30
+
+
+def test_the_verdicts_name_what_is_missed():
+    figures = {"hybrid": 70.0, "semantic": 71.0, "paper": 60.0, "trajectory": 66.0}
+    means = [Mean("set", names, method, hits) for names in bench.NAMES for method, hits in figures.items()]
+    found = bench.verdicts(means)
+    assert [holds for holds, _ in found] == [False, False, False]
+    assert "set, names renamed: hybrid 70.0 >= semantic 71.0" in found[1][1]
+    better = [Mean("set", "renamed", m, h) for m, h in (figures | {"hybrid": 71.0}).items()]
+    assert [holds for holds, _ in bench.verdicts(better)] == [True, True]
+
+
+def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
+    file = data / "figures.json"
+    arguments = ["--data", str(data), "--sets", "shop", "absent", "--seeds", "1", "--stored", "20", "--samples", "2"]
+    assert bench.main([*arguments, "--json", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "skipped: no recorded runs in absent" in printed
+    assert "holds  shop, names renamed: hybrid" in printed
+    plain = json.loads(file.read_text(encoding="utf-8"))
+    assert {split["names"] for split in plain["splits"]} == set(bench.NAMES)
+    assert {mean["method"] for mean in plain["means"]} == set(bench.METHODS)
+    assert plain["times"]["atoms"] == 20
+
+
+@pytest.mark.skipif(not (bench.DATA / "workbench_gpt4").is_dir(), reason="the recorded runs are not there")
+def test_the_recorded_runs_are_compressed_as_is_asked():
+    actions, atoms, _ = bench.compression([bench.DATA / name for name in bench.COMPRESSED])
+    assert actions >= bench.LEAST_COMPRESSION * atoms
+    assert sga_data.load(bench.DATA / "workbench_gpt4", limit=1) is not None

@@ -1,0 +1,316 @@
+"""Each executed call teaches once: told twice, resumed, forked, trimmed, summarised, from several nodes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
+from kept import inertia
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import trim_messages as trim
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, MessageError, ToolMemory
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
+
+SHADOW = InertiaPolicy(shadow=True)
+
+
+def counts(memory: ToolMemory) -> tuple[int, int, int, dict[str, int]]:
+    report = memory.report()
+    return report.turns, report.calls, report.answers, {name: t.calls for name, t in report.tools.items()}
+
+
+def once(runs: int) -> tuple[int, int, int, dict[str, int]]:
+    names = ("find_customer", "latest_order", "add_note")
+    return 4 * runs, 3 * runs, runs, dict.fromkeys(names, runs)
+
+
+def test_told_twice_and_piece_by_piece(memory: ToolMemory) -> None:
+    messages = history(0)
+    assert [memory.observe(messages[:n], thread_id="a") for n in range(len(messages) + 1)] == [
+        0,
+        0,
+        0,
+        1,
+        0,
+        1,
+        0,
+        1,
+        1,
+    ]
+    view = memory.view()
+    assert counts(memory) == once(1)
+    assert memory.observe(messages, thread_id="a") == memory.finish(messages, thread_id="a") == 0
+    assert counts(memory) == once(1)
+    assert memory.view() == view
+
+
+def test_piece_by_piece_and_at_once_teach_the_same(desk: Desk, memory: ToolMemory) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools) as other:
+        for i in range(8):
+            messages = history(i)
+            for n in range(len(messages) + 1):
+                memory.observe(messages[:n], thread_id=str(i))
+            other.observe(messages, thread_id=str(i))
+        assert memory.view() == other.view()
+        assert memory.report() == other.report()
+        feed = [HumanMessage(request("Zoe"))]
+        assert memory.inertia.explain(feed, policy=EAGER) == other.inertia.explain(feed, policy=EAGER)
+
+
+def test_shortcut_node_recorder_and_observe_together(desk: Desk, memory: ToolMemory) -> None:
+    graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+    for i in range(12):
+        state = run(graph, i)
+        assert memory.observe(state["messages"], thread_id=f"thread-{i}") == 0
+        assert memory.finish(state["messages"], thread_id=f"thread-{i}", success=True) == 0
+    report = memory.report()
+    assert report.turns == 48
+    assert report.skipped == 48 - len(model.calls) > 0
+    assert report.runs_judged == report.runs_good == 12
+    assert report.runs_with_shortcut == report.judged_with_shortcut == report.good_with_shortcut
+    assert not inertia(memory).open_turns
+
+
+def test_a_resumed_thread(desk: Desk, memory: ToolMemory) -> None:
+    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
+    for i in range(5):
+        run(graph, i, config=thread("one and the same"))
+    assert counts(memory) == once(5)
+
+
+def test_time_travel_replays_a_call_and_teaches_it_once(desk: Desk, memory: ToolMemory) -> None:
+    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
+    run(graph, 0, config=thread("t"))
+    assert counts(memory) == once(1)
+    before_tools = [s for s in graph.get_state_history(thread("t")) if s.next == ("tools",)]
+    assert len(before_tools) == 3
+    # The same message asks for the same calls: they run again and are the same calls by their id. What the
+    # scripted model does after it has the same ids too, as its ids depend on the history alone.
+    graph.invoke(None, before_tools[-1].config)
+    assert [name for name, _ in desk.done] == [name for name, _ in expected("Ann")] * 2
+    assert counts(memory)[1:] in (once(1)[1:], (3, 2, once(1)[3]))
+    assert not inertia(memory).open_turns
+
+
+def test_a_fork_with_other_calls_teaches_what_is_new(desk: Desk, memory: ToolMemory) -> None:
+    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
+    run(graph, 0, config=thread("t"))
+    history_ = list(graph.get_state_history(thread("t")))
+    first = next(s for s in reversed(history_) if s.next == ("tools",))
+    asked = first.values["messages"][-1]
+    other = {"name": "find_customer", "args": {"name": "Zoe"}, "id": call_id("fork"), "type": "tool_call"}
+    config = graph.update_state(first.config, {"messages": [AIMessage("", id=asked.id, tool_calls=[other])]})
+    graph.invoke(None, config)
+    assert ("find_customer", {"name": "Zoe"}) in desk.done
+    report = memory.report()
+    # find_customer ran twice with different ids; the rest of the fork has the ids of the original run.
+    assert report.tools["find_customer"].calls == 2
+    assert report.tools["latest_order"].calls == report.tools["add_note"].calls == 1
+    assert not inertia(memory).open_turns
+
+
+def test_a_fork_in_which_the_model_answers_again_leaves_nothing_open(desk: Desk, memory: ToolMemory) -> None:
+    """The last turn is asked for again ("regenerate"); as the position is the same, it counts once."""
+    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
+    run(graph, 0, config=thread("t"))
+    after_tools = [s for s in graph.get_state_history(thread("t")) if s.next == ("inertia",)]
+    for _ in range(3):
+        graph.invoke(None, after_tools[0].config)
+    assert not inertia(memory).open_turns
+    assert memory.core.graph.counters.get("would_act_open", 0) == 0
+    assert counts(memory)[1] == 3
+
+
+def test_a_trimmed_history(desk: Desk, memory: ToolMemory) -> None:
+    messages = [m for i in range(3) for m in history(i)]
+    memory.observe(messages, thread_id="a")
+    assert counts(memory) == once(3)
+    for keep in range(len(messages)):
+        assert memory.observe(messages[keep:], thread_id="a") == 0
+    shorter = trim(messages, max_tokens=6, token_counter=len, start_on="human", include_system=True)
+    assert memory.observe(shorter, thread_id="a") == 0
+    assert memory.observe(messages[8:] + history(3), thread_id="a") == 4
+    assert counts(memory) == once(4)
+
+
+def test_messages_removed_by_the_host_between_turns(desk: Desk, memory: ToolMemory) -> None:
+    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
+    config = thread("t")
+    for i in range(4):
+        state = run(graph, i, config=config)
+        keep = state["messages"][-2:]
+        graph.update_state(config, {"messages": [RemoveMessage(id=m.id) for m in state["messages"][:-2]]})
+        assert len(graph.get_state(config).values["messages"]) == len(keep)
+    assert counts(memory) == once(4)
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        HumanMessage("Here is a summary of the conversation to date:\n\nAnn was checked."),
+        HumanMessage("Ann was checked.", additional_kwargs={"lc_source": "summarization"}),
+        SystemMessage("Summary of the conversation so far: Ann was checked."),
+    ],
+)
+def test_a_summarised_history(desk: Desk, memory: ToolMemory, summary: Any) -> None:
+    graph, _ = build(memory, desk.tools, policy=SHADOW, checkpointer=InMemorySaver())
+    config = thread("t")
+    for i in range(4):
+        state = run(graph, i, config=config)
+        again = [RemoveMessage(id=REMOVE_ALL_MESSAGES), summary, *state["messages"][-3:]]
+        graph.update_state(config, {"messages": again})
+    assert counts(memory) == once(4)
+
+
+# --- ids that repeat ---
+
+
+def counted(name: str) -> list[dict[str, Any]]:
+    """A run as a self-hosted model leaves it: ids are counters, messages have no id."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": request(name)}]
+    for i, message in enumerate(m for m in history(0, name) if isinstance(m, (AIMessage, ToolMessage))):
+        number = f"call_{i // 2}"
+        if isinstance(message, ToolMessage):
+            messages.append({"role": "tool", "tool_call_id": number, "content": message.text})
+        elif message.tool_calls:
+            call = {"id": number, "type": "function", "function": {"name": "", "arguments": ""}}
+            call["function"] = {"name": message.tool_calls[0]["name"], "arguments": str(message.tool_calls[0]["args"])}
+            call["function"]["arguments"] = call["function"]["arguments"].replace("'", '"')
+            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        else:
+            messages.append({"role": "assistant", "content": message.text})
+    return messages
+
+
+def test_the_same_ids_in_different_threads(memory: ToolMemory) -> None:
+    for i in range(3):
+        assert memory.observe(counted("Ann"), thread_id=f"thread-{i}") == 4
+        assert memory.observe(counted("Ann"), thread_id=f"thread-{i}") == 0
+    assert counts(memory) == once(3)
+
+
+def test_the_same_ids_without_a_run_id(memory: ToolMemory) -> None:
+    assert memory.observe(counted("Ann")) == 4
+    assert memory.observe(counted("Ben")) == 4
+    assert memory.observe(counted("Ann")) == 0, "without a run id, the same request is the same run"
+    assert counts(memory) == once(2)
+
+
+def test_one_request_asked_twice_in_one_thread_with_counted_ids(memory: ToolMemory) -> None:
+    assert memory.observe(counted("Ann") + counted("Ann"), thread_id="a") == 8
+    assert counts(memory) == once(2)
+
+
+def test_eight_threads_tell_of_the_same_runs(memory: ToolMemory) -> None:
+    runs = [history(i) for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        new = list(pool.map(lambda i: memory.finish(runs[i % 8], thread_id=str(i % 8)), range(64)))
+    assert sum(new) == 32
+    assert counts(memory) == once(8)
+
+
+# --- verdicts ---
+
+
+def test_verdicts_show_in_the_report(desk: Desk, memory: ToolMemory) -> None:
+    assert memory.report().runs_judged == 0
+    memory.finish(history(0), thread_id="a", success=True, comment="well done")
+    memory.finish(history(1), thread_id="b", success=False)
+    memory.finish(history(2), thread_id="c")
+    report = memory.report()
+    assert (report.runs_judged, report.runs_good, report.judged_with_shortcut) == (2, 1, 0)
+    memory.feedback("c", score=0.9)
+    memory.feedback("b", score=1.0, comment="on second thoughts")
+    report = memory.report()
+    assert (report.runs_judged, report.runs_good) == (3, 3)
+    memory.feedback("never seen", score=0.0)
+    assert memory.report().runs_judged == 4
+    for score in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ConfigurationError, match="score"):
+            memory.feedback("a", score=score)
+    warm(memory)
+    graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+    state = run(graph, 0)
+    assert len(shortcuts(state["messages"])) == 3
+    assert memory.report().runs_with_shortcut == 1
+    memory.feedback("thread-0", score=1.0)
+    report = memory.report()
+    assert (report.judged_with_shortcut, report.good_with_shortcut) == (1, 1)
+    assert "verdict" in str(report) or "judged" in str(report)
+
+
+def test_a_verdict_on_a_run_without_an_id(memory: ToolMemory) -> None:
+    assert memory.finish(history(0), success=True) == 4
+    assert memory.report().runs_good == 1
+
+
+async def test_async_twins_do_the_same(desk: Desk, memory: ToolMemory) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools) as twin:
+        for i in range(14):
+            assert memory.observe(history(i), thread_id=str(i)) == await twin.aobserve(history(i), thread_id=str(i))
+        assert memory.finish(history(14), thread_id="14", success=True) == 4
+        assert await twin.afinish(history(14), thread_id="14", success=True) == 4
+        memory.feedback("3", score=0.5)
+        await twin.afeedback("3", score=0.5)
+        feed = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
+        assert memory.inertia.predict(feed, policy=EAGER) == await twin.inertia.apredict(feed, policy=EAGER) is not None
+        assert memory.inertia.explain(feed) == await twin.inertia.aexplain(feed)
+        assert memory.before_model(feed, thread_id="z") == await twin.abefore_model(feed, thread_id="z")
+        assert memory.navigator.search("find a customer") == await twin.navigator.asearch("find a customer")
+        assert memory.report() == await twin.areport()
+        assert memory.view() == twin.view()
+        assert memory.forget(user_id="u") == await twin.aforget(user_id="u") == 0
+    async with ToolMemory.ephemeral(tools=desk.tools) as third:
+        assert await third.aobserve(history(0)) == 4
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize("bad", ["hello", 5, None, {"role": "user"}, [object()], [{"role": "nobody"}], [("user",)]])
+def test_unreadable_messages_are_refused_and_nothing_is_learned(memory: ToolMemory, bad: Any) -> None:
+    for method in (memory.observe, memory.finish, memory.inertia.predict, memory.inertia.explain, memory.before_model):
+        with pytest.raises(MessageError):
+            method(bad)
+    assert memory.report().turns == 0
+
+
+def test_predicting_learns_nothing(memory: ToolMemory) -> None:
+    warm(memory)
+    memory.flush()
+    before = memory.report(), memory.view()
+    for n in range(9):
+        memory.inertia.predict(history(3)[:n], policy=EAGER)
+    assert (memory.report(), memory.view()) == before
+
+
+def test_when_it_is_not_the_models_turn(memory: ToolMemory) -> None:
+    warm(memory)
+    messages = history(0)
+    assert "pending" in memory.inertia.explain(messages[:2]).reason
+    assert "answered" in memory.inertia.explain(messages).reason
+    assert memory.inertia.predict(messages) is None
+    assert memory.before_model(messages[:2]).proposal is None
+    assert NAMES[0] in str(memory.inertia.explain(messages[:1], policy=EAGER).proposal)
+
+
+def test_the_end_of_a_turn_may_be_told_before_its_beginning() -> None:
+    """As when the logs of several workers are read one after the other."""
+    begun = TurnOpened("t", ["w0"], [["A1"]], [], True, None)
+    records: list[Any] = [begun, TurnClosed("t"), begun]
+    states = []
+    for order in ([0, 1], [1, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2]):
+        graph = EvidenceGraph()
+        table = graph.register(InertiaEvidence)
+        for position in order:
+            graph.apply(None, [records[position]])
+        assert table.open_turns == {}
+        assert graph.counters.get("would_act_open", 0) == 0
+        states.append({key: row for key, row in graph.successors.row("w0").items() if any(row)})
+    assert states == [{}] * 5

@@ -1,0 +1,594 @@
+"""Users and workers: namespaces, user ids from anywhere, forgetting a user, workers that share a store."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
+from kept import inertia
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import PutOp
+from langgraph.store.memory import InMemoryStore
+from pydantic import BaseModel
+
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, NamespaceError, StorageError, ToolMemory
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, EvidenceGraph
+from langgraph_toolmem.stores import disk, graph_store
+from langgraph_toolmem.turn.host import user_id_of
+
+PER_USER = ("toolmem", "{user_id}")
+SHADOW = InertiaPolicy(shadow=True)
+
+
+# --- whose run it is ---
+
+
+def test_without_a_user_id_a_namespace_that_needs_one_refuses(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        messages = history(0)
+        for call in (
+            memory.observe,
+            memory.finish,
+            memory.inertia.predict,
+            memory.inertia.explain,
+            memory.before_model,
+        ):
+            for nobody in (None, ""):
+                with pytest.raises(NamespaceError, match="user_id"):
+                    call(messages, user_id=nobody)
+        assert memory.report().turns == 0
+        assert memory.observe(messages, user_id="ann") == 4
+
+
+async def test_in_a_graph_it_asks_the_model_and_says_so_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+        for i in range(3):
+            run(graph, i)
+        await graph.ainvoke({"messages": [HumanMessage(request("Ann"))]}, thread("async"))
+        assert len(model.calls) == 16
+        assert memory.report().turns == 0
+        errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+        assert len(errors) == 2, "once for each node"
+        assert all("user id" in error for error in errors)
+        run(graph, 5, config={"configurable": {"thread_id": "x", "user_id": "ann"}})
+        assert memory.report().turns == 4
+
+
+@dataclass
+class Who:
+    user_id: str
+
+
+class WhoModel(BaseModel):
+    user_id: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("configurable", "context", "server", "user"),
+    [
+        ({}, {"user_id": "ann"}, None, "ann"),
+        ({}, Who("ann"), None, "ann"),
+        ({}, WhoModel(user_id="ann"), None, "ann"),
+        ({"user_id": "bob"}, {"user_id": "ann"}, None, "ann"),
+        ({"user_id": "bob"}, {"other": 1}, None, "bob"),
+        ({"user_id": "bob"}, WhoModel(), None, "bob"),
+        ({"user_id": "bob"}, None, "srv", "srv"),
+        ({"user_id": "bob", "langgraph_user_id": "lg"}, None, None, "lg"),
+        ({"user_id": 7}, None, None, "7"),
+        ({"user_id": ""}, None, None, None),
+        ({}, None, None, None),
+    ],
+)
+def test_where_the_user_id_comes_from(configurable: Any, context: Any, server: Any, user: str | None) -> None:
+    info = None if server is None else SimpleNamespace(user=SimpleNamespace(identity=server))
+    runtime: Any = SimpleNamespace(context=context, server_info=info)
+    assert user_id_of({"configurable": configurable}, runtime) == user
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("way", ["dict", "dataclass", "configurable"])
+async def test_the_user_of_a_real_run(desk: Desk, way: str, asynchronous: bool) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+        options: dict[str, Any] = {"dict": {"context": {"user_id": "ann"}}, "dataclass": {"context": Who("ann")}}.get(
+            way, {}
+        )
+        config = thread("t")
+        if way == "configurable":
+            config["configurable"]["user_id"] = "ann"
+        feed = {"messages": [HumanMessage(request("Zoe"))]}
+        if asynchronous:
+            await graph.ainvoke(feed, config, **options)
+        else:
+            graph.invoke(feed, config, **options)
+        users = {case[1] for case in memory.core.graph.cases.cases.values()}
+        assert users == {user_digest("ann")}
+
+
+def test_a_user_id_without_a_place_is_warned_of_once(
+    desk: Desk, memory: ToolMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph, _ = build(memory, desk.tools, checkpointer=InMemorySaver())
+    for i in range(3):
+        run(graph, i, config={"configurable": {"thread_id": str(i), "user_id": f"user {i}"}})
+    memory.observe(history(5), user_id="ann")
+    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert "{user_id}" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"namespace": "toolmem"},
+        {"namespace": ()},
+        {"namespace": ("a", "")},
+        {"namespace": ("{tenant}",)},
+        {"graph_namespace": PER_USER},
+    ],
+)
+def test_namespaces_that_cannot_be(options: Any) -> None:
+    with pytest.raises(ConfigurationError, match="namespace"):
+        ToolMemory.ephemeral(**options)
+
+
+# --- one user's values are no source for another's ---
+
+
+def spoken(number: int, secret: str, *, name: str = "Ann") -> list[BaseMessage]:
+    """A run whose note holds something that is not in the request."""
+    messages = history(number, name)
+    for message in messages:
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                if call["name"] == "add_note":
+                    call["args"]["note"] = secret
+        if isinstance(message, ToolMessage) and "saved" in message.text:
+            message.content = json.dumps({"saved": True, "text": secret})
+    messages[0] = HumanMessage(f"{request(name)} with {secret} please", id=messages[0].id)
+    return messages
+
+
+def offered(memory: ToolMemory, user: str | None, messages: list[BaseMessage]) -> str:
+    decisions = [
+        memory.inertia.explain(messages[:n], policy=EAGER.with_(min_precision=0), user_id=user) for n in (1, 3, 5)
+    ]
+    return " ".join(str(option.args) for decision in decisions for option in decision.options)
+
+
+def test_a_value_of_one_user_is_not_offered_to_another(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(6):
+            messages = history(i, "Ann")
+            for message in messages:
+                if isinstance(message, AIMessage) and message.tool_calls:
+                    call = message.tool_calls[0]
+                    if call["name"] == "add_note":
+                        call["args"]["note"] = "wedgwood-blue"
+            memory.finish(messages, thread_id=str(i), user_id="ann")
+        assert "wedgwood" in offered(memory, "ann", history(77))
+        assert "wedgwood" not in offered(memory, "bob", history(77))
+        assert "wedgwood" not in offered(memory, "bob", history(77, "Ann"))
+
+
+# --- forgetting ---
+
+SECRETS = ("Xanthippe", "quetzalcoatl", "4929-1111-2222")
+
+
+def everything_in(folder: Path) -> bytes:
+    return b"\n".join(f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file())
+
+
+def private(number: int) -> list[BaseMessage]:
+    """A run full of one user's words: in the request, the arguments, the outputs and the answer."""
+    name, word, card = SECRETS
+    messages = spoken(number, f"{word} {card}", name=name)
+    messages.insert(-1, HumanMessage(f"And once more for {name}: {word}", id=call_id("more", number)))
+    return messages
+
+
+def taught(memory: ToolMemory) -> None:
+    for i in range(5):
+        memory.finish(
+            private(i), thread_id=f"private-{i}", user_id="ann", success=True, comment=f"{SECRETS[0]} is glad"
+        )
+        memory.finish(history(100 + i), thread_id=f"bob-{i}", user_id="bob", success=True, comment="fine")
+    memory.feedback("private-2", score=0.3, comment=f"{SECRETS[1]} was rude", user_id="ann")
+    memory.before_model(private(50)[:1], thread_id="open", user_id="ann")
+    memory.before_model(private(51)[:3], thread_id="open too", user_id="ann")
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_forgetting_a_user_takes_the_words_from_disk(desk: Desk, tmp_path: Path, reopened: bool) -> None:
+    memory = ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER)
+    taught(memory)
+    if reopened:
+        memory.close()
+        memory = ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER)
+        memory.observe(private(9), thread_id="private-9", user_id="ann")
+    for secret in SECRETS:
+        assert secret.encode() in everything_in(tmp_path)
+    turns = memory.report().turns
+    assert memory.forget(user_id="ann") > 5
+    for secret in SECRETS:
+        assert secret.encode() not in everything_in(tmp_path), secret
+    report = memory.report()
+    assert report.turns == turns - 2, "counts hold nothing of a person, but turns that had only begun are undone"
+    assert report.runs_judged == 5
+    assert not inertia(memory).open_turns
+    assert memory.core.graph.counters.get("would_act_open", 0) == 0
+    assert memory.forget(user_id="ann") == 0
+    texts = [case[0] for case in memory.core.graph.cases.cases.values()]
+    assert sorted(texts) == sorted(request(NAMES[(100 + i) % 12]) for i in range(5)), "bob's requests stay"
+    memory.close()
+    for secret in SECRETS:
+        assert secret.encode() not in everything_in(tmp_path), secret
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as again:
+        assert again.report().runs_judged == 5
+        assert "customer" in offered(again, "bob", history(77))
+
+
+def accounts(number: int, names: Sequence[str], asked: str) -> list[BaseMessage]:
+    """A run in which outputs have people's names as JSON keys, and a path through one gives an argument."""
+    owned = {name: {"balance_id": f"B-{number}-{name}", "overdrawn": [1] * i} for i, name in enumerate(names)}
+    output = {**owned, f"{names[0]}_is_new": True, f"{names[0]}_orders": [1, 2]}
+    found = {"name": "find_customer", "args": {"name": "all"}, "id": call_id("a", number), "type": "tool_call"}
+    order = {"customer_id": owned[asked]["balance_id"]}
+    used = {"name": "latest_order", "args": order, "id": call_id("b", number), "type": "tool_call"}
+    return [
+        HumanMessage(f"Go on, {number}", id=call_id("u", number)),
+        AIMessage("", tool_calls=[found]),  # type: ignore[list-item]
+        ToolMessage(json.dumps(output), tool_call_id=found["id"]),
+        AIMessage("", tool_calls=[used]),  # type: ignore[list-item]
+        ToolMessage("shipped", tool_call_id=used["id"]),
+        AIMessage("Done.", id=call_id("w", number)),
+    ]
+
+
+def test_json_keys_that_name_a_person_are_forgotten(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(4):
+            memory.finish(accounts(i, [SECRETS[0], "shop"], SECRETS[0]), thread_id=f"a{i}", user_id="ann")
+            memory.finish(accounts(10 + i, ["shop", "bank"], "shop"), thread_id=f"b{i}", user_id="bob")
+        memory.finish(accounts(20, [SECRETS[0], "shop"], "shop"), thread_id="both", user_id="ann")
+        assert f"$.{SECRETS[0]}.balance_id" in repr(memory.core.graph.sources.rows)
+        looks = [look for case in memory.core.graph.cases.cases.values() for look in case[3].values()]
+        assert SECRETS[0] not in repr(looks)
+        assert SECRETS[0] not in repr(
+            [call[4] for case in memory.core.graph.cases.cases.values() for call in case[2].values()]
+        )
+        memory.forget(user_id="ann")
+        assert SECRETS[0] not in repr(memory.core.graph.to_state())
+        assert SECRETS[0].encode() not in everything_in(tmp_path)
+        assert "o|find_customer|$.shop.balance_id" in repr(memory.core.graph.sources.rows), "bob was seen with it too"
+
+
+def test_turns_that_had_only_begun_are_undone_by_forgetting(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        for i in range(30):
+            memory.finish(history(i), thread_id=f"bob-{i}", user_id="bob")
+        before = copy.deepcopy(
+            (memory.core.graph.counters, memory.core.graph.successors.rows, inertia(memory).rules.rows)
+        )
+        for i in range(5):
+            feed = [HumanMessage(request(NAMES[i]), id=call_id("ann", i))]
+            assert memory.before_model(feed, thread_id=f"ann-{i}", user_id="ann", policy=SHADOW).judged
+        assert memory.report().turns == before[0]["turns"] + 5
+        memory.forget(user_id="ann")
+        counters, successors, rules = (
+            memory.core.graph.counters,
+            memory.core.graph.successors.rows,
+            inertia(memory).rules.rows,
+        )
+        assert {k: v for k, v in counters.items() if v} == before[0]
+        for now, then in ((successors, before[1]), (rules, before[2])):
+            assert {
+                k: {i: c for i, c in row.items() if any(c)} for k, row in now.items() if any(map(any, row.values()))
+            } == then
+
+
+# --- verdicts ---
+
+
+def comments(memory: ToolMemory) -> str:
+    return repr(memory.core.graph.runs)
+
+
+@pytest.mark.parametrize("order", ["run first", "verdict first"])
+def test_a_verdict_that_names_nobody_belongs_to_the_owner_of_the_run(desk: Desk, order: str) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools) as memory:
+        if order == "run first":
+            memory.observe(history(1), thread_id="r", user_id="ann")
+        memory.feedback("r", score=0.2, comment=f"{SECRETS[0]} was unhappy")
+        if order == "verdict first":
+            memory.observe(history(1), thread_id="r", user_id="ann")
+        memory.finish(history(2), thread_id="s", user_id="bob", success=True, comment="fine")
+        assert SECRETS[0] in comments(memory)
+        author = {entry[AUTHOR] for entry in memory.core.graph.runs.values() if entry[COMMENT] != "fine"}
+        assert author == ({user_digest("ann")} if order == "run first" else {None})
+        memory.forget(user_id="ann")
+        assert SECRETS[0] not in comments(memory)
+        assert "fine" in comments(memory)
+        assert memory.report().runs_judged == 1
+
+
+def test_a_word_on_another_users_run_goes_with_its_author_and_with_the_run(desk: Desk) -> None:
+    for gone, judged in (("boss", 1), ("ann", 0)):
+        with ToolMemory.ephemeral(tools=desk.tools) as memory:
+            memory.observe(history(1), thread_id="r", user_id="ann")
+            memory.feedback("r", score=0.9, comment="as the boss I like it", user_id="boss")
+            assert memory.forget(user_id=gone) > 0
+            assert "boss" not in comments(memory)
+            assert memory.report().runs_judged == judged
+
+
+def test_forgetting_in_ram(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        taught(memory)
+        memory.forget(user_id="ann")
+        state = repr(memory.core.graph.to_state())
+        for secret in SECRETS:
+            assert secret not in state
+
+
+def test_a_value_told_often_by_one_user_is_forgotten_although_many_others_came_after(desk: Desk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=PER_USER) as memory:
+        one = [m for i in range(10) for m in spoken(i, SECRETS[1])]
+        memory.finish(one, thread_id="one", user_id="ann")
+        for i in range(70):
+            memory.finish(spoken(100 + i, f"word{i}"), thread_id=f"bob-{i}", user_id="bob")
+        memory.forget(user_id="ann")
+        assert SECRETS[1] not in repr(memory.core.graph.to_state())
+
+
+def test_forgetting_needs_the_disk_and_says_if_it_failed(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        taught(memory)
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "_write_all", no_space)
+            with pytest.raises(StorageError, match="still holds"):
+                memory.forget(user_id="ann")
+        memory.forget(user_id="ann")
+        for secret in SECRETS:
+            assert secret.encode() not in everything_in(tmp_path)
+
+
+def test_a_reader_cannot_forget(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        taught(memory)
+    with (
+        ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER, read_only=True) as reader,
+        pytest.raises(StorageError, match="read_only"),
+    ):
+        reader.forget(user_id="ann")
+
+
+def test_files_that_were_set_aside_are_named_when_a_user_is_forgotten(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        taught(memory)
+    snapshot = tmp_path / "graph.pickle"
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
+        memory.forget(user_id="ann")
+        assert "graph.pickle.corrupt-1" in memory.report().problems[-1]
+        assert "forgotten" in memory.report().problems[-1]
+
+
+@pytest.mark.parametrize("namespace", [PER_USER, ("toolmem",)])
+def test_forgetting_needs_a_user(desk: Desk, namespace: tuple[str, ...]) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, namespace=namespace) as memory:
+        for nobody in ("", None):
+            with pytest.raises(NamespaceError):
+                memory.forget(user_id=nobody)  # type: ignore[arg-type]
+
+
+# --- several workers, one store ---
+
+
+@pytest.fixture
+def always_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_store, "POLL_SECONDS", 0.0)
+
+
+def worker(desk: Desk, store: InMemoryStore, **options: Any) -> ToolMemory:
+    return ToolMemory(None, tools=desk.tools, store=store, **options)
+
+
+def numbers(memory: ToolMemory) -> Any:
+    memory.observe([])  # takes in what the others learned
+    report = memory.report().to_dict()
+    report.pop("reflections")  # what is being written just now
+    report["wrong_per_100"] = round(report["wrong_per_100"], 9)  # a sum of floats, in the order of arrival
+    return report, memory.view().edges
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_two_workers_learn_from_each_other(desk: Desk) -> None:
+    store = InMemoryStore()
+    with worker(desk, store) as one, worker(desk, store) as two:
+        warm(one, 14)
+        feed = [HumanMessage(request("Zoe"))]
+        two.observe([])
+        assert two.inertia.predict(feed, policy=EAGER) == one.inertia.predict(feed, policy=EAGER) is not None
+        warm(two, 14, first=2000)
+        for i in range(1000, 1014):
+            assert two.finish(history(i), thread_id=f"warm-{i}") == 0, "what the other learned is known"
+        assert numbers(one) == numbers(two)
+        assert one.report().turns == 112
+        with worker(desk, store) as three:
+            assert numbers(three) == numbers(one)
+            one.feedback("warm-1000", score=1.0)
+            assert numbers(three)[0]["runs_good"] == 1
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_graphs_on_two_workers_and_threads_that_move_between_them(desk: Desk) -> None:
+    store, saver = InMemoryStore(), InMemorySaver()
+    with worker(desk, store) as one, worker(desk, store) as two:
+        graphs = [
+            build(m, desk.tools, policy=EAGER.with_(audit_rate=0.3), checkpointer=saver, interrupt_before=["tools"])
+            for m in (one, two)
+        ]
+        for i in range(20):
+            run(graphs[i % 2][0], i)
+            step = i
+            while graphs[0][0].get_state(thread(f"thread-{i}")).next:
+                step += 1
+                graphs[step % 2][0].invoke(None, thread(f"thread-{i}"))
+        assert desk.done == [call for i in range(20) for call in expected(NAMES[i % 12])]
+        assert numbers(one) == numbers(two)
+        with worker(desk, store) as three:
+            assert numbers(three) == numbers(one)
+            assert inertia(three).open_turns == {}
+        report = one.report()
+        assert (report.turns, report.answers) == (80, 20)
+        assert report.skipped == 80 - sum(len(model.calls) for _, model in graphs) > 0
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_namespaces_in_one_store_are_apart(desk: Desk) -> None:
+    store = InMemoryStore()
+    with (
+        worker(desk, store, graph_namespace=("a",)) as one,
+        worker(desk, store, graph_namespace=("a", "b")) as two,
+        worker(desk, store, graph_namespace=("b",)) as three,
+    ):
+        warm(one, 2)
+        warm(two, 1)
+        assert [numbers(m)[0]["turns"] for m in (one, two, three)] == [8, 4, 0]
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
+    store = InMemoryStore()
+    with (
+        worker(desk, store, namespace=PER_USER) as one,
+        worker(desk, store, namespace=PER_USER) as two,
+    ):
+        taught(one)
+        long_note = f"{SECRETS[1]} " * 60
+        two.finish(spoken(30, long_note, name=SECRETS[0]), thread_id="long", user_id="ann")
+        two.finish(private(31), thread_id="of two", user_id="ann")
+        only_long = history(32)
+        only_long[1].tool_calls[0]["args"]["name"] = only_long[3].tool_calls[0]["args"]["customer_id"] = long_note
+        two.finish(only_long, thread_id="long, and not a word of it said by the user", user_id="ann")
+        store.put((*PER_USER[:1], "log", "strange"), "000000000000", {"r": "5"})
+        store.put((*PER_USER[:1], "workers"), "strange", {"worker": True})
+        assert any(secret in repr(store._data) for secret in SECRETS)
+        assert one.forget(user_id="ann") > 5
+        for secret in SECRETS:
+            assert secret not in repr(store._data), secret
+        assert NAMES[(100) % 12] in repr(store._data), "bob's requests stay"
+        with worker(desk, store, namespace=PER_USER) as three:
+            state = repr(three._graph.to_state())
+            for secret in SECRETS:
+                assert secret not in state
+            assert three.report().turns >= 40
+            assert inertia(three).open_turns == {}
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_what_one_worker_forgets_the_others_drop(desk: Desk) -> None:
+    store = InMemoryStore()
+    with worker(desk, store, namespace=PER_USER) as one, worker(desk, store, namespace=PER_USER) as two:
+        taught(two)
+        one.finish(accounts(1, [SECRETS[0], "shop"], SECRETS[0]), thread_id="of one", user_id="ann")
+        one.feedback("of one", score=0.1, comment=SECRETS[1])
+        two.observe([], user_id="bob")
+        assert all(secret in repr(two._graph.to_state()) for secret in SECRETS)
+        one.forget(user_id="ann")
+        two.observe([], user_id="bob")
+        for memory in (one, two):
+            state = repr(memory.core.graph.to_state())
+            assert not any(secret in state for secret in SECRETS)
+            assert "customer" in offered(memory, "bob", history(77))
+        assert not any(secret in repr(store._data) for secret in SECRETS)
+        assert one.report().turns == two.report().turns
+        assert inertia(one).open_turns == inertia(two).open_turns == {}
+
+
+@pytest.mark.usefixtures("always_polling")
+def test_a_user_who_comes_back_is_known_to_workers_that_start_later(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = InMemoryStore()
+    with worker(desk, store) as one, worker(desk, store) as two:
+        one._store._now = lambda: 1_000_000.0
+        warm(one, 2)
+        one.finish(history(1), thread_id="1", user_id="ann")
+        one.forget(user_id="ann")
+        one.finish(history(2), thread_id="2", user_id="ann")
+        two.finish(history(3), thread_id="3", user_id="ann")
+        with worker(desk, store) as three:
+            assert len(three._graph.belongings(str(user_digest("ann")))) == 4, "two runs and their requests"
+        monkeypatch.setattr(graph_store, "LATE_SECONDS", 1e12)  # the logs may have been read while they were rewritten
+        heeded: list[Any] = []
+        monkeypatch.setattr(EvidenceGraph, "forget_user", lambda graph, user: heeded.append(user))
+        worker(desk, store).close()
+        assert heeded == [user_digest("ann")]
+
+
+class Flaky(InMemoryStore):
+    """A store that refuses to write once it is told to."""
+
+    broken = False
+    writes = 0
+
+    def batch(self, ops: Any) -> Any:
+        ops = list(ops)
+        if self.broken and any(isinstance(op, PutOp) for op in ops):
+            self.writes += 1
+            if self.writes > 3:
+                raise ConnectionError("the database is down")
+        return super().batch(ops)
+
+
+def test_forgetting_needs_the_shared_store_and_says_if_it_failed(desk: Desk) -> None:
+    store = Flaky()
+    with worker(desk, store, namespace=PER_USER) as one:
+        taught(one)
+        store.broken = True
+        with pytest.raises(StorageError, match="call forget again"):
+            one.forget(user_id="ann")
+        assert any(secret in repr(store._data) for secret in SECRETS)
+        with pytest.raises(StorageError, match="call forget again"):
+            one.forget(user_id="ann")
+        store.broken = False
+        one.forget(user_id="ann")
+        assert not any(secret in repr(store._data) for secret in SECRETS)
+        with worker(desk, store, namespace=PER_USER) as two:
+            assert not any(secret in repr(two._graph.to_state()) for secret in SECRETS)
+
+
+class Down(InMemoryStore):
+    """A store whose database is gone."""
+
+    def batch(self, ops: Any) -> Any:
+        raise ConnectionError("the database is down")
+
+
+def test_a_store_that_fails_does_not_stop_the_host(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    with worker(desk, Down()) as memory:
+        graph, model = build(memory, desk.tools, policy=EAGER)
+        for i in range(14):
+            state = run(graph, i)
+        assert len(shortcuts(state["messages"])) == 3
+        assert len(model.calls) < 56
+    assert 1 <= len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 2

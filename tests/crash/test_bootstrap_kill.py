@@ -1,0 +1,181 @@
+"""kill -9 while a cold start goes on: no request is lost, none is run again after its end, each has one entry."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue as queues
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.offline.coldstart.state import BootstrapState
+from langgraph_toolmem.testing import OpenAIStubServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
+
+KILLS = 6
+PLACES = ["Rome", "Oslo", "Bern", "Lima", "Cairo", "Delhi", "Quito", "Tunis", "Paris", "Milan", "Dakar", "Seoul"]
+REQUESTS = [f"Book the {room} room in {place} for everybody" for place in PLACES for room in ("blue", "green")]
+PROCESS = """
+import http.client, json, os, sys, time
+from pathlib import Path
+import chromadb  # before the word is given: it takes a second
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.testing import ScriptedChatModel
+
+folder, port = Path(sys.argv[1]), int(sys.argv[2])
+
+def tell(line):
+    os.write(1, f"{line}\\n".encode())  # whole lines, whoever else writes
+
+class Agent:
+    def invoke(self, state, config):
+        text, thread = state["messages"][0].text, config["configurable"]["thread_id"]
+        tell(f"begin {thread} {text}")
+        time.sleep(0.03)
+        call = {"name": "book", "args": {"room": text}, "id": f"c{thread}"}
+        asked = AIMessage("", tool_calls=[call])
+        return {"messages": [*state["messages"], asked, ToolMessage("ok", tool_call_id=call["id"]), AIMessage("Done.")]}
+
+tools = [{"name": "book", "description": "Books a room.", "parameters": {"type": "object", "properties": {}}}]
+verdict = lambda text, _: None if "Rome" in text else "blue" in text
+
+def ask(messages, tools):
+    name = tools[0]["function"]["name"]
+    said = json.dumps({"model": name, "messages": [{"role": "user", "content": messages[-1].text}]})
+    asked = http.client.HTTPConnection("127.0.0.1", port)
+    asked.request("POST", "/v1/chat/completions", said)
+    answer = json.loads(json.loads(asked.getresponse().read())["choices"][0]["message"]["content"])
+    return AIMessage("", tool_calls=[{"name": name, "args": answer, "id": "c"}])
+
+model = ScriptedChatModel(script=ask)
+print("ready", flush=True)
+sys.stdin.readline()
+with ToolMemory(folder, tools=tools) as memory:
+    sandbox = Sandbox(Agent(), tools, verdict=verdict)
+    with Bootstrap(memory, sandbox, model, judge=model, budget=Budget(queries=24)) as made:
+        def over(_):
+            for query in made.queries():
+                if query.stage in ("ran", "done"):
+                    tell(f"over {query.text}")
+        done = made.run(over)
+        tell(f"ended {done.entries}")
+"""
+
+
+class Child:
+    """One process; what it says is read as it comes."""
+
+    def __init__(self, *args: str) -> None:
+        command = [sys.executable, "-c", PROCESS, *args]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: queues.Queue[str | None] = queues.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("\n"):
+                self.lines.put(line.strip())
+        self.lines.put(None)
+
+    def go(self) -> None:
+        assert self.lines.get(timeout=60) == "ready", self.error()
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def until(self, word: str) -> list[str]:
+        said: list[str] = []
+        while not said or not said[-1].startswith(word):
+            line = self.lines.get(timeout=60)
+            if line is None:
+                pytest.fail(self.error())
+            said.append(line)
+        return said
+
+    def end(self) -> list[str]:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        said = list(iter(lambda: self.lines.get(timeout=60), None))
+        for pipe in (self.process.stdin, self.process.stderr, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        return [line for line in said if line is not None]
+
+    def error(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+
+def reply(request: dict[str, Any]) -> str:
+    asked = str(request["messages"][-1]["content"])
+    if request["model"] == "Judgement":
+        return json.dumps({"why": "It is booked.", "done": "yes"})
+    new = [text for text in REQUESTS if text not in asked][:4]
+    return json.dumps({"queries": [{"text": text, "tools": ["book"]} for text in new]})
+
+
+def test_killed_at_any_moment_each_request_is_finished_once(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    begun: Counter[str] = Counter()
+    threads: list[str] = []
+    over: set[str] = set()
+    again: list[str] = []
+    with OpenAIStubServer(reply) as server:
+        port = server.url.split(":")[-1].split("/")[0]
+        following = Child(str(tmp_path), port)
+        for life in range(KILLS + 1):
+            child, following = following, Child(str(tmp_path), port)
+            child.go()
+            if life < KILLS:
+                said = child.until("over" if life % 3 == 2 else "begin")
+                time.sleep(dice.uniform(0, 0.12) if life % 3 else 0)  # 0: in the middle of a run
+            else:
+                said = child.until("ended")
+            said += child.end()
+            known = set(over)  # what had been said to be over before this process began
+            for line in said:
+                word, _, rest = line.partition(" ")
+                if word == "begin":
+                    thread, _, text = rest.partition(" ")
+                    threads.append(thread)
+                    begun[text] += 1
+                    again += [text] if text in known | over else []
+                elif word == "over":
+                    over.add(rest)
+        following.end()
+        asked = Counter(request["model"] for request in server.requests)
+
+    assert said[-1] == "ended 24"
+    assert not again
+    assert over == set(REQUESTS) == set(begun)
+    assert len(set(threads)) == len(threads)
+    assert len(REQUESTS) < sum(begun.values()) <= len(REQUESTS) + KILLS  # only what a kill broke off was begun anew
+    with ToolMemory(tmp_path) as memory, BootstrapState(tmp_path, ("toolmem",)) as state:
+        assert memory.flush()
+        entries = memory.entries.library.store(("toolmem",)).all(retired=True)
+        spent = {purpose: state.spent(purpose)[0] for purpose in ("invent", "judge")}
+        assert {(query.stage, query.tries > 0) for query in state.all()} == {("done", True)}
+    assert Counter(entry.query for entry in entries) == Counter(REQUESTS)
+    for entry in entries:
+        assert entry.made_by == "bootstrap"
+        assert entry.score == (1.0 if "Rome" in entry.query or "blue" in entry.query else 0.0)
+    # Counted before it is made: never fewer than were made, and at most one more for each kill.
+    assert asked["InventedQueries"] <= spent["invent"] <= asked["InventedQueries"] + KILLS
+    assert 2 <= asked["Judgement"] <= spent["judge"] <= 2 + KILLS

@@ -1,0 +1,435 @@
+"""A memory in a folder: reopened, killed, damaged, locked, full. The host runs on in every case."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import logging
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, history, request, run, shortcuts, warm
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from places import TESTS
+
+from langgraph_toolmem import LockedError, StorageError, ToolMemory
+from langgraph_toolmem.stores import disk, plain_pickle
+from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile
+
+ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
+
+
+def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
+    return (
+        memory.report().to_dict(),
+        memory.view(),
+        memory.inertia.explain(ZOE, policy=EAGER),
+        memory.inertia.explain(ZOE),
+    )
+
+
+def test_reopened_it_predicts_the_same(desk: Desk, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "m"
+    with ToolMemory(folder, tools=desk.tools) as memory:
+        graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+        for i in range(20):
+            run(graph, i)
+        memory.feedback("thread-3", score=1.0)
+        before = knowledge(memory)
+        assert before[2].acts
+        assert "80 turns" in repr(memory)
+    assert (folder / SNAPSHOT).exists()
+    for read_only in (False, True, False):
+        with ToolMemory(folder, tools=desk.tools, read_only=read_only) as memory:
+            assert knowledge(memory) == before
+            assert memory.observe(history(500), thread_id="another") in (0, 4)
+            if not read_only:
+                before = knowledge(memory)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_reopened_its_whole_state_is_the_same(desk: Desk, tmp_path: Path, closed: bool) -> None:
+    """From the snapshot, and from the journal of a process that was killed."""
+
+    def everything(memory: ToolMemory) -> tuple[Any, ...]:
+        cases = memory.core.graph.cases
+        return memory.core.graph.to_state(), list(cases.cases), cases._postings, cases._seen
+
+    memory = ToolMemory(tmp_path / "m", tools=desk.tools)
+    graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+    for i in range(70):  # more than a word's postings hold
+        run(graph, i, config={"configurable": {"thread_id": str(i), "user_id": f"user {i % 3}"}})
+        if i == 66:
+            memory.forget(user_id="user 1")
+    memory.before_model(ZOE)
+    memory.feedback("12", score=0.0, comment="no")
+    before = copy.deepcopy(everything(memory))
+    if closed:
+        memory.close()
+    else:
+        shutil.copytree(tmp_path / "m", tmp_path / "copy")
+        memory.close()
+    with ToolMemory(tmp_path / ("m" if closed else "copy"), tools=desk.tools) as again:
+        assert everything(again) == before
+
+
+def test_what_is_opened_and_closed_without_learning_is_not_rewritten(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        warm(memory, 3)
+    stamp = (tmp_path / SNAPSHOT).stat()
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        memory.inertia.predict(ZOE)
+    assert (tmp_path / SNAPSHOT).stat().st_mtime_ns == stamp.st_mtime_ns
+    assert (tmp_path / SNAPSHOT).stat().st_ino == stamp.st_ino
+
+
+CHILD = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    from desk import Desk, EAGER, build, run
+    from langgraph_toolmem import ToolMemory
+
+    desk = Desk()
+    memory = ToolMemory({folder!r}, tools=desk.tools)
+    graph, model = build(memory, desk.tools, policy=EAGER)
+    for i in range(10_000):
+        run(graph, i)
+        print(int(memory.report().turns), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+def test_killed_in_the_middle_of_runs_it_knows_all_that_was_acknowledged(desk: Desk, tmp_path: Path) -> None:
+    code = textwrap.dedent(CHILD.format(tests=str(TESTS), folder=str(tmp_path)))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        told = [int(child.stdout.readline()) for _ in range(12)]
+        os.kill(child.pid, signal.SIGKILL)
+        told += [int(line) for line in child.stdout.read().splitlines()]
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        report = memory.report()
+        # The runs that were acknowledged, and what was learned of the one that was cut off.
+        assert told[-1] <= report.turns <= told[-1] + 5
+        assert report.tools["find_customer"].calls >= told[-1] // 4
+        assert memory.inertia.predict(ZOE, policy=EAGER) is not None
+
+
+# --- damaged files ---
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch /tmp/never",)
+
+
+def plain(state: Any) -> bytes:
+    return plain_pickle.dumps({"generation": 0, "state": state})
+
+
+def damaged_state(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
+    """A snapshot with a right checksum whose content has been changed."""
+    whole: Any = plain_pickle.loads(data)
+    change(whole["state"])
+    return plain_pickle.dumps(whole)
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "bit": lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+    "text": lambda data: b"hello, this is no pickle at all, but a text file",
+    "hostile pickle": lambda data: pickle.dumps(Bomb()),
+    "plain list": lambda data: plain_pickle.dumps([1, 2, 3]),
+    "no state": lambda data: plain({}),
+    "state of strings": lambda data: plain(dict.fromkeys(plain_pickle.loads(data)["state"], "x")),  # type: ignore[index]
+    "state of numbers": lambda data: plain(dict.fromkeys(plain_pickle.loads(data)["state"], 3)),  # type: ignore[index]
+    "tools no dict": lambda data: damaged_state(data, lambda s: s.update(tools=7)),
+    "a tool no dict": lambda data: damaged_state(data, lambda s: s["tools"].update(find_customer=7)),
+    "counters no dict": lambda data: damaged_state(data, lambda s: s.update(counters=[1])),
+    "a counter no number": lambda data: damaged_state(data, lambda s: s["counters"].update(turns="many")),
+    "odd keys": lambda data: damaged_state(data, lambda s: s.update(seen=b"123456789")),
+    "rows no dict": lambda data: damaged_state(data, lambda s: s["successors"].update(rows=5)),
+    "a row no dict": lambda data: damaged_state(
+        data, lambda s: s["successors"].update(rows=dict.fromkeys(s["successors"]["rows"], 5))
+    ),
+    "a cell too short": lambda data: damaged_state(
+        data, lambda s: s["successors"].update(rows={k: {"": [1]} for k in s["successors"]["rows"]})
+    ),
+    "cases no dict": lambda data: damaged_state(data, lambda s: s["cases"].update(cases=5)),
+    "a case too short": lambda data: damaged_state(data, lambda s: s["cases"].update(cases={"a": ["text"]})),
+    "tables no dict": lambda data: damaged_state(data, lambda s: s.update(tables=[1])),
+    "a table no dict": lambda data: damaged_state(data, lambda s: s["tables"].update(strange=5)),
+    "open turns no dict": lambda data: damaged_state(data, lambda s: s["tables"]["inertia"].update(open_turns=[1])),
+    "waiting no operations": lambda data: damaged_state(data, lambda s: s.update(waiting=[[]])),
+    "runs no dict": lambda data: damaged_state(data, lambda s: s.update(runs={"a": 5})),
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written") / "m"
+    with ToolMemory(folder, tools=Desk().tools) as memory:
+        warm(memory, 14)
+    return folder
+
+
+def works(memory: ToolMemory, desk: Desk) -> None:
+    """The host's run goes on, and is the right one."""
+    graph, _ = build(memory, desk.tools, policy=EAGER)
+    for i in range(3):
+        assert_answered(run(graph, i)["messages"])
+    assert desk.done[-9:] == [call for i in range(3) for call in expected(NAMES[i])]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_snapshot(
+    desk: Desk, written: Path, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(written, folder)
+    bad = DAMAGE[damage]((folder / SNAPSHOT).read_bytes())
+    (folder / SNAPSHOT).write_bytes(bad)
+    with ToolMemory(folder, tools=desk.tools) as memory:
+        works(memory, desk)
+        report = memory.report()
+        assert report.turns == 12
+        assert any(SNAPSHOT in problem for problem in report.problems)
+        assert SNAPSHOT in str(report)
+        warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
+        assert 1 <= len(warnings) <= 3
+    # It is kept, and a later start works too, with what was learned since or without.
+    assert bad in [file.read_bytes() for file in folder.iterdir() if file.is_file()]
+    with ToolMemory(folder, tools=desk.tools) as memory:
+        works(memory, desk)
+    assert not Path("/tmp/never").exists()
+
+
+def test_a_newer_snapshot_is_left_where_it_is(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_pickle, "FORMAT_VERSION", 99)
+        with ToolMemory(tmp_path, tools=desk.tools) as memory:
+            warm(memory, 3)
+    before = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        works(memory, desk)
+        assert any("newer" in problem for problem in memory.report().problems)
+    assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40])
+def test_a_torn_journal(desk: Desk, tmp_path: Path, cut: int) -> None:
+    memory = ToolMemory(tmp_path / "m", tools=desk.tools)
+    warm(memory, 5)
+    shutil.copytree(tmp_path / "m", tmp_path / "copy")
+    memory.close()
+    journal = tmp_path / "copy" / JOURNAL
+    journal.write_bytes(journal.read_bytes()[:-cut])
+    with ToolMemory(tmp_path / "copy", tools=desk.tools) as torn:
+        assert torn.report().turns in (19, 20)
+        assert any(JOURNAL in problem for problem in torn.report().problems)
+        works(torn, desk)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        5,
+        [],
+        ["a", "b", "c"],
+        ["nokey", [["count", "turns", 1]]],
+        [None, [["of the future", 1]]],
+        [None, [[]]],
+        [None, ["count"]],
+        [None, [["count"]]],
+        [None, [["n"]]],
+        [None, [["count", "turns", "many"]]],
+        [None, [["successor", 5, "x", 0]]],
+        [None, [["successor", ["w0"], "x", 99]]],
+        [None, [["request_call", "a", 0, "t", "no json", "ok"]]],
+        [None, [["turn_opened", "t", {}]]],
+        [None, [["turn_opened", "t", 5, [], [], True, None]]],
+        [None, [["__class__"]]],
+    ],
+)
+def test_a_strange_record_is_left_out(desk: Desk, tmp_path: Path, record: Any) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        warm(memory, 14)
+    file = GraphFile(tmp_path)
+    file.load()
+    assert file.append(record)
+    file.close()
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        assert memory.report().turns == 56
+        assert memory.inertia.predict(ZOE, policy=EAGER) is not None
+        works(memory, desk)
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        works(memory, desk)
+
+
+# --- others in the folder ---
+
+
+def test_the_second_process_is_refused_and_told_what_to_do(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        warm(memory, 14)
+        code = f"from langgraph_toolmem import ToolMemory\nToolMemory({str(tmp_path)!r})"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert other.returncode == 1
+        last = other.stderr.strip().splitlines()[-1]
+        assert "LockedError" in last
+        assert str(os.getpid()) in last
+        for way_out in ("store=", "read_only=True", "another folder"):
+            assert way_out in last
+        with pytest.raises(LockedError):
+            ToolMemory(tmp_path)
+        works(memory, desk)
+    ToolMemory(tmp_path).close()
+
+
+def test_reading_beside_a_writer(desk: Desk, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        warm(memory, 14)
+        files = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
+        with ToolMemory(tmp_path, tools=desk.tools, read_only=True) as reader:
+            assert knowledge(reader) == knowledge(memory)
+            works(reader, desk)
+        assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == files
+
+
+def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="cannot be a memory folder"):
+        ToolMemory(tmp_path / "file")
+
+
+# --- a full disk ---
+
+
+def no_space(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("from_start", [False, True])
+def test_a_full_disk(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, from_start: bool
+) -> None:
+    if from_start:
+        monkeypatch.setattr(disk, "_write_all", no_space)
+    memory = ToolMemory(tmp_path, tools=desk.tools)
+    graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+    monkeypatch.setattr(disk, "_write_all", no_space)
+    for i in range(14):
+        state = run(graph, i)
+        assert_answered(state["messages"])
+    assert len(shortcuts(state["messages"])) == 3, "it goes on in RAM"
+    assert memory.report().skipped == 56 - len(model.calls)
+    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
+    assert any("No space left" in problem for problem in memory.report().problems)
+    # Space is there again: closing writes everything.
+    before = knowledge(memory)
+    monkeypatch.undo()
+    memory.close()
+    with ToolMemory(tmp_path, tools=desk.tools) as again:
+        assert knowledge(again)[1:] == before[1:]
+        assert again.report().turns == 56
+
+
+def test_a_file_that_fails_in_an_unknown_way(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        monkeypatch.setattr(GraphFile, "append", no_space)
+        graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+        for i in range(14):
+            state = run(graph, i)
+        assert len(shortcuts(state["messages"])) == 3
+        assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 1
+        monkeypatch.undo()
+    with ToolMemory(tmp_path, tools=desk.tools) as again:
+        assert again.report().turns == 56
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_write_permission(desk: Desk, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    ToolMemory(folder, tools=desk.tools).close()
+    folder.chmod(0o500)
+    with ToolMemory(folder, tools=desk.tools) as memory:
+        works(memory, desk)
+    folder.chmod(0o700)
+
+
+# --- two graphs in one folder ---
+
+
+def test_graph_namespaces_are_apart(desk: Desk, tmp_path: Path) -> None:
+    with (
+        ToolMemory(tmp_path, tools=desk.tools) as one,
+        ToolMemory(tmp_path, tools=desk.tools, graph_namespace=("toolmem", "other")) as two,
+        ToolMemory(tmp_path, tools=desk.tools, graph_namespace=("toolmem/other",)) as three,
+    ):
+        warm(one, 14)
+        warm(two, 2)
+        assert [m.report().turns for m in (one, two, three)] == [56, 8, 0]
+        assert one.inertia.predict(ZOE, policy=EAGER)
+        assert three.inertia.predict(ZOE, policy=EAGER) is None
+    with ToolMemory(tmp_path, tools=desk.tools, graph_namespace=("toolmem", "other")) as two:
+        assert two.report().turns == 8
+
+
+def test_ephemeral_memories_share_nothing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ToolMemory.ephemeral(tools=desk.tools) as one, ToolMemory.ephemeral(tools=desk.tools) as two:
+        warm(one, 14)
+        assert (one.report().turns, two.report().turns) == (56, 0)
+        assert one.navigator.search("find a customer")[0].name == "find_customer"
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- Chroma stays shut ---
+
+QUIET = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    from desk import Desk, EAGER, ZOE_TEXT, build, run, warm
+    from langgraph_toolmem import ToolMemory
+
+    desk = Desk()
+    for _ in range(2):
+        memory = ToolMemory({folder!r}, tools=desk.tools, entries=False)  # entries are written to Chroma
+        warm(memory, 14)
+        graph, model = build(memory, desk.tools, policy=EAGER)
+        run(graph, 0)
+        assert memory.inertia.predict([("user", ZOE_TEXT)], policy=EAGER) is not None
+        memory.forget(user_id="u")
+        memory.report(), memory.view()
+        memory.close()
+        loaded = [m for m in ("chromadb", "torch", "onnxruntime", "sentence_transformers") if m in sys.modules]
+        assert not loaded, loaded
+"""
+
+
+def test_predicting_never_imports_chroma(tmp_path: Path) -> None:
+    code = textwrap.dedent(QUIET.format(tests=str(TESTS), folder=str(tmp_path)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.rglob("*.sqlite3"))
+
+
+def test_searching_tools_on_disk(desk: Desk, tmp_path: Path) -> None:
+    for _ in range(2):
+        with ToolMemory(tmp_path, tools=desk.tools) as memory:
+            warm(memory, 14)
+            assert memory.navigator.search("which order was the latest", k=2)[0].name == "latest_order"
+            assert len(memory.navigator.search("find a customer by name", k=5)) <= 3
+            assert memory.inertia.predict(ZOE, policy=EAGER) is not None

@@ -1,0 +1,197 @@
+"""kill -9 while runs finish and the worker writes: every run has one entry, no critique is asked for in vain."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue as queues
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.jobs import ReflectionWorker
+from langgraph_toolmem.entries.critique import ModelCritic
+from langgraph_toolmem.entries.entry import entry_id
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.testing import OpenAIStubServer
+from langgraph_toolmem.testing.server import make_chat_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
+
+ME = ("toolmem", "me")
+KILLS = 17  # in each of three folders
+PROCESS = """
+import http.client, json, os, random, sys, time
+from pathlib import Path
+import chromadb  # before the word is given: it takes a second
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.entries.entry import entry_of
+from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.entries.store import EntryStore
+from langgraph_toolmem.core.jobs import ReflectionWorker
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.runs.trajectory import parse_run
+
+folder, port, life = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+def critic(entry, similar):
+    asked = http.client.HTTPConnection("127.0.0.1", port)
+    said = json.dumps({"model": "m", "messages": [{"role": "user", "content": entry.query}]})
+    asked.request("POST", "/v1/chat/completions", said)
+    answer = json.loads(asked.getresponse().read())
+    os.write(1, b"asked\\n")  # whole lines, whoever else writes
+    return Critique.model_validate_json(answer["choices"][0]["message"]["content"])
+
+print("ready", flush=True)
+sys.stdin.readline()
+store = EntryStore(VectorStore(folder, embedder=resolve_embedder(None), namespace=("toolmem", "me")), now=time.time)
+worker = ReflectionWorker(JobQueue(folder, now=time.time), store, critic)
+worker.start()
+dice = random.Random(life)
+for number in range(12):
+    name = f"{life}-{number}"
+    call = {"id": f"c{name}", "function": {"name": "send_mail", "arguments": json.dumps({"to": name})}}
+    messages = [
+        {"role": "user", "content": f"Send the report to <{name}>"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": "sent"},
+        {"role": "assistant", "content": "Done."},
+    ]
+    outcome = dice.choice(["good", "bad", "late", "none"])
+    score = {"good": 1.0, "bad": 0.0}.get(outcome)
+    run = digest("run", name)
+    entry = entry_of(parse_run(messages, thread_id=name), run_digest=run, user="u", score=score, now=time.time())
+    worker.write(entry)
+    if dice.random() < 0.2:
+        worker.write(entry)  # reported twice
+    if outcome == "late":
+        worker.judge(run, 0.0, "not there", user="u")
+    os.write(1, f"{name} {outcome}\\n".encode())
+    time.sleep(dice.uniform(0, 0.02))
+time.sleep(60)
+"""
+
+
+class Child:
+    """One process; what it says is read as it comes."""
+
+    def __init__(self, *args: str) -> None:
+        command = [sys.executable, "-c", PROCESS, *args]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: queues.Queue[str | None] = queues.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.endswith("\n"):
+                self.lines.put(line.strip())
+        self.lines.put(None)
+
+    def go(self) -> None:
+        assert self.lines.get(timeout=60) == "ready", self.error()
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def until(self, moment: str) -> list[str]:
+        """What it says until it finished its first run, or had its first critique made."""
+        said: list[str] = []
+        while moment != "start" and not any((line == "asked") == (moment == "asked") for line in said):
+            line = self.lines.get(timeout=60)
+            assert line is not None, self.error()
+            said.append(line)
+        return said
+
+    def kill(self) -> list[str]:
+        """Kills it. Returns what it had said that was not read."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        said = list(iter(lambda: self.lines.get(timeout=60), None))
+        assert self.process.stdin is not None
+        assert self.process.stderr is not None
+        assert self.process.returncode == -signal.SIGKILL, self.error()
+        for pipe in (self.process.stdin, self.process.stderr, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        return said
+
+    def error(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+
+def reply(request: dict[str, Any]) -> str:
+    text = str(request["messages"][-1]["content"])
+    name = re.findall(r"<([\w-]+)>", text)[0]
+    time.sleep(0.01)  # so that some are killed while they wait
+    return json.dumps({"went_wrong": f"{name} is no address.", "call": 1, "instead": "Look the address up."})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    finished: dict[str, str] = {}
+    by_moment: Counter[str] = Counter()
+    with OpenAIStubServer(reply) as server:
+        port = server.url.split(":")[-1].split("/")[0]
+        following = Child(str(tmp_path), port, f"{seed}-0")
+        try:
+            for life in range(KILLS):
+                child, following = following, Child(str(tmp_path), port, f"{seed}-{life + 1}")
+                child.go()
+                moment = dice.choice(["start", "run", "asked", "asked"])
+                by_moment[moment] += 1
+                said = child.until(moment)
+                time.sleep(dice.uniform(0, 0.15))
+                said += child.kill()
+                finished.update(line.split() for line in said if line != "asked")
+        finally:
+            following.kill()
+        by_then = len(server.requests)
+        with (
+            VectorStore(tmp_path, embedder=resolve_embedder(None), namespace=ME) as vectors,
+            JobQueue(tmp_path, now=time.time) as queue,
+        ):
+            store = EntryStore(vectors, now=time.time)
+            left = queue.pending()
+            with ReflectionWorker(queue, store, ModelCritic(make_chat_model(server), {})) as worker:
+                assert worker.flush(timeout=60), queue.report()
+            assert queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
+            assert not queue.given_up()
+            entries = {entry.run: entry for entry in EntryStore(vectors, now=time.time).all()}
+            rows = vectors.get("entries")
+            asked = Counter(re.findall(r"<([\w-]+)>", str(r["messages"][-1]["content"]))[0] for r in server.requests)
+    assert len(by_moment) == 3
+    assert len(finished) > 2 * KILLS
+    assert by_then >= by_moment["asked"]  # critiques were made by processes that were killed
+    assert left  # and work was left by them
+    assert len(rows) == len(entries) == len({row.metadata["run"] for row in rows})
+    extra = entries.keys() - {digest("run", name) for name in finished}
+    assert len(extra) <= KILLS  # of each process at most the run it had not yet spoken of
+    for name, outcome in finished.items():
+        entry = entries[digest("run", name)]
+        assert entry.id == entry_id(entry.run)
+        assert entry.score == {"good": 1.0, "bad": 0.0, "late": 0.0, "none": None}[outcome]
+        expected = f"What went wrong: {name} is no address.\nWhere: call 1, send_mail.\nInstead: Look the address up."
+        assert entry.critique == (expected if entry.failed else ""), name
+        assert bool(asked[name]) == entry.failed
+    failed = sum(entry.failed for entry in entries.values())
+    assert failed <= sum(asked.values()) <= failed + KILLS  # at most once more than needed per kill

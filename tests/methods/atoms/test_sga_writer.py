@@ -1,0 +1,235 @@
+"""Atoms worded by a chat model where they are made: in the memory's background, on import, in a discovery."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import histories as h
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from rooms import Rooms
+from typer.testing import CliRunner
+
+from langgraph_toolmem import Atoms, ToolMemory, default_methods
+from langgraph_toolmem.atoms.atoms import Atom
+from langgraph_toolmem.atoms.writer import AtomWriter
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.cli import app
+from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+
+TOOLS = [
+    {**h.schema("find_order", "order_id"), "description": "Look an order up."},
+    {**h.schema("send_mail", "to tone"), "description": "Send a mail to somebody."},
+]
+GOALS = {"order_id": "see what was ordered", "to": "let the customer know"}
+
+
+def reply(request: dict[str, Any]) -> str:
+    """A model that words goals, and takes the tone of a mail for a value of the day."""
+    asked = request["messages"][-1]["content"]
+    paths = re.findall(r"^(\w+) = ", asked, re.MULTILINE)
+    types = [{"path": path, "type": {"tone": "TONE"}.get(path, "")} for path in paths]
+    return json.dumps({"state": "An order is asked about.", "goal": GOALS[paths[0]], "arguments": types})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIStubServer]:
+    with OpenAIStubServer(reply) as started:
+        monkeypatch.setenv("OPENAI_BASE_URL", started.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "x")
+        yield started
+
+
+def away() -> Any:
+    """A model whose server does not answer."""
+    with OpenAIStubServer(reply) as gone:
+        return make_chat_model(gone, max_retries=0)
+
+
+def order(number: int) -> list[Any]:
+    whom = f"c{number}@example.org"
+    return h.history(
+        h.user(f"Find order W{number} and mail the customer about it"),
+        h.call("find_order", {"order_id": f"W{number}"}, {"order_id": f"W{number}", "email": whom}),
+        h.call("send_mail", {"to": whom, "tone": "kind"}, "sent"),
+        h.words(),
+    )
+
+
+def atoms(memory: ToolMemory, **how: Any) -> dict[str, Atom]:
+    memory.flush()
+    found = memory.atoms.all(**how)
+    assert len({atom.tool for atom in found}) == len(found)
+    return {atom.tool: atom for atom in found}
+
+
+def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStubServer) -> None:
+    with ToolMemory(
+        tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
+    ) as memory:
+        memory.finish(order(1), thread_id="1", success=True)
+        found = atoms(memory)
+        assert (found["find_order"].goal, found["send_mail"].goal) == (GOALS["order_id"], GOALS["to"])
+        assert found["find_order"].state == "An order is asked about."
+        assert dict(found["send_mail"].arguments) == {"to": "<EMAIL>", "tone": "<TONE>"}
+        assert len(server.requests) == 2
+        memory.finish(order(2), thread_id="2", success=True)
+        memory.finish(order(2), thread_id="2", success=True)
+        found = atoms(memory)
+        assert {atom.visits for atom in found.values()} == {2}
+        assert len(server.requests) == 2
+        hit = memory.atoms.search("let the customer know", slots={"EMAIL": "x@y.org"}, k=1)[0]
+        assert hit.filled == {"to": "x@y.org", "tone": "<TONE>"}
+        memory.feedback("1", score=0.0)
+        assert {atom.visits for atom in atoms(memory).values()} == {1}
+        memory.feedback("2", score=0.0)
+        assert atoms(memory) == {}
+        memory.feedback("2", score=1.0)
+        assert atoms(memory)["send_mail"].arguments["tone"] == "<TONE>"
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert atoms(memory)["find_order"].goal == GOALS["order_id"]
+
+
+def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> None:
+    model = away()
+    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=model))) as memory:
+        memory.finish(order(1), thread_id="1", success=True)
+        hits = memory.atoms.search("find order <ID>", slots=["ORDER_ID"])
+        assert {hit.tool for hit in hits} == {"find_order", "send_mail"}
+    said = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path)]).stdout
+    assert "1 wording of atoms" in said
+    assert "ToolMemory(..., atom_model=...)" in said
+    with OpenAIStubServer(reply) as again:  # the next process asks
+        with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(model=make_chat_model(again)))) as memory:
+            assert memory.flush()
+            assert atoms(memory)["find_order"].goal == GOALS["order_id"]
+        assert len(again.requests) == 2
+
+
+def test_an_answer_that_tells_a_value_is_not_taken(tmp_path: Path) -> None:
+    told = {"state": "Order W1 is asked about.", "goal": "find_order for c1@example.org", "arguments": []}
+    with (
+        OpenAIStubServer(lambda request: json.dumps(told)) as server,
+        ToolMemory(
+            tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
+        ) as memory,
+    ):
+        memory.finish(order(1), thread_id="1", success=True)
+        for atom in atoms(memory).values():
+            assert not re.search(r"W1|c1@|find_order", atom.state + atom.goal)
+
+
+def test_a_forgotten_user_is_in_no_file(tmp_path: Path, server: OpenAIStubServer) -> None:
+    with ToolMemory(
+        tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
+    ) as memory:
+        memory.finish(order(4711), thread_id="1", success=True, user_id="ann")
+        memory.finish(order(5), thread_id="2", success=True, user_id="ben")
+        assert {atom.visits for atom in atoms(memory).values()} == {2}
+        memory.forget(user_id="ann")
+        assert {atom.visits for atom in atoms(memory).values()} == {1}
+    assert [p for p in tmp_path.rglob("*") if p.is_file() and b"4711" in p.read_bytes()] == []
+
+
+def test_what_waits_for_the_model_goes_with_the_user(tmp_path: Path) -> None:
+    model = away()
+    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=model))) as memory:
+        memory.finish(order(4711), thread_id="1", success=True, user_id="ann")
+        memory.atoms.search("find")
+        memory.forget(user_id="ann")
+        assert memory.flush(timeout=5)
+    assert [p for p in tmp_path.rglob("*") if p.is_file() and b"4711" in p.read_bytes()] == []
+
+
+def log(folder: Path, *numbers: int) -> Path:
+    from langchain_core.messages import convert_to_openai_messages
+
+    lines = [
+        json.dumps({"id": f"r{n}", "messages": convert_to_openai_messages(order(n)), "success": True}) for n in numbers
+    ]
+    (folder / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "tools.json").write_text(json.dumps(TOOLS), encoding="utf-8")
+    return folder / "log.jsonl"
+
+
+@pytest.mark.parametrize(("most", "worded"), [(500, 2), (1, 1)])
+def test_an_import_words_them_within_its_bound(
+    tmp_path: Path, server: OpenAIStubServer, most: int, worded: int
+) -> None:
+    folder = tmp_path / "memory"
+    command = ["import", log(tmp_path, 1, 2, 3), "--memory", folder, "--tools", tmp_path / "tools.json"]
+    options = ["--summaries", "none", "--atom-model", "openai:gpt-4.1-mini", "--max-model-calls", most]
+    result = CliRunner().invoke(app, list(map(str, command + options)))
+    assert result.exit_code == 0, result.output
+    calls = "2 model calls" if worded == 2 else "1 model call"
+    assert f"Made atoms of 6 steps of successful runs, for planning (worded with {calls})." in result.stdout
+    assert len(server.requests) == worded
+    with ToolMemory(folder, read_only=True) as memory:
+        found = atoms(memory)
+        assert sum(atom.goal in GOALS.values() for atom in found.values()) == worded
+        assert {atom.visits for atom in found.values()} == {3}
+
+
+def test_a_discovery_words_what_it_found_once(tmp_path: Path) -> None:
+    def said(request: dict[str, Any]) -> str:
+        goal = "get hold of the key" if "name = " in request["messages"][-1]["content"] else "have the safe open"
+        return json.dumps({"state": "A key is named.", "goal": goal, "arguments": []})
+
+    tasks = [
+        Task(f"t{n}", f"Open the safe with the {key} key.", {"key": key}) for n, key in enumerate(("Garden", "Cellar"))
+    ]
+    with OpenAIStubServer(said) as server:
+        for _ in range(2):
+            with (
+                ToolMemory.ephemeral() as memory,
+                Discovery(Rooms, tasks, atom_model=make_chat_model(server), folder=tmp_path) as discovery,
+            ):
+                report = discovery.run(sink=IntoMemory(memory))
+                assert {atom.goal for atom in memory.atoms.all()} == {"get hold of the key", "have the safe open"}
+                assert {atom.visits for atom in memory.atoms.all()} == {2}
+                assert (report.progress.solved, report.progress.model_calls) == (2, 2)
+        assert len(server.requests) == 2
+
+
+def test_a_discovery_goes_without_words_where_the_budget_is_spent_or_the_model_away(tmp_path: Path) -> None:
+    from langgraph_toolmem.offline.coldstart import Budget
+
+    task = Task("t", "Open the safe with the Cellar key.", {"key": "Cellar"})
+    with OpenAIStubServer(lambda request: json.dumps({"state": "x y", "goal": "do it", "arguments": []})) as server:
+        model = make_chat_model(server, max_retries=0)
+        with Discovery(Rooms, [task], atom_model=model, budget=Budget(queries=1, model_calls=1)) as discovery:
+            report = discovery.run()
+            assert "1 model calls are made" in report.stopped
+            assert sorted(atom.goal == "do it" for atom in discovery.atoms()) == [False, True]
+    with Discovery(Rooms, [task], atom_model=away()) as discovery:
+        assert [error.split(":")[0] for error in discovery.run().errors] == ["atom model"]
+        assert len(discovery.atoms()) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(5, "atom_model is a chat model"), (FakeListChatModel(responses=["x"]), "no structured output")]
+)
+def test_what_is_no_model_is_refused_at_once(given: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ToolMemory.ephemeral(methods=default_methods(Atoms(model=given)))
+
+
+def test_a_bound_and_errors_leave_the_model_free_atom(server: OpenAIStubServer) -> None:
+    from langgraph_toolmem.atoms.extract import Extractor
+    from langgraph_toolmem.runs.tools import read_tools
+    from langgraph_toolmem.runs.trajectory import parse_run
+
+    steps = Extractor(read_tools(TOOLS)).steps(parse_run(order(1)))
+    assert [(each.step.tool, each.request[:13]) for each in steps] == [
+        ("find_order", "Find order W1"),
+        ("send_mail", "Find order W1"),
+    ]
+    writer = AtomWriter(make_chat_model(server, max_retries=0), most=1)
+    assert [writer.write(each).goal == each.atom.goal for each in steps] == [False, True]
+    assert writer.calls == 1
+    assert AtomWriter(away()).write(steps[0]) == steps[0].atom

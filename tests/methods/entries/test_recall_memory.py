@@ -1,0 +1,492 @@
+"""Entries in the memory: what is kept of finished runs, recalled, booked, criticised, and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import histories as h
+import pytest
+from kept import ledger
+
+from langgraph_toolmem import (
+    ConfigurationError,
+    Entries,
+    MessageError,
+    NamespaceError,
+    RecallPolicy,
+    StorageError,
+    ToolMemory,
+    default_methods,
+)
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.entries import library
+from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.recollection import Recollection
+from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+
+PER_USER = ("toolmem", "{user_id}")
+ODD_USERS = ["ann@example.org", "a/b", "a", "ä|ß", "../up", "x" * 300, "A"]
+
+
+def mail(whom: str, tool: str = "send_mail") -> list[Any]:
+    """A run that sends one mail."""
+    return h.history(h.user(f"send a mail to {whom}"), h.call(tool, {"to": whom}), h.words())
+
+
+def asking(whom: str) -> list[Any]:
+    return [h.user(f"send a mail to {whom}")]
+
+
+def queries(entries: Sequence[Entry]) -> set[str]:
+    return {entry.query for entry in entries}
+
+
+def shown(found: Recollection) -> set[str]:
+    return {each.entry.query for each in found.entries}
+
+
+def holding(folder: Path, word: str) -> list[str]:
+    return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and word.encode() in p.read_bytes()]
+
+
+class Critic:
+    """Says the same of every run; can be broken, and can be made to wait."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.broken = False
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, entry: Entry, similar: Sequence[Entry], /) -> Critique:
+        self.asked.append(entry.query)
+        self.go.wait(20)
+        if self.broken:
+            raise ValueError("no answer")
+        return Critique(went_wrong="The wrong person.", call=1, instead="Look the address up first.")
+
+
+# --- what is kept ---
+
+
+def test_a_finished_run_is_recalled_with_its_verdict() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True)
+        memory.finish(mail("Bob"), thread_id="2", success=False, comment="not Bob")
+        memory.finish(mail("Cid"), thread_id="3")
+        found = {entry.query.split()[-1]: entry for entry in memory.entries.recall("send a mail to Dora")}
+        assert {name: entry.score for name, entry in found.items()} == {"Ann": 1.0, "Bob": 0.0, "Cid": None}
+        assert found["Bob"].comment == "not Bob"
+        assert [call.tool for call in found["Ann"].calls] == ["send_mail"]
+        assert memory.entries.recall("what is the weather like") == []
+        assert memory.report().entries == 3
+
+
+def test_one_run_has_one_entry_however_often_it_is_finished() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish(mail("Ann")[:-1], thread_id="1")
+        memory.finish(mail("Ann"), thread_id="1")
+        longer = h.history(mail("Ann"), h.user("and a copy to Bob"), h.call("copy_mail", {"to": "Bob"}), h.words())
+        memory.finish(longer, thread_id="1", success=True)
+        (entry,) = memory.entries.recall("send a mail to Dora and a copy to Eve")
+        assert entry.query == "send a mail to Ann\nand a copy to Bob"
+        assert entry.tools == ("send_mail", "copy_mail")
+        assert memory.report().entries == 1
+
+
+def test_verdicts_before_and_after_the_end_of_a_run() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.feedback("1", score=1.0, comment="early")
+        assert memory.entries.recall("send a mail to Ann") == []
+        memory.finish(mail("Ann"), thread_id="1")
+        (entry,) = memory.entries.recall("send a mail to Bob")
+        assert (entry.score, entry.comment) == (1.0, "early")
+        memory.feedback("1", score=0.2, comment="late")
+        (entry,) = memory.entries.recall("send a mail to Bob")
+        assert (entry.score, entry.comment, entry.failed) == (0.2, "late", True)
+
+
+def test_that_no_tool_was_called_may_turn_out_wrong() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish([h.user("send a mail to Ann"), h.words("I cannot do that.")], thread_id="1")
+        memory.feedback("1", score=0.0, comment="You can.", wait=True)
+        (found,) = memory.entries.recollect(asking("Bob")).failed
+        assert (found.entry.calls, found.entry.comment) == ((), "You can.")
+
+
+def test_entries_can_be_switched_off(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
+        memory.feedback("1", score=0.0)
+        assert memory.entries.recall("send a mail to Bob") == []
+    assert not (tmp_path / "reflections.db").exists()
+
+
+def test_a_memory_that_is_never_finished_keeps_nothing_more(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.observe(mail("Ann"), thread_id="1")
+        memory.feedback("1", score=1.0)
+        assert memory.flush()
+        assert memory.entries.recall("send a mail to Ann") == []
+        assert memory.forget(user_id="ann") == 0
+    assert {p.name for p in tmp_path.iterdir()} <= {"graph.pickle", "graph.journal", "graph.lock"}
+
+
+def test_what_was_finished_is_there_in_the_next_process(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True)
+    with ToolMemory(tmp_path, read_only=True) as memory:
+        assert queries(memory.entries.recall("send a mail to Bob")) == {"send a mail to Ann"}
+
+
+def test_recorded_runs_become_entries_in_one_go(tmp_path: Path) -> None:
+    from langgraph_toolmem.runs.trajectory import parse_run
+
+    runs = [(parse_run(mail(f"N{i}"), thread_id=f"r{i}"), float(i % 2), "") for i in range(7)]
+    runs.append((parse_run([h.words()], thread_id="nothing"), None, ""))
+    with ToolMemory(tmp_path) as memory:
+        assert memory.keep_entries(runs) == memory.keep_entries(runs) == 7
+        assert len(memory.entries.recall("send a mail to Bob")) == 7
+        assert {entry.made_by for entry in memory.entries.recall("send a mail to Bob")} == {"import"}
+        assert memory.report().entries == 7
+        memory.feedback("r0", score=1.0)
+        assert sum(entry.good for entry in memory.entries.recall("send a mail to Bob")) == 4
+
+
+# --- critiques ---
+
+
+def test_only_runs_that_went_wrong_are_criticised_and_never_twice(tmp_path: Path) -> None:
+    critic = Critic()
+    with ToolMemory(tmp_path, methods=default_methods(Entries(critic=critic))) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
+        memory.finish(mail("Bob"), thread_id="2", success=False, wait=True)
+        memory.finish(mail("Bob"), thread_id="2", success=False, wait=True)
+        assert critic.asked == ["send a mail to Bob"]
+        (failed,) = [entry for entry in memory.entries.recall("send a mail to Cid") if entry.failed]
+        assert "Look the address up first" in failed.critique
+        memory.feedback("1", score=0.0, wait=True)
+        assert critic.asked == ["send a mail to Bob", "send a mail to Ann"]
+        memory.feedback("2", score=1.0, wait=True)
+        assert [entry.critique for entry in memory.entries.recall("send a mail to Cid") if entry.good] == [""]
+
+
+def test_a_critique_never_delays_the_host_and_outlives_it(tmp_path: Path) -> None:
+    critic = Critic()
+    critic.go.clear()
+    memory = ToolMemory(tmp_path, methods=default_methods(Entries(critic=critic)))
+    memory.finish(mail("Bob"), thread_id="2", success=False)
+    (failed,) = memory.entries.recall("send a mail to Cid")  # while the critic thinks
+    assert failed.failed
+    assert not failed.critique
+    assert memory.report().reflections.pending == 1
+    assert "still to be written: 1" in str(memory.report())
+    critic.broken = True
+    critic.go.set()
+    memory.close()
+    with ToolMemory(tmp_path, methods=default_methods(Entries(critic=(second := Critic())))) as memory:
+        assert memory.flush()
+        assert second.asked == ["send a mail to Bob"]
+        assert memory.entries.recall("send a mail to Cid")[0].critique
+
+
+async def test_a_chat_model_writes_critiques() -> None:
+    said = '{"went_wrong": "Bob was meant.", "call": 1, "instead": "Ask which Bob."}'
+    with OpenAIStubServer(lambda request: said) as server:
+        model = make_chat_model(server)
+        async with ToolMemory.ephemeral(
+            tools=[h.schema("send_mail", "to")], methods=default_methods(Entries(critic=model))
+        ) as memory:
+            await memory.afinish(mail("Bob"), thread_id="1", success=False, comment="wrong Bob", wait=True)
+            (entry,) = await memory.entries.arecall("send a mail to Cid")
+        assert "Ask which Bob." in entry.critique
+        assert len(server.requests) == 1
+        assert "wrong Bob" in str(server.requests[0])
+
+
+@pytest.mark.parametrize("critic", [3, "gpt", "nobody:model"])
+def test_what_cannot_be_a_critic_is_told_at_once(critic: Any) -> None:
+    with pytest.raises(ConfigurationError, match="critic"):
+        ToolMemory.ephemeral(methods=default_methods(Entries(critic=critic)))
+
+
+# --- recalling ---
+
+
+def test_a_run_is_not_recalled_for_itself_and_unjudged_ones_only_when_asked_for() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True)
+        memory.finish(mail("Bob"), thread_id="2")
+        memory.flush()
+        assert shown(memory.entries.recollect(asking("Cid"), thread_id="1")) == set()
+        assert shown(memory.entries.recollect(asking("Cid"), thread_id="3")) == {"send a mail to Ann"}
+        everything = memory.entries.recollect(asking("Cid"), thread_id="3", unjudged=True)
+        assert shown(everything) == {"send a mail to Ann", "send a mail to Bob"}
+        assert [each.entry.query for each in everything.unjudged] == ["send a mail to Bob"]
+        assert [each.entry.query for each in everything.good] == ["send a mail to Ann"]
+        assert everything.failed == ()
+        assert memory.entries.recollect([h.words("hello")]) == Recollection()
+
+
+def test_the_policy_says_how_many() -> None:
+    with ToolMemory.ephemeral(methods=default_methods(Entries(RecallPolicy(kind="fixed", n=2)))) as memory:
+        for i in range(5):
+            memory.finish(mail(f"N{i}"), thread_id=f"{i}", success=True)
+        assert len(memory.entries.recall("send a mail to Cid")) == 2
+        assert len(memory.entries.recall("send a mail to Cid", k=1)) == 1
+        assert len(memory.entries.recall("send a mail to Cid", policy=RecallPolicy(max_n=4))) == 4
+
+
+def test_bad_arguments_are_told() -> None:
+    with pytest.raises(ConfigurationError, match="recall is a RecallPolicy"):
+        ToolMemory.ephemeral(methods=default_methods(Entries("paper")))
+    with pytest.raises(ConfigurationError, match="entries"):
+        ToolMemory.ephemeral()
+    with ToolMemory.ephemeral() as memory:
+        for wrong in ({"query": 3}, {"query": "x", "k": 0}, {"query": "x", "policy": "paper"}):
+            with pytest.raises(ConfigurationError):
+                memory.entries.recall(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(MessageError):
+            memory.entries.recollect([3])
+        with pytest.raises(ConfigurationError, match="score"):
+            memory.feedback("1", score=2)
+
+
+async def test_the_async_twins_answer_the_same(tmp_path: Path) -> None:
+    async with ToolMemory(tmp_path) as memory:
+        await asyncio.gather(*(memory.afinish(mail(f"N{i}"), thread_id=f"{i}", success=i % 2 == 0) for i in range(6)))
+        assert await memory.aflush()
+        assert await memory.entries.arecall("send a mail to Cid") == memory.entries.recall("send a mail to Cid") != []
+        assert await memory.entries.aranked("send a mail to Cid", k=2) == memory.entries.ranked(
+            "send a mail to Cid", k=2
+        )
+        assert await memory.entries.arecollect(asking("Cid")) == memory.entries.recollect(asking("Cid"))
+        assert await memory.entries.apreferences("send a mail to Cid") == memory.entries.preferences(
+            "send a mail to Cid"
+        )
+
+
+def test_chroma_being_away_stops_nobody_and_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True)
+    with ToolMemory(tmp_path) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(VectorStore, "_on", _away)
+            patch.setattr(VectorStore, "page", _away, raising=False)
+            assert "could not be read" in memory.entries.recollect(asking("Bob")).missing
+            with pytest.raises(StorageError):
+                memory.entries.recall("send a mail to Bob")
+            memory.finish(mail("Bob"), thread_id="2", success=True)  # waits in the queue
+        assert shown(memory.entries.recollect(asking("Cid"))) >= {"send a mail to Ann"}
+
+
+def _away(*_: Any, **__: Any) -> Any:
+    raise StorageError("Chroma is away.")
+
+
+def test_a_memory_that_is_still_being_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True)
+    go = threading.Event()
+    follow = library._Shelf._follow
+
+    def slow(shelf: Any) -> None:
+        go.wait(20)
+        follow(shelf)
+
+    monkeypatch.setattr(library._Shelf, "_follow", slow)
+    with ToolMemory(tmp_path) as memory:
+        found = memory.entries.recollect(asking("Bob"))
+        assert (found.entries, found.missing) == ((), "past runs are still being read from disk")
+        go.set()
+        assert queries(memory.entries.recall("send a mail to Bob")) == {"send a mail to Ann"}
+        assert shown(memory.entries.recollect(asking("Bob"))) == {"send a mail to Ann"}
+
+
+def test_namespaces_that_leave_ram_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "MAX_NAMESPACES", 2)
+    with ToolMemory.ephemeral(namespace=PER_USER) as memory:
+        for user in "abcd":
+            memory.finish(mail(f"of {user}"), thread_id=user, success=True, user_id=user)
+        for user in "abcdabcd":
+            assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to of {user}"}
+        assert len(memory.entries.library._recent) == 2
+
+
+# --- the record ---
+
+
+def record(memory: ToolMemory, whom: str) -> tuple[int, int, int]:
+    (entry,) = [each for each in memory.entries.recall("send a mail to Zoe") if each.query.endswith(whom)]
+    return entry.recalled, entry.helped, entry.hurt
+
+
+def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.finish(mail("Ann"), thread_id="1", success=True)
+        memory.flush()
+        for _ in range(2):  # at each user turn
+            memory.entries.recollect(asking("Bob"), thread_id="2", offered=True)
+        memory.entries.recollect(asking("Cid"), thread_id="3")
+        assert record(memory, "Ann") == (1, 0, 0)
+        memory.finish(mail("Bob", "call_bob"), thread_id="2", success=True)
+        assert record(memory, "Ann") == (1, 1, 0)
+        memory.feedback("2", score=0.0)
+        assert record(memory, "Ann") == (1, 0, 1)
+        memory.feedback("2", score=0.0)
+        assert record(memory, "Ann") == (1, 0, 1)
+        memory.feedback("3", score=1.0)  # it was not shown any
+        report = memory.report()
+        assert (report.recall.runs, report.recall.helped, report.recall.hurt) == (1, 0, 1)
+    with ToolMemory(tmp_path) as memory:  # the record outlives the process, and what was shown is still known
+        assert record(memory, "Ann") == (1, 0, 1)
+        memory.feedback("2", score=1.0)
+        assert record(memory, "Ann") == (1, 1, 0)
+        assert "shown in 1 runs; of these went well 1, badly 0" in str(memory.report())
+
+
+def test_an_entry_that_hurts_is_not_shown_any_more() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish(mail("Ann"), thread_id="bad advice", success=True)
+        memory.flush()
+        for i in range(12):
+            memory.entries.recollect(asking("Bob"), thread_id=f"{i}", offered=True)
+            memory.feedback(f"{i}", score=0.0)
+        assert shown(memory.entries.recollect(asking("Bob"), thread_id="now")) == set()
+
+
+# --- verdicts from elsewhere ---
+
+
+@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
+def test_a_verdict_from_beside_the_process_that_writes(tmp_path: Path, namespace: tuple[str, ...]) -> None:
+    with ToolMemory(tmp_path, namespace=namespace) as memory:
+        memory.finish(mail("Ann"), thread_id="1", user_id="ann", wait=True)
+        with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
+            other.feedback("1", score=0.0, comment="wrong Ann")  # nobody is named
+        assert memory.flush()
+        (entry,) = memory.entries.recall("send a mail to Bob", user_id="ann")
+        assert (entry.score, entry.comment) == (0.0, "wrong Ann")
+        assert memory.report().runs_judged == 1
+        with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
+            other.feedback("1", score=1.0, user_id="ann")
+    with ToolMemory(tmp_path, namespace=namespace) as memory:
+        assert memory.flush()
+        (entry,) = memory.entries.recall("send a mail to Bob", user_id="ann")
+        assert entry.good
+        assert memory.report().runs_good == 1
+
+
+def test_a_verdict_that_was_left_is_taken_up_as_the_memory_works(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path) as memory:
+        memory.observe(mail("Ann"), thread_id="1")
+    with ToolMemory(tmp_path, read_only=True) as other:
+        other.feedback("1", score=1.0)
+    with ToolMemory(tmp_path) as memory:
+        memory.observe(mail("Bob"), thread_id="2")  # looks at the queue
+        assert memory.core.jobs.settle(timeout=10)
+        assert memory.report().runs_judged == 1
+
+
+def test_a_read_only_memory_without_a_folder_refuses_a_verdict() -> None:
+    with ToolMemory(None, read_only=True) as memory, pytest.raises(ConfigurationError, match="folder"):
+        memory.feedback("1", score=1.0)
+
+
+# --- whose they are ---
+
+
+def test_entries_of_one_user_are_never_anothers(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, namespace=PER_USER) as memory:
+        for i, user in enumerate(ODD_USERS):
+            memory.finish(mail(f"friend {i}"), thread_id="thread", success=True, user_id=user)  # the same thread id
+        for i, user in enumerate(ODD_USERS):
+            assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to friend {i}"}
+        assert memory.entries.recall("send a mail to me", user_id="a/b/c") == []
+    with ToolMemory(tmp_path, namespace=PER_USER, read_only=True) as memory:
+        for i, user in enumerate(ODD_USERS):
+            assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to friend {i}"}
+
+
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_without_a_user_a_namespace_that_needs_one_refuses(nobody: str | None) -> None:
+    with ToolMemory.ephemeral(namespace=PER_USER) as memory:
+        with pytest.raises(NamespaceError):
+            memory.entries.recall("x", user_id=nobody)
+        with pytest.raises(NamespaceError):
+            memory.entries.recollect(asking("Ann"), user_id=nobody)
+        with pytest.raises(NamespaceError):
+            memory.entries.preferences("x", user_id=nobody)
+        with pytest.raises(NamespaceError):
+            memory.finish(mail("Ann"), thread_id="1", user_id=nobody)
+
+
+@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
+@pytest.mark.parametrize("user", ["zeb@example.org", "z/e\\b"])
+def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ...], user: str) -> None:
+    critic = Critic()
+    with ToolMemory(tmp_path, namespace=namespace, methods=default_methods(Entries(critic=critic))) as memory:
+        for i in range(3):
+            memory.finish(mail(f"Zebulon {i}"), thread_id=f"z{i}", success=False, comment="Zebulons word", user_id=user)
+            memory.finish(mail("Kayla"), thread_id=f"k{i}", success=True, user_id="kay")
+        assert memory.flush()
+        memory.entries.recollect(asking("Zebulon"), thread_id="open", user_id=user, offered=True)
+        critic.go.clear()
+        memory.finish(mail("Zebulon waits"), thread_id="z4", success=False, user_id=user)
+        with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
+            other.feedback("z1", score=0.0, comment="Zebulon again", user_id=user)
+        assert holding(tmp_path, "Zebulon")
+        critic.go.set()
+        assert memory.forget(user_id=user) >= 4
+        assert holding(tmp_path, "Zebulon") == []
+        assert not any(
+            "Zebulon" in query for query in queries(memory.entries.recall("send a mail to Zebulon", user_id=user))
+        )
+        digests = {user_digest(user), *(digest("run", f"z{i}") for i in range(3))}
+        assert not any(run in digests or entry[0] in digests for run, entry in ledger(memory).runs.items())
+        assert queries(memory.entries.recall("send a mail to X", user_id="kay")) == {"send a mail to Kayla"}
+        memory.finish(mail("Lara"), thread_id="later", success=True, user_id="kay")
+    assert holding(tmp_path, "Zebulon") == []
+    with ToolMemory(tmp_path, namespace=namespace) as memory:
+        assert queries(memory.entries.recall("send a mail to X", user_id="kay")) == {
+            "send a mail to Kayla",
+            "send a mail to Lara",
+        }
+
+
+# --- preferences ---
+
+
+def test_a_preference_needs_two_ratings_in_the_same_direction() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.finish(mail("Ann", "fax"), thread_id="1", success=False, user_id="u")
+        assert memory.entries.preferences("send a mail to Bob", user_id="u") == []
+        memory.finish(mail("Bob", "fax"), thread_id="2", success=False, user_id="u")
+        memory.finish(mail("Cid", "post"), thread_id="3", success=True, user_id="other")
+        (found,) = memory.entries.preferences(asking("Dora"), user_id="u")
+        assert (found.name, found.liked, found.ratings) == ("fax", False, 2)
+        assert memory.entries.preferences("send a mail to Bob", user_id="other") == []
+        assert memory.entries.preferences("book a flight to Oslo", user_id="u") == []
+
+
+def test_an_entry_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
+    """Times of 17 digits, as clocks tell them, do not all survive Chroma."""
+    times = iter([1795248649.5798779] * 99)
+    asked = ["book a room", "pay the rent", "translate this letter", "water plants", "order paper", "fix my bike"]
+    with ToolMemory(tmp_path, now=lambda: next(times)) as memory:
+        for i, text in enumerate(asked):
+            memory.finish(
+                h.history(h.user(text), h.call("do", {"what": text}), h.words()), thread_id=str(i), success=True
+            )
+        assert memory.flush(timeout=30)
+        kept = [memory.entries.recall(text, k=1) for text in asked]
+    assert [entry.query for [entry] in kept] == asked
+    with ToolMemory(tmp_path, read_only=True) as again:
+        assert [again.entries.recall(text, k=1) for text in asked] == kept

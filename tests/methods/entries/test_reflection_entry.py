@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from histories import FAILED, Message, call, calls, user, words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.entries import entry as entries
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id, entry_of, joined
+from langgraph_toolmem.runs.trajectory import SUMMARY_TOOL, parse_run
+
+RUN = digest("run", "r1")
+
+
+def made(messages: list[Message], **options: Any) -> Entry | None:
+    options.setdefault("now", 5.0)
+    return entry_of(parse_run(messages, thread_id="r1"), run_digest=RUN, **options)
+
+
+def good(messages: list[Message], **options: Any) -> Entry:
+    entry = made(messages, **options)
+    assert entry is not None
+    return entry
+
+
+def test_an_entry_has_the_words_the_calls_and_the_verdict() -> None:
+    entry = good(
+        [
+            user("Find Ann"),
+            *calls([("find", {"name": "Ann"}, {"id": 7}), ("mail", {"to": "Ann", "n": 2}, FAILED)]),
+            words("No."),
+            user("Then call her"),
+            *call("phone", {"id": 7}),
+            words(),
+        ],
+        user="u",
+        score=0.25,
+        comment="  too slow ",
+    )
+    assert entry == Entry(
+        id=entry_id(RUN),
+        run=RUN,
+        query="Find Ann\nThen call her",
+        calls=(
+            Call("find", {"name": "Ann"}, "ok", '{"id": 7}'),
+            Call("mail", {"to": "Ann", "n": 2}, "failed", "it failed"),
+            Call("phone", {"id": 7}, "ok", "ok"),
+        ),
+        user="u",
+        time=5.0,
+        score=0.25,
+        comment="too slow",
+    )
+    assert entry.failed
+    assert not entry.good
+    assert entry.wants_critique
+    assert entry.tools == ("find", "mail", "phone")
+
+
+def test_what_nobody_asked_for_has_no_entry_and_a_run_without_calls_has_one() -> None:
+    assert good([user("Hello"), words("Hi.")]).calls == ()
+    assert made(call("find", {"name": "Ann"})) is None
+    assert made([user("  "), *call("find")]) is None
+    wrong = good([user("Book a table"), words("I cannot.")], score=0.0)
+    assert wrong.calls == ()
+    assert wrong.failed
+
+
+def test_calls_of_the_summary_tool_are_none() -> None:
+    entry = good([user("Go"), *call(SUMMARY_TOOL, {"summary": "s"}), *call("find"), words()])
+    assert [each.tool for each in entry.calls] == ["find"]
+
+
+def test_everything_is_bounded_and_says_so() -> None:
+    long = "x" * 50_000
+    entry = good(
+        [user(long), *[m for n in range(60) for m in call(f"t{n}", {"text": long, "n": n}, long)], words()],
+        comment=long,
+        score=0.0,
+    )
+    assert len(entry.query) == entries.MAX_QUERY
+    assert "cut from 50000 characters" in entry.query
+    assert [len(each.answer) for each in entry.calls] == [entries.MAX_ANSWER] * entries.MAX_CALLS
+    assert all(len(json.dumps(each.args)) < entries.MAX_ARGS for each in entry.calls)
+    assert [each.args["n"] for each in entry.calls] == [*range(20), *range(40, 60)]
+    assert entry.left_out == 20
+    assert len(entry.comment) == entries.MAX_COMMENT
+
+
+def test_many_arguments_are_cut_with_a_note() -> None:
+    [only] = good([user("Go"), *call("t", {f"k{n}": "v" * 30 for n in range(500)})]).calls
+    assert only.args["k0"] == "v" * 30
+    assert "more arguments left out" in only.args["…"]
+    assert len(json.dumps(only.args)) < 2 * entries.MAX_ARGS
+
+
+def test_arguments_that_are_no_json_values_are_kept_as_text() -> None:
+    step = parse_run([user("Go"), *call("t", {"a": 1})], thread_id="r1").events[1].steps[0]  # type: ignore[union-attr]
+    odd = replace(step, args={"a": {1, 2}, "b": float("nan"), "c\ud800": "\udfff"})
+    [only] = [entries._call(odd, 10)]
+    json.dumps(only.args).encode()
+    assert only.args["a"] == "{1, 2}"
+    assert set(only.args) == {"a", "b", "c?"} or len(only.args) == 3
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=300), limit=st.integers(0, 200))
+def test_a_shortened_text_keeps_to_its_limit(text: str, limit: int) -> None:
+    short = shortened(text, limit)
+    assert len(short) <= limit or short == text
+    assert short == text or len(text) > limit
+
+
+def test_an_entry_survives_json() -> None:
+    entry = good([user("Find Ann"), *call("find", {"name": "Ann", "deep": {"a": [1, None]}}), words()], score=1.0)
+    assert Entry.from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
+    assert Entry.from_dict({**entry.to_dict(), "from_the_future": 1}) == entry
+    for broken in ({}, {**entry.to_dict(), "calls": [3]}, {**entry.to_dict(), "calls": None}):
+        with pytest.raises(InputError, match="no entry"):
+            Entry.from_dict(broken)
+
+
+BASE = Entry(entry_id(RUN), RUN, "q", (Call("a", {}, "ok"),), user="u", time=1.0)
+
+
+def test_a_report_without_a_verdict_leaves_the_verdict_and_its_critique() -> None:
+    judged = replace(BASE, score=0.0, comment="bad", recalled=3, helped=1, hurt=2, retired=True)
+    judged = replace(judged, critique="c", critique_of=judged.verdict, blamed="a")
+    longer = replace(BASE, calls=(*BASE.calls, Call("b", {}, "ok")), time=9.0, user="")
+    both = joined(judged, longer)
+    assert both == replace(judged, calls=longer.calls, time=9.0)
+    assert joined(both, longer) == both
+    assert not both.wants_critique
+
+
+def test_another_verdict_asks_for_another_critique_and_a_good_one_takes_it_away() -> None:
+    judged = replace(BASE, score=0.0, comment="bad")
+    judged = replace(judged, critique="c", critique_of=judged.verdict, blamed="a")
+    other = joined(judged, replace(BASE, score=0.1, comment="wrong person"))
+    assert other.critique == "c"
+    assert other.wants_critique
+    assert not joined(judged, replace(BASE, score=0.3, comment="bad")).wants_critique
+    well = joined(judged, replace(BASE, score=1.0))
+    assert (well.critique, well.critique_of, well.blamed, well.comment) == ("", "", "", "")
+
+
+def test_a_trimmed_history_does_not_replace_a_longer_one() -> None:
+    long = replace(BASE, calls=tuple(Call(name, {}, "ok") for name in "abc"))
+    tail = replace(BASE, query="tail", calls=long.calls[2:], truncated=True, score=1.0)
+    assert joined(long, tail) == replace(long, score=1.0)
+    assert joined(tail, long).calls == long.calls
+    more = replace(tail, calls=tuple(Call(name, {}, "ok") for name in "wxyz"))
+    assert joined(long, more).query == "tail"

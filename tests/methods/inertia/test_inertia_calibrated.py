@@ -1,0 +1,470 @@
+"""The default policy: acts on the record, within the budget, behind the guards, without leaks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from histories import FAILED, Learner, call, calls, history, run_of, schema, shortcut, user, words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kept import inertia
+from langchain_core.tools import InjectedToolArg, tool
+
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.inertia import guards
+from langgraph_toolmem.inertia.record import TRUST, budget_left, misses_estimated
+
+FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id text")]
+NAMES = ["Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo"]
+
+
+def request(name: str) -> Any:
+    return user(f"Find the file of {name} and open it")
+
+
+def visit(name: str, tool: str = "open") -> list[Any]:
+    """A run whose second call is always the same in kind."""
+    return history(
+        request(name), call("find", {"name": name}, {"id": f"id-{name}"}), call(tool, {"id": f"id-{name}"}), words()
+    )
+
+
+def practised(policy: InertiaPolicy = FREE, runs: int = 40, tools: Any = TOOLS, tool: str = "open") -> Learner:
+    learner = Learner(tools, policy)
+    for i in range(runs):
+        learner.learn(visit(NAMES[i % 8] + str(i), tool), thread_id=str(i))
+    return learner
+
+
+def at_second_call(learner: Learner, **options: Any) -> Any:
+    return learner.decide(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}), **options)
+
+
+def test_an_empty_memory_proposes_nothing():
+    decision = Learner(TOOLS, FREE).decide(request("Zoe"))
+
+    assert decision.proposal is None
+    assert decision.options == ()
+    assert "nothing like this" in decision.reason
+
+
+def test_a_few_runs_are_not_enough_and_many_are():
+    assert at_second_call(practised(runs=2)).proposal is None
+
+    proposal = at_second_call(practised()).proposal
+    assert (proposal.tool, dict(proposal.args), proposal.act) == ("open", {"id": "id-Zoe"}, True)
+    assert proposal.confidence >= 0.9
+
+
+def test_the_evidence_names_tool_and_sources():
+    proposal = at_second_call(practised()).proposal
+
+    assert "open" in proposal.evidence
+    assert "id: " in proposal.evidence
+    assert "exactly what the model did" in proposal.evidence
+    assert proposal.sources["id"] in proposal.evidence
+    assert "find" in proposal.sources["id"]
+
+
+def test_the_first_call_of_a_run_is_predicted_from_the_users_words():
+    proposal = practised().decide(request("Zoe")).proposal
+
+    assert (proposal.tool, dict(proposal.args)) == ("find", {"name": "Zoe"})
+    assert "user" in proposal.sources["name"] or "request" in proposal.sources["name"]
+
+
+def test_a_bar_that_cannot_be_reached():
+    decision = at_second_call(practised(FREE.with_(min_precision=1.0)))
+
+    assert decision.proposal is None
+    assert "is below 1.00" in decision.reason
+    assert decision.options[0].score > 0.9
+
+
+def test_a_record_that_turns_bad_stops_the_proposals():
+    learner = practised()
+    assert at_second_call(learner).acts
+    for i in range(40):
+        learner.learn(visit(f"Bad{i}", "note"), thread_id=f"bad{i}")
+
+    decision = at_second_call(learner)
+    assert decision.proposal is None or decision.proposal.tool != "open"
+
+
+def test_tools_that_nobody_declared_are_read_from_the_calls():
+    assert at_second_call(practised(tools=None)).acts
+
+
+# --- budget, audits, shadow ---
+
+
+def test_the_budget_by_hand():
+    assert not budget_left({}, 1.0)
+    assert not budget_left({"turns": 98}, 1.0)
+    assert budget_left({"turns": 99}, 1.0)
+    assert not budget_left({"turns": 150, "wrong": 1}, 1.0)
+    assert budget_left({"turns": 199, "wrong": 1}, 1.0)
+    assert not budget_left({"turns": 10_000}, 0.0)
+    assert budget_left({"wrong": 50, "turns": 50}, None)
+
+
+def test_misses_of_unchecked_calls_are_estimated():
+    assert misses_estimated({}) == 0
+    # Expected 2.5 misses of the calls made; where it was checked, 1 was seen and 0.6 were expected.
+    risk = {"wrong": 1, "checked_risk": 0.6, "acted_risk": 2.5}
+    assert misses_estimated(risk) == pytest.approx(1 + 2.5 * (1 + TRUST) / (0.6 + TRUST))
+    assert misses_estimated({**risk, "acted_failed": 3}) == pytest.approx(misses_estimated(risk) + 3)
+    assert misses_estimated({"acted_risk": 2.5}) == pytest.approx(2.5)
+    assert misses_estimated({"would_act_open": 16}) == 0  # as many may be under way
+    assert misses_estimated({"would_act_open": 18}) == 2
+
+
+def test_without_room_in_the_budget_a_proposal_is_held():
+    decision = at_second_call(practised(InertiaPolicy(audit_rate=0.0)))  # 120 turns seen: one miss would be allowed
+    assert decision.acts
+
+    strict = at_second_call(practised(InertiaPolicy(audit_rate=0.0, max_wrong_per_100=0.5)))
+    assert (strict.acts, strict.would_act, strict.proposal.audit) == (False, False, False)
+    assert "budget" in strict.proposal.hold
+
+
+def test_audits_ask_the_model_and_say_so():
+    learner = practised(FREE.with_(audit_rate=1.0))
+    decision = at_second_call(learner)
+
+    assert (decision.acts, decision.would_act, decision.proposal.audit) == (False, True, True)
+    assert "audit" in decision.proposal.hold
+    assert learner.graph.counters["right"] > 0
+    assert learner.graph.counters.get("wrong", 0) == 0
+
+
+def test_draws_are_by_seed_and_turn():
+    learner = practised(FREE.with_(audit_rate=0.5))
+
+    def drawn(seed: int) -> list[bool]:
+        learner.engine._seed = seed
+        made = []
+        for i in range(24):
+            decision = learner.decide(request(f"Zoe{i}"), call("find", {"name": f"Zoe{i}"}, {"id": f"id-Zoe{i}"}))
+            assert decision.proposal.audit is not decision.acts
+            made.append(decision.acts)
+        return made
+
+    first = drawn(1)
+    assert drawn(1) == first
+    assert drawn(2) != first
+    assert {True, False} == set(first)
+
+
+def test_shadow_mode_never_acts_and_keeps_the_record():
+    learner = practised(FREE.with_(shadow=True))
+    decision = at_second_call(learner)
+
+    assert (decision.acts, decision.would_act) == (False, True)
+    assert "shadow" in decision.proposal.hold
+    assert learner.graph.counters["right"] > 0
+
+
+SCRIPT = st.lists(
+    st.tuples(st.sampled_from(["Ann", "Ben"]), st.sampled_from(["open"] * 8 + ["note", "words", "both", "failed"])),
+    min_size=30,
+    max_size=70,
+)
+
+
+@given(SCRIPT, st.sampled_from([1.0, 3.0, 10.0]), st.sampled_from([0.5, 0.7, 0.9]), st.sampled_from([0.0, 0.2]))
+@settings(max_examples=12, deadline=None)
+def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
+    """Replayed with acting: wherever the policy acts the truth is known, so misses per 100 can be counted."""
+    policy = InertiaPolicy(max_wrong_per_100=budget, min_precision=bar, audit_rate=audit_rate)
+    learner = Learner(TOOLS, policy)
+    turns = wrong = 0
+
+    def booked(turn: Any, decision: Any) -> None:
+        nonlocal turns, wrong
+        turns += 1
+        made = [(s.tool, s.args) for s in turn.steps]
+        wrong += decision.would_act and made != [(decision.proposal.tool, dict(decision.proposal.args))]
+        assert 100 * wrong <= budget * turns
+
+    for i, (name, kind) in enumerate(script):
+        found = call("find", {"name": name}, {"id": f"id-{name}"})
+        second = {
+            "open": call("open", {"id": f"id-{name}"}),
+            "note": call("note", {"id": f"id-{name}", "text": "seen"}),
+            "words": [],
+            "both": calls([("open", {"id": f"id-{name}"}, "ok"), ("find", {"name": "x"}, "ok")]),
+            "failed": call("open", {"id": "?"}, FAILED),
+        }[kind]
+        run = run_of(request(name), found, second, words(), thread_id=str(i))
+        learner.engine.learn(run, apply=learner.graph.apply, policy=policy, last_turn_too=True, on_turn=booked)
+    assert learner.graph.counters.get("wrong", 0) == wrong
+    assert learner.graph.counters["turns"] == turns
+
+
+# --- guards ---
+
+
+@pytest.mark.parametrize("marked", [{"annotations": {"destructiveHint": True}}, {"tags": ["destructive"]}])
+def test_a_destructive_tool_is_only_called_when_named(marked: dict[str, Any]):
+    tools = [TOOLS[0], {**TOOLS[1], **marked}, TOOLS[2]]
+    learner = practised(tools=tools)
+    decision = at_second_call(learner)
+    assert decision.proposal is None
+    assert "destructive" in decision.reason
+    assert decision.options[0].tool == "open"
+
+    learner.policy = FREE.with_(allow_destructive={"open"})
+    assert at_second_call(learner).acts
+
+
+@pytest.mark.parametrize(("field", "reason"), [("never", "excluded"), ("needs_approval", "approval")])
+def test_tools_the_policy_keeps_out(field: str, reason: str):
+    decision = at_second_call(practised(FREE.with_(**{field: ["open"]})))
+
+    assert decision.proposal is None
+    assert reason in decision.reason
+
+
+def test_a_tool_that_is_no_longer_there_is_not_proposed():
+    learner = practised()
+    learner.engine._given = {"find": learner.engine.specs["find"]}
+
+    assert at_second_call(learner).proposal is None
+
+
+def test_arguments_must_fit_the_schema():
+    learner = practised()
+    narrow = schema("open", "id")
+    narrow["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
+    learner.engine._given = Learner([TOOLS[0], narrow]).specs
+    decision = at_second_call(learner)
+
+    assert decision.proposal is None
+    assert "break its schema" in decision.options[0].refused
+
+
+def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
+    def refused(learner: Learner, state: RunState) -> str:
+        return guards.refusal(
+            "open", {"id": "7"}, specs=learner.engine.specs, policy=learner.policy, graph=learner.graph, state=state
+        )
+
+    def after(*answers: str) -> RunState:
+        return RunState.of(run_of(user("Go."), *[call("open", {"id": "7"}, answer) for answer in answers]))
+
+    learner = practised(runs=3)
+    assert "already called with the same arguments" in refused(learner, after("busy"))
+
+    learner.policy = FREE.with_(allow_repeats={"open"})
+    assert refused(learner, after("busy")) == ""
+    poller = Learner(TOOLS, FREE)
+    poller.learn(user("Go."), *[call("open", {"id": "7"})] * 3, words())
+    assert refused(poller, after("busy", "busy")) == ""
+    assert "stay the same" in refused(poller, after("busy")), "the model makes the first repeat"
+    assert "stay the same" in refused(poller, after("busy", "busy", "done")), "only the model can tell what it means"
+    look, rest = call("open", {"id": "7"}, "busy"), call("find", {"name": "x"}, "y")
+    done = call("open", {"id": "7"}, "done")
+    assert refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest))) == ""
+    assert "stay the same" in refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest, done, rest)))
+
+
+def test_pace():
+    assert guards.pace(FREE, ["shortcut"] * 9) == ""
+    assert "in a row" in guards.pace(FREE.with_(max_in_a_row=2), ["model", "shortcut", "shortcut"])
+    assert guards.pace(FREE.with_(max_in_a_row=2), ["shortcut", "model", "shortcut"]) == ""
+    assert "cap is 50%" in guards.pace(FREE.with_(max_share=0.5), ["model", "shortcut"])
+    assert guards.pace(FREE.with_(max_share=0.5), ["model", "model", "shortcut"]) == ""
+
+
+def test_the_pace_holds_a_calibrated_proposal_back():
+    decision = at_second_call(practised(FREE.with_(max_share=0.3)))
+
+    assert decision.proposal is None
+    assert "cap is 30%" in decision.reason
+
+
+def test_injected_arguments_are_never_filled():
+    @tool("open")
+    def opened(id: str, user_id: Annotated[str, InjectedToolArg]) -> str:  # noqa: A002
+        """Opens a file."""
+        return id
+
+    learner = practised(tools=[TOOLS[0], opened])
+    proposal = at_second_call(learner).proposal
+
+    assert dict(proposal.args) == {"id": "id-Zoe"}
+
+
+# --- no leaks ---
+
+MAIL = [schema("send", "to", "body")]
+SECRET = "the code is 4711"
+
+
+def sends(learner: Learner, who: str, run: str, body: str = SECRET, text: str = "Send the usual mail to Bob") -> None:
+    user_id = digest("user", who) if who else None
+    learner.learn(user(text), call("send", {"to": "Bob", "body": body}), words(), thread_id=run, user=user_id)
+
+
+def everything_offered(decision: Any) -> str:
+    return repr([decision.proposal, decision.options, decision.judged, decision.reason])
+
+
+def test_a_constant_of_one_user_is_never_offered_to_another():
+    learner = Learner(MAIL, FREE)
+    for i in range(30):
+        sends(learner, "A", f"a{i}")
+        sends(learner, "B", f"b{i}")
+        decision = learner.decide(user("Send the usual mail to Bob"), user=digest("user", "C"))
+        assert "4711" not in everything_offered(decision)
+        assert "4711" not in everything_offered(learner.decide(user("Send the usual mail to Bob")))
+
+    sends(learner, "C", "c")
+    for i in range(10):
+        sends(learner, "D", f"d{i}")
+    decision = learner.decide(user("Send the usual mail to Bob"), user=digest("user", "E"))
+    assert "4711" in everything_offered(decision)
+
+
+def test_a_users_own_constant_is_offered_to_this_user_after_three_runs():
+    learner = Learner(MAIL, FREE)
+    own = digest("user", "A")
+    for i in range(2):
+        sends(learner, "A", f"a{i}")
+    assert "4711" not in everything_offered(learner.decide(user("Send the usual mail to Bob"), user=own))
+
+    for i in range(2, 30):
+        sends(learner, "A", f"a{i}")
+    assert learner.decide(user("Send the usual mail to Bob"), user=own).proposal.args["body"] == SECRET
+
+
+def test_where_users_are_unknown_three_runs_are_enough():
+    learner = Learner(MAIL, FREE)
+    for i in range(2):
+        sends(learner, "", f"{i}")
+    assert "4711" not in everything_offered(learner.decide(user("Send the usual mail to Bob")))
+
+    sends(learner, "", "2")
+    assert "4711" in everything_offered(learner.decide(user("Send the usual mail to Bob")))
+
+
+def test_values_made_of_the_users_own_words_are_fine_at_once():
+    learner = Learner(MAIL, FREE)
+    sends(learner, "A", "1", text="Send Bob the code is 4711")
+    decision = learner.decide(user("Send Bob the code is 4712"), user=digest("user", "B"))
+
+    assert dict(decision.options[0].args) == {"to": "Bob", "body": "the code is 4712"}
+
+
+def test_the_tail_of_a_long_value_is_not_leaked():
+    shared = "please send the weekly summary of all open orders and invoices now " * 8
+    learner = Learner(MAIL, FREE)
+    for i in range(4):
+        sends(learner, "A", f"a{i}", body=shared + "4711", text=shared)
+
+    assert "4711" not in everything_offered(learner.decide(user(shared + "thanks"), user=digest("user", "B")))
+
+
+@pytest.mark.parametrize("body", ["2024-11-21 with Dr Who", "Mail for Bob: pin 9", "Bob, call 0170-55"])
+def test_words_around_a_users_own_value_are_not_leaked(body: str):
+    learner = Learner(MAIL, FREE)
+    for i in range(6):
+        sends(learner, "A", f"a{i}", body=body, text="Mail Bob about November 21 ok")
+    offered = everything_offered(learner.decide(user("Mail Eve about December 3 ok"), user=digest("user", "B")))
+
+    assert not any(word in offered for word in ("Who", "pin", "0170"))
+
+
+def test_another_users_date_format_is_not_leaked_as_an_item_of_a_list():
+    learner = Learner([schema("book", "days:array")], FREE)
+    for i in range(6):
+        days = {"days": ["2024-11-21 with Dr Who"]}
+        learner.learn(user("Book November 21"), call("book", days), words(), thread_id=str(i), user=digest("user", "A"))
+
+    for policy in (FREE, InertiaPolicy.paper(max_share=None, threshold=0.0, window=1)):
+        learner.policy = policy
+        assert "Who" not in everything_offered(learner.decide(user("Book December 3"), user=digest("user", "B")))
+
+
+# --- turns that begin and never end ---
+
+
+def before_second(memory: ToolMemory, name: str, run: str) -> Any:
+    parts = history(request(name), call("find", {"name": name}, {"id": f"id-{name}"}))
+    return memory.before_model(parts, thread_id=run)
+
+
+def practised_memory(policy: InertiaPolicy) -> ToolMemory:
+    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(policy)))
+    for i in range(40):
+        memory.finish(visit(NAMES[i % 8] + str(i)), thread_id=str(i))
+    return memory
+
+
+def test_a_turn_whose_end_is_never_reported_lowers_the_confidence():
+    with practised_memory(FREE.with_(shadow=True)) as memory:
+        sure = before_second(memory, "Zoe", "z0").proposal.confidence
+        for i in range(1, 8):
+            before_second(memory, f"Zoe{i}", f"z{i}")
+        later = memory.inertia.explain(history(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"})))
+
+        assert later.options[0].score < sure
+        assert memory.report().turns == 120 + 8 + 8  # with the reported first calls of these runs
+
+
+def test_a_turn_reported_later_is_booked_once():
+    with practised_memory(FREE.with_(shadow=True)) as memory:
+        before = memory.report()
+        for _ in range(3):
+            decision = before_second(memory, "Zoe", "z")
+        assert decision.would_act
+        assert memory.report().turns == before.turns + 2  # the first call, and the turn that has begun
+        assert memory.report().right == before.right + 1  # the first call was foreseen too
+
+        for _ in range(2):
+            memory.finish(visit("Zoe"), thread_id="z")
+        after = memory.report()
+        assert after.turns == before.turns + 3
+        assert (after.right, after.wrong) == (before.right + 2, before.wrong)
+        assert inertia(memory).open_turns == {}
+        assert memory.core.graph.counters["would_act_open"] == 0
+
+
+def test_reporting_at_once_and_reporting_later_make_the_same_record():
+    records = []
+    for begin in (False, True):
+        with practised_memory(FREE.with_(shadow=True)) as memory:
+            if begin:
+                before_second(memory, "Zoe", "z")
+            memory.finish(visit("Zoe"), thread_id="z", wait=True)
+            report = memory.report().to_dict()
+            records.append((report, inertia(memory).rules.rows))
+
+    assert records[0] == records[1]
+
+
+def test_a_turn_that_began_and_was_then_taken_by_the_shortcut_counts_once():
+    with practised_memory(FREE) as memory:
+        before = memory.report().turns
+        memory.before_model(
+            history(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"})),
+            thread_id="z",
+            policy=FREE.with_(shadow=True),
+        )
+        memory.finish(
+            history(
+                request("Zoe"),
+                call("find", {"name": "Zoe"}, {"id": "id-Zoe"}),
+                shortcut("open", {"id": "id-Zoe"}),
+                words(),
+            ),
+            thread_id="z",
+        )  # fmt: skip
+
+        assert memory.report().turns == before + 3
+        assert inertia(memory).open_turns == {}

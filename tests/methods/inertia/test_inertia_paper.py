@@ -1,0 +1,351 @@
+"""AutoTool's rule as published: scores, windows, arguments and guards by hand on tiny graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from histories import FAILED, Learner, call, schema, shortcut, user, words
+
+from langgraph_toolmem.inertia import paper
+from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
+from langgraph_toolmem.runs.trajectory import Step
+
+PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
+PLAIN = [schema(name) for name in "abcd"]
+
+
+def chains(learner: Learner, counts: Mapping[str, int]) -> Learner:
+    """Runs of single-letter tools: ``{"abc": 3}`` are three runs a, b, c."""
+    for chain, count in counts.items():
+        for i in range(count):
+            learner.learn(user("Go."), *(call(tool) for tool in chain), words(), thread_id=f"{chain}{i}")
+    return learner
+
+
+def scores(learner: Learner, tools: str, thought: str = "t", policy: InertiaPolicy = PAPER, ctx: Any = 0.0) -> Any:
+    similarity = ctx if callable(ctx) else lambda intuition, tool: ctx
+    return {tool: s for s, tool in paper.scores(learner.graph, list(tools), thought, similarity, policy)}
+
+
+def test_cips_by_hand():
+    # After a, b: c three times, d once. W = 4, ICF = 1 − 1.1⁻⁴.
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 3, "abd": 1})
+    icf = 1 - 1.1**-4
+    fit = {"c": 0.2, "d": 0.6}
+    found = scores(learner, "ab", ctx=lambda intuition, tool: fit[tool])
+
+    assert found["c"] == pytest.approx(0.5 * 3 / 4 * icf + 0.5 * 0.2)
+    assert found["d"] == pytest.approx(0.5 * 1 / 4 * icf + 0.5 * 0.6)
+    assert list(found) == ["d", "c"]
+
+
+def test_kappa_and_alpha():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 2})
+
+    assert scores(learner, "ab", policy=PAPER.with_(alpha=0.0, kappa=2.0)) == {"c": pytest.approx(1 - 2.0**-2)}
+    assert scores(learner, "ab", policy=PAPER.with_(alpha=1.0), ctx=0.3) == {"c": pytest.approx(0.3)}
+
+
+def test_without_a_thought_there_is_no_context():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 2})
+
+    assert scores(learner, "ab", thought="", ctx=1.0) == {"c": pytest.approx(0.5 * (1 - 1.1**-2))}
+
+
+def test_the_window_is_the_last_two_tools():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 2, "cbd": 1})
+
+    assert set(scores(learner, "ab")) == {"c"}
+    assert set(scores(learner, "cb")) == {"d"}
+    assert set(scores(learner, "b", policy=PAPER.with_(window=1))) == {"c", "d"}
+    assert scores(learner, "b") == {}
+
+
+def test_equal_scores_are_in_alphabetical_order():
+    learner = chains(Learner(PLAIN, PAPER), {"abd": 1, "abc": 1})
+
+    assert list(scores(learner, "ab")) == ["c", "d"]
+
+
+def test_what_the_shortcut_chose_is_no_evidence_of_what_the_model_would_do():
+    learner = Learner(PLAIN, PAPER)
+    for i in range(3):
+        learner.learn(user("Go."), call("a"), call("b"), shortcut("c"), words(), thread_id=str(i))
+
+    assert paper.weights(learner.graph, ["a", "b"], 2) == {}
+
+
+def test_failed_shortcuts_lower_the_weight_and_successes_make_up_for_them():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 3})
+    learner.learn(user("Go."), call("a"), call("b"), shortcut("c", {}, FAILED), words(), thread_id="f")
+    assert paper.weights(learner.graph, ["a", "b"], 2) == {"c": 2}
+
+    for i in range(2):
+        learner.learn(user("Go."), call("a"), call("b"), shortcut("c"), words(), thread_id=f"s{i}")
+    assert paper.weights(learner.graph, ["a", "b"], 2) == {"c": 3}
+
+
+def test_a_failed_chain_is_negative_evidence_where_it_failed_only():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 3})
+    learner.learn(user("Go."), call("d"), call("a"), call("b"), shortcut("c", {}, FAILED), words(), thread_id="f")
+
+    assert paper.weights(learner.graph, ["d", "a", "b"], 2) == {}
+    assert paper.weights(learner.graph, ["a", "b"], 2) == {"c": 2}
+
+
+def decide(learner: Learner, *parts: Any, thought: str = "next") -> Any:
+    return learner.decide(user("Go."), *parts, thought=thought)
+
+
+def test_a_proposal_needs_a_score_above_theta():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 2})  # 0.5 · (1 − 1.1⁻²) = 0.087
+    refused = decide(learner, call("a"), call("b"))
+    assert refused.proposal is None
+    assert "0.09 of c is not above 0.10" in refused.reason
+
+    chains(learner, {"dabc": 1})  # 0.5 · (1 − 1.1⁻³) = 0.124
+    proposal = decide(learner, call("a"), call("b")).proposal
+    assert (proposal.tool, dict(proposal.args), proposal.act) == ("c", {}, True)
+    assert proposal.confidence == pytest.approx(0.5 * (1 - 1.1**-3))
+
+
+FLOW = [schema("search", "query"), schema("open", "id"), schema("read", "id", "part:integer")]
+
+
+def readers(policy: InertiaPolicy = PAPER, runs: int = 4) -> Learner:
+    """Search, open the first hit, read the next: the id is one of a list, used once."""
+    learner = Learner(FLOW, policy)
+    for i in range(runs):
+        hits = {"hits": [{"id": f"x{i}"}, {"id": f"y{i}"}]}
+        learner.learn(
+            user("Go."),
+            call("search", {"query": "q"}, hits),
+            call("open", {"id": f"x{i}"}, "a long text"),
+            call("read", {"id": f"x{i}"}),
+            words(),
+            thread_id=str(i),
+        )
+    return learner
+
+
+def test_an_argument_comes_from_the_strongest_source():
+    learner = readers()
+    decision = decide(
+        learner, call("search", {"query": "q"}, {"hits": [{"id": "n1"}, {"id": "n2"}]}), call("open", {"id": "n1"})
+    )
+
+    assert decision.proposal.tool == "read"
+    assert dict(decision.proposal.args) == {"id": "n1"}
+    assert decision.proposal.sources["id"] == "the same value as id of the earlier call to open"
+    assert "read has score" in decision.proposal.evidence
+
+
+def test_a_list_gives_the_element_not_used_yet():
+    learner = Learner(FLOW, PAPER)
+    for i in range(4):
+        hits = {"hits": [{"id": f"x{i}"}, {"id": f"y{i}"}, {"id": f"z{i}"}]}
+        learner.learn(
+            user("Go."), call("search", {"query": "q"}, hits), call("open", {"id": f"x{i}"}),
+            call("open", {"id": f"y{i}"}), call("open", {"id": f"z{i}"}), words(), thread_id=str(i)
+        )  # fmt: skip
+    hits = {"hits": [{"id": "n1"}, {"id": "n2"}, {"id": "n3"}]}
+    decision = decide(learner, call("search", {"query": "q"}, hits), call("open", {"id": "n1"}))
+
+    assert (decision.proposal.tool, dict(decision.proposal.args)) == ("open", {"id": "n2"})
+
+
+def test_words_of_the_user_are_no_dataflow():
+    learner = Learner([schema("a"), schema("b"), schema("tag", "names:array")], PAPER)
+    for i in range(5):
+        learner.learn(
+            user("Tag it as blue."), call("a"), call("b"), call("tag", {"names": ["blue"]}), words(), thread_id=str(i)
+        )
+    decision = learner.decide(user("Tag it as red."), call("a"), call("b"), thought="t")
+
+    assert decision.proposal is None
+    assert "nothing in this run fills names of tag" in decision.reason
+
+
+class Rooms:
+    """Knows where the agent stands."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def parameters(self, tool: str, steps: Sequence[Step]) -> Mapping[str, Any]:
+        self.asked.append((tool, len(steps)))
+        return {"room": "kitchen"}
+
+
+def plain_rooms(tool: str, steps: Sequence[Step]) -> Mapping[str, Any]:
+    return {"room": "kitchen"}
+
+
+ROOMS = [schema("a"), schema("b"), schema("look", "room")]
+
+
+def lookers(policy: InertiaPolicy) -> Learner:
+    learner = Learner(ROOMS, policy)
+    for i in range(4):
+        learner.learn(user("Go."), call("a"), call("b"), call("look", {"room": f"room {i}"}), words(), thread_id=str(i))
+    return learner
+
+
+@pytest.mark.parametrize("environment", [Rooms(), plain_rooms])
+def test_the_environment_fills_what_no_call_gave(environment: Any):
+    learner = lookers(PAPER.with_(environment=environment))
+    decision = decide(learner, call("a"), call("b"))
+
+    assert dict(decision.proposal.args) == {"room": "kitchen"}
+    assert decision.proposal.sources == {"room": "the environment adapter"}
+
+
+def test_the_adapter_is_a_protocol_and_is_told_the_run():
+    rooms = Rooms()
+    decide(lookers(PAPER.with_(environment=rooms)), call("a"), call("b"))
+
+    assert isinstance(rooms, EnvironmentAdapter)
+    assert rooms.asked[-1] == ("look", 2)
+
+
+@pytest.mark.parametrize(
+    ("goal", "args"),
+    [("Look, room kitchen please", {"room": "kitchen"}), ("The room is hall", {"room": "hall"}), ("Look around", None)],
+)
+def test_the_goal_names_the_argument(goal: str, args: Any):
+    decision = lookers(PAPER).decide(user(goal), call("a"), call("b"), thought="t")
+
+    assert (decision.proposal and dict(decision.proposal.args)) == args
+
+
+def test_the_goal_names_an_allowed_value():
+    tools = [*ROOMS[:2], schema("look", "room")]
+    tools[2]["parameters"]["properties"]["room"]["enum"] = ["hall", "kitchen"]
+    learner = Learner(tools, PAPER)
+    for i in range(4):
+        learner.learn(user("Go."), call("a"), call("b"), call("look", {"room": "hall"}), words(), thread_id=str(i))
+    decision = learner.decide(user("See what the kitchen holds"), call("a"), call("b"), thought="t")
+
+    assert dict(decision.proposal.args) == {"room": "kitchen"}
+    assert decision.proposal.sources == {"room": "the user's goal"}
+
+
+def test_never_two_in_a_row_and_at_most_thirty_percent():
+    learner = chains(Learner(PLAIN, InertiaPolicy.paper()), {"abc": 5, "bcd": 5, "cdd": 5, "ddd": 5})
+
+    assert "cap is 30%" in decide(learner, call("a"), call("b")).reason  # 1 of 3 calls would be too many
+    assert decide(learner, call("c"), call("a"), call("b"), call("c")).acts  # 1 of 5
+    three = [call("a"), call("a"), call("b")]
+    assert "in a row" in decide(learner, *three, shortcut("c")).reason
+    assert "cap is 30%" in decide(learner, *three, shortcut("c"), call("d")).reason  # 2 of 6
+    assert decide(learner, *three, shortcut("c"), call("d"), call("d")).reason.count("cap") == 0  # 2 of 7
+
+
+def test_after_two_failures_the_recovery_tool_is_called():
+    tools = [*PLAIN, schema("options")]
+    policy = InertiaPolicy.paper(recovery_tool="options")
+    learner = Learner(tools, policy)
+    bad = call("a", {}, FAILED)
+
+    assert decide(learner, bad).proposal is None
+    assert decide(learner, bad, call("b"), bad).proposal is None
+    decision = decide(learner, bad, bad)
+    assert (decision.proposal.tool, decision.acts) == ("options", True)
+    assert "last 2 calls failed" in decision.proposal.evidence
+    assert decide(Learner(tools, policy.with_(recovery_after=3)), bad, bad).proposal is None
+    assert decide(Learner(PLAIN, policy), bad, bad).proposal is None  # no such tool
+    assert decide(Learner(tools, policy.with_(never={"options"})), bad, bad).proposal is None
+    assert not decide(Learner(tools, policy.with_(shadow=True)), bad, bad).acts
+
+
+def test_an_unknown_tool_is_never_proposed():
+    learner = chains(Learner(PLAIN[:2], PAPER), {"abc": 9})
+    decision = decide(learner, call("a"), call("b"))
+
+    assert decision.proposal is None
+    assert decision.reason == "c is not among the tools"
+
+
+def test_arguments_that_break_the_schema_are_never_proposed():
+    learner = lookers(PAPER.with_(environment=lambda tool, steps: {"room": 7}))
+    decision = decide(learner, call("a"), call("b"))
+
+    assert decision.proposal is None
+    assert "break its schema" in decision.reason
+    assert "room" in decision.reason
+
+
+def test_shadow_mode_proposes_and_does_not_act():
+    learner = chains(Learner(PLAIN, PAPER.with_(shadow=True)), {"abc": 5})
+    decision = decide(learner, call("a"), call("b"))
+
+    assert (decision.acts, decision.would_act, decision.proposal.audit) == (False, True, True)
+    assert "shadow" in decision.proposal.hold
+
+
+def test_the_record_is_kept_for_the_paper_too():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 6, "abd": 1})
+
+    assert (learner.graph.counters["right"], learner.graph.counters["wrong"]) == (3, 1)
+
+
+# --- what the published system has not: budget, audits, an adapter that fails ---
+
+
+@pytest.mark.parametrize("what", ["raises", "no mapping", "is None"])
+def test_an_adapter_that_fails_is_no_context_and_is_logged_once(what: str, caplog: pytest.LogCaptureFixture):
+    class Broken:
+        def parameters(self, tool: str, steps: Sequence[Step]) -> Any:
+            if what == "raises":
+                raise RuntimeError("the robot is off")
+            return 7 if what == "no mapping" else None
+
+    paper._said.clear()
+    learner = lookers(PAPER.with_(environment=Broken()))
+    for _ in range(3):
+        decision = decide(learner, call("a"), call("b"))
+        assert decision.proposal is None
+        assert "nothing in this run fills room of look" in decision.reason
+    assert learner.graph.counters["turns"] == 16, "learning goes on"
+    assert len([r for r in caplog.records if "Broken.parameters" in r.getMessage()]) == 1
+
+
+def test_audits_of_the_papers_policy():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 5})
+    learner.policy = PAPER.with_(audit_rate=1.0)
+    decision = decide(learner, call("a"), call("b"))
+
+    assert (decision.acts, decision.would_act, decision.proposal.audit) == (False, True, True)
+    assert "audit" in decision.proposal.hold
+
+
+def test_the_budget_of_the_papers_policy():
+    policy = InertiaPolicy.paper(max_share=None, max_in_a_row=None, max_wrong_per_100=2.0)
+    learner = chains(Learner(PLAIN, policy), {"abc": 5})
+    early = decide(learner, call("a"), call("b"))
+    assert (early.acts, early.would_act) == (False, False)
+    assert "budget" in early.proposal.hold
+
+    chains(learner, {"abc": 60})
+    assert decide(learner, call("a"), call("b")).acts
+    right, wrong = (learner.graph.counters.get(name, 0) for name in ("right", "wrong"))
+    assert right > 20
+    learner.graph.counters["wrong"] = wrong + 10
+    assert "budget" in decide(learner, call("a"), call("b")).proposal.hold
+
+
+def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():
+    learner = chains(Learner(PLAIN, PAPER), {"abc": 6, "abd": 1})  # proposed from the fourth run on: three hits, a miss
+    decision = decide(learner, call("a"), call("b"))
+
+    assert decision.judged[0].confidence == pytest.approx((3 + 1) / (3 + 1 + 2))
+
+
+def test_the_recovery_is_audited_too():
+    learner = Learner([*PLAIN, schema("options")], InertiaPolicy.paper(recovery_tool="options", audit_rate=1.0))
+    bad = call("a", {}, FAILED)
+    decision = decide(learner, bad, bad)
+
+    assert (decision.acts, decision.proposal.audit) == (False, True)

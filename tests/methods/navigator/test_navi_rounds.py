@@ -1,0 +1,321 @@
+"""One round by hand: what may be called, what is observed instead, what is left after a failure."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import histories as h
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from navi_script import ask, do, say, seek, shown
+
+from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem.navigator.decide.decision import Decision
+from langgraph_toolmem.navigator.decide.prompt import (
+    api_lines,
+    closing_messages,
+    decider_messages,
+    plain_closing,
+    request_at,
+)
+from langgraph_toolmem.navigator.decide.rounds import (
+    RESULTS,
+    begun,
+    decided,
+    given_values,
+    observed,
+    succeeded,
+    with_retrieved,
+)
+from langgraph_toolmem.navigator.decide.state import (
+    NaviLimits,
+    NaviRecord,
+    Retrieved,
+    chain_of,
+    new_record,
+    retrieved_of,
+    tools_of,
+)
+from langgraph_toolmem.runs.tools import read_tools
+
+SPECS = read_tools([h.schema("a", "x", "n:integer"), h.schema("b", "y"), h.schema("c", "z"), h.schema("d", "y")])
+LIMITS = NaviLimits()
+
+
+def record(*candidates: str, **changes: Any) -> NaviRecord:
+    made: Any = {**new_record("do it"), "candidates": list(candidates or SPECS), **changes}
+    return made  # type: ignore[no-any-return]
+
+
+def round_(before: NaviRecord, *parts: dict[str, Any], allowed: Any = frozenset(SPECS)) -> NaviRecord:
+    ids = itertools.count(len(before["made"]))
+    decision = Decision.model_validate({"sub_intents": list(parts)})
+    return decided(before, decision, SPECS, allowed, lambda: f"call-{next(ids)}")
+
+
+def answered(before: NaviRecord, *texts: str, failed: bool = False) -> NaviRecord:
+    status: Any = "error" if failed else "success"
+    calls = before["pending"]["calls"]
+    answers = [ToolMessage(t, tool_call_id=c["id"], status=status) for t, c in zip(texts, calls, strict=True)]
+    return observed(before, answers, [], [], limits=LIMITS)[0]
+
+
+def notes(after: NaviRecord) -> str:
+    return "\n".join(after["pairs"][-1]["observed"])
+
+
+def test_calls_of_one_rank_go_together_and_the_rest_waits() -> None:
+    after = round_(record(), do("a", x="1"), do("b", y="2"), do("c", 2, z="3"), do("a", x="1"))
+    assert [(c["tool"], c["args"]) for c in after["pending"]["calls"]] == [("a", {"x": "1"}), ("b", {"y": "2"})]
+    assert len({c["id"] for c in after["pending"]["calls"]}) == 2
+    assert after["waiting"] == ["[2] : execute c"]
+    assert (after["decisions"], after["idle"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        (do("a", y="1"), "missing parameter 'x'. Its parameters: x, n."),
+        (do("a", x="1", q="1"), "unknown parameter 'q'"),
+        (do("a", x="1", n="many"), "parameter 'n'"),
+        (do("e"), "e was not called: it is no candidate API"),
+        (do("c", z="1"), "c was not called: it is no candidate API"),
+    ],
+    ids=["missing", "unknown", "type", "no such tool", "no candidate"],
+)
+def test_a_call_that_cannot_be_right_is_an_observation(part: dict[str, Any], why: str) -> None:
+    after = round_(record("a", "b"), part)
+    assert after["pending"]["calls"] == []
+    assert why in notes(after)
+    assert after["idle"] == 1
+
+
+def test_what_succeeded_is_not_called_again_but_other_arguments_are_another_call() -> None:
+    after = answered(round_(record(), do("a", x="1", n=2)), "done")
+    assert succeeded(after) == ["a"]
+    assert given_values(after) == {"x": "1", "n": 2}
+    again = round_(after, do("a", n=2, x="1"), do("a", x="2", n=2))
+    assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2", "n": 2}]
+    assert "was made before" in notes(again)
+    assert "done" in notes(again)
+
+
+def test_a_tool_that_failed_is_out() -> None:
+    chain = retrieved_of("r", None)
+    before = with_retrieved(record(), {**chain, "tools": ["a"]}, LIMITS)[0]
+    pending = round_(before, do("a", x="1"), do("b", y="1"))
+    calls = pending["pending"]["calls"]
+    answers = [
+        ToolMessage("it is down", tool_call_id=calls[0]["id"], status="error"),
+        ToolMessage("fine", tool_call_id=calls[1]["id"]),
+    ]
+    after, broken = observed(pending, answers, [], [], limits=LIMITS)
+    assert [call["tool"] for call in broken] == ["a"]
+    assert after["failed"] == {"a": "it is down"}
+    assert "a" not in after["candidates"]
+    assert 'b({"y": "1"}) -> ok: fine' in notes(after)
+    again = round_(after, do("a", x="2"))
+    assert again["pending"]["calls"] == []
+    assert "a was not called: it failed before (it is down)" in notes(again)
+
+
+def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
+    for text in (
+        "Error invoking tool 'a' with kwargs {'x': 1} with error:\n x: bad",
+        "User rejected the tool call for `a` with id 1",
+    ):
+        after = answered(round_(record(), do("a", x="1")), text, failed=True)
+        assert after["failed"] == {}
+        assert after["made"][0]["status"] == "refused"
+        again = round_(after, do("a", x="1"), do("a", x="2"))
+        assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2"}]
+
+
+def test_the_host_may_judge_errors() -> None:
+    pending = round_(record(), do("a", x="1"))
+    answer = ToolMessage("there is no entry 1", tool_call_id="call-0", status="error")
+    after, broken = observed(pending, [answer], [], [], limits=LIMITS, judge=lambda said: "no entry" not in said.text)
+    assert broken == []
+    assert after["made"][0]["status"] == "refused"
+
+
+def test_a_tool_that_was_taken_away_is_treated_like_one_that_failed() -> None:
+    pending = round_(record(), do("a", x="1"), allowed={"b"})
+    assert pending["pending"]["calls"] == []
+    after, broken = observed(pending, [], [], [], limits=LIMITS)
+    assert [call["tool"] for call in broken] == ["a"]
+    assert "a was not called: it is no longer there" in notes(after)
+
+
+def test_a_search_that_brings_nothing_new_is_no_progress() -> None:
+    old = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["a"])
+    after, _ = observed(round_(record("a", "b"), seek("r")), [], [old], [], limits=LIMITS)
+    assert "found nothing new" in notes(after)
+    assert after["idle"] == 1
+    assert "searched for before" in notes(round_(after, seek("r")))
+    fresh: Retrieved = {**old, "recall": "s", "tools": ["c"]}
+    after, _ = observed(round_(after, seek("s")), [], [fresh], [], limits=LIMITS)
+    assert after["candidates"] == ["c", "a", "b"]
+    assert after["idle"] == 0
+
+
+def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
+    limits = NaviLimits(candidates=1)
+    before = answered(round_(record("a", "b", "c"), do("c", z="1")), "ok")
+    found = Retrieved(recall="r", chains=[], subgraph={"nodes": [], "edges": []}, tools=["d"])
+    after, new = with_retrieved(before, found, limits)
+    assert new
+    assert after["candidates"] == ["c", "d"]
+    first = with_retrieved(record("a", "b"), found, limits)[0]
+    assert first["candidates"] == ["d"]
+
+
+def test_answers_and_questions_are_observed() -> None:
+    pending = round_(record(), say("Paris."), ask("Which year?", 2))
+    assert pending["pending"]["questions"] == ["Which year?"]
+    after, _ = observed(pending, [], [], ["2024"], limits=LIMITS)
+    assert after["pairs"][-1]["observed"] == [
+        "Answered (): Paris.",
+        "The user was asked: Which year?",
+        "The user said: 2024",
+    ]
+
+
+def test_a_record_is_never_changed_in_place() -> None:
+    before = record()
+    copy = repr(before)
+    after = round_(before, do("a", x="1"))
+    middle = repr(after)
+    answered(after, "no", failed=True)
+    assert repr(before) == copy
+    assert repr(after) == middle
+
+
+def test_chains_survive_as_plain_values() -> None:
+    with ToolMemory.ephemeral(tools=[h.schema("find_customer", "name"), h.schema("list_orders", "customer_id")]) as m:
+        chain = m.navigator.plan(target="list_orders").chain
+        found = retrieved_of("r", m.navigator.plan(target="list_orders"))
+    assert chain is not None
+    assert chain_of(found["chains"][0]) == chain
+    assert tools_of(found["chains"][0]) == list(chain.tools)
+
+
+def test_the_prompt_shows_the_last_three_pairs_and_the_current_observation() -> None:
+    now = record()
+    for n in range(6):
+        now = answered(round_(now, do("a", x=str(n))), f"result {n}")
+    messages = decider_messages(now, SPECS, [HumanMessage("earlier"), HumanMessage("do it")], extra="Today is Monday.")
+    text = messages[1].text
+    assert text.count("## Before") == 3
+    assert "Today is Monday." in messages[0].text
+    parts = shown(messages)
+    assert parts["Current observation"] == 'a({"x": "5"}) -> ok: result 5'
+    assert all(f"result {n}" in parts["Calls that were made"] for n in range(6))
+    assert parts["Earlier in the conversation"] == "User: earlier"
+    assert parts["Request"] == "do it"
+
+
+def test_long_results_are_cut_and_later_shorter() -> None:
+    limits = NaviLimits(result=300, digest=60)
+    pending = round_(record(), do("a", x="1"))
+    after, _ = observed(pending, [ToolMessage("y" * 5_000, tool_call_id="call-0")], [], [], limits=limits)
+    assert len(notes(after)) < 330
+    assert len(after["made"][0]["result"]) <= 60
+
+
+def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
+    huge, now = "z" * 100_000, record("a", "b", "c", "d")
+    for turn in range(5):
+        calls = [do("a", x=f"{huge}{turn}{n}") for n in range(20)]
+        now = round_(now, *calls, ask(huge), say(huge), {**do("b", 2, y=huge), "intent": huge, "analysis": huge})
+        answers = [ToolMessage(huge, tool_call_id=call["id"]) for call in now["pending"]["calls"]]
+        now, _ = observed(now, answers, [], [huge], limits=LIMITS)
+    messages = [HumanMessage(huge), AIMessage(huge), HumanMessage(huge), AIMessage(huge)]
+    texts = [decider_messages(now, SPECS, messages)[1].text, closing_messages(now, messages, "why")[1].text]
+    assert all(len(text) < 220_000 for text in texts), [len(text) for text in texts]
+
+
+def test_many_long_results_share_the_room_and_short_ones_stay_whole() -> None:
+    limits = NaviLimits(result=100)
+    pending = round_(record(), *(do("a", x=str(n)) for n in range(12)))
+    texts = ["y" * 99, *("z" * 5_000 for _ in range(11))]
+    answers = [ToolMessage(t, tool_call_id=f"call-{n}") for n, t in enumerate(texts)]
+    after, _ = observed(pending, answers, [], [], limits=limits)
+    shown_results = [line.partition("ok: ")[2] for line in after["pairs"][-1]["observed"]]
+    assert sum(map(len, shown_results)) <= RESULTS * 100
+    assert min(map(len, shown_results)) >= 40
+    few = answered(round_(record(), do("a", x="1"), do("a", x="2")), "y" * 90, "z" * 90)
+    assert notes(few).count("y") == notes(few).count("z") == 90
+
+
+def test_what_only_reads_may_be_read_again_after_a_change() -> None:
+    specs = read_tools([h.schema("list_items", "x"), h.schema("get_item", "x"), h.schema("add_item", "x")])
+
+    def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
+        decision = Decision.model_validate({"sub_intents": [part]})
+        ids = (f"{before['decisions']}-{n}" for n in itertools.count())
+        after = decided(before, decision, specs, set(specs), lambda: next(ids))
+        assert len(after["pending"]["calls"]) == len(texts), notes(after)
+        return answered(after, *texts, failed=failed) if texts else after
+
+    now = step(record(*specs), do("list_items", x="1"), "a")
+    now = step(step(now, do("list_items", x="1")), do("get_item", x="1"), "a")
+    now = step(now, do("list_items", x="1"))
+    now = step(now, do("add_item", x="b"), "added")
+    now = step(now, do("list_items", x="1"), "a, b")
+    now = step(now, do("list_items", x="1"))
+    assert "-> " not in notes(now)
+    assert "ok: a, b" in notes(now), "it is the latest outcome that is told"
+    step(step(now, do("add_item", x="c"), "added"), do("add_item", x="b"))
+    failing = step(record(*specs), do("list_items", x="1"), "a")
+    step(step(failing, do("add_item", x="b"), "no", failed=True), do("list_items", x="1"))
+
+
+def test_what_was_called_for_this_request_before_is_known() -> None:
+    calls = [{"name": name, "args": {"x": "1"}, "id": name} for name in ("a", "b", "other", "c")]
+    since = [
+        AIMessage("", tool_calls=calls),
+        ToolMessage("done", tool_call_id="a"),
+        ToolMessage("it is down", tool_call_id="b", status="error"),
+        ToolMessage("handed over", tool_call_id="other"),
+    ]
+    now = begun(new_record("do it"), since, SPECS, limits=LIMITS)
+    assert [(made["tool"], made["status"]) for made in now["made"]] == [("a", "ok"), ("b", "failed")]
+    assert (now["failed"], now["pairs"], now["decisions"]) == ({"b": "it is down"}, [], 0)
+    assert begun(new_record("do it"), [AIMessage("hm")], SPECS, limits=LIMITS) == new_record("do it")
+
+
+def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() -> None:
+    summary = HumanMessage("what was", additional_kwargs={"lc_source": "summarization"})
+    user, assistant, answer = HumanMessage("do it"), AIMessage("a task"), ToolMessage("result", tool_call_id="1")
+    assert request_at([user, summary, assistant]) == 0
+    assert request_at([summary, assistant]) == 0
+    assert request_at([SystemMessage("be kind"), assistant, AIMessage(""), answer]) == 1
+    assert request_at([AIMessage("")]) is None
+
+
+def test_strange_schemas_are_documented_all_the_same() -> None:
+    either: dict[str, Any] = {"anyOf": [{"type": "string"}, {"$ref": "#"}]}
+    for name, about, schema in (
+        ("x.y", "", {}),
+        ("x", "d" * 10_000, {}),
+        ("x", "", either),
+        ("x", "", {"type": ["string", "null"], "enum": ["a"]}),
+    ):
+        parameters = {"type": "object", "properties": {"q": schema}}
+        (spec,) = read_tools([{"name": name, "description": about, "parameters": parameters}]).values()
+        line = api_lines(spec)
+        assert line.startswith(f"- {spec.name}(")
+        assert len(line) <= 1_200
+
+
+def test_the_answer_without_a_model_names_what_was_done_and_what_failed() -> None:
+    now = record(failed={"b": "down"}, made=[{"tool": "a", "args": {}, "status": "ok", "result": "1"}])
+    assert plain_closing(now, "why") == "I could not finish this: why. Done so far: a. What failed: b (down)."
+
+
+def test_limits_are_checked() -> None:
+    for bad in ({"decisions": 0}, {"idle": True}, {"candidates": 1.5}):
+        with pytest.raises(ConfigurationError, match=next(iter(bad))):
+            NaviLimits(**bad)  # type: ignore[arg-type]

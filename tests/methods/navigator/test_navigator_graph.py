@@ -1,0 +1,322 @@
+"""APIs, parameters and links between tools, by hand."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.navigator.dependencies.export import to_networkx
+from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
+from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.history import Flow, History, plain_path
+from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.words.result_paths import paths_of
+
+TEXT = {"type": "string"}
+
+
+def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
+    """All inputs without a question mark are required; values are texts."""
+    properties = {key.rstrip("?"): TEXT for key in takes}
+    parameters = {"type": "object", "properties": properties, "required": [k for k in takes if not k.endswith("?")]}
+    returns = {"type": "object", "properties": dict.fromkeys(gives, TEXT)} if gives else None
+    return ToolSpec(name, "", parameters, returns, **more)
+
+
+def links(graph: ToolDependencyGraph, name: str, path: str, **more: Any) -> dict[tuple[str, str], Link]:
+    port = next(port for port in graph.apis[name].inputs if port.path == path)
+    return {(link.producer, link.output): link for link in graph.links_into(port, **more)}
+
+
+def test_outputs_lead_to_the_inputs_that_mean_the_same():
+    graph = ToolDependencyGraph(
+        [tool("find_customer", ["email"], ["customer_id"]), tool("get_orders", ["customer_id"], ["orders"])]
+    )
+    (link,) = links(graph, "get_orders", "customer_id").values()
+    assert link == Link("find_customer", "customer_id", "get_orders", "customer_id", link.fit, "cluster")
+    assert 0 < link.fit <= 1
+    assert links(graph, "find_customer", "email") == {}
+
+
+def test_opposite_roles_are_not_linked():
+    graph = ToolDependencyGraph(
+        [tool("a", [], ["departure_city"]), tool("b", [], ["city"]), tool("fly", ["destination_city", "origin_city"])]
+    )
+    to, origin = links(graph, "fly", "destination_city"), links(graph, "fly", "origin_city")
+    assert set(to) == {("b", "city")}
+    assert set(origin) == {("a", "departure_city"), ("b", "city")}
+    assert origin["a", "departure_city"].fit > origin["b", "city"].fit
+
+
+def test_what_a_tool_must_be_given_it_does_not_find():
+    graph = ToolDependencyGraph(
+        [
+            tool("get_order", ["order_id"], ["order_id"]),
+            tool("find_order", ["email"], ["order_id"]),
+            tool("pay", ["order_id"]),
+        ]
+    )
+    found = links(graph, "pay", "order_id")
+    assert found["find_order", "order_id"].fit > 3 * found["get_order", "order_id"].fit
+
+
+def test_a_bare_id_of_nothing_hardly_links():
+    graph = ToolDependencyGraph([tool("x", [], ["id", "code_word"]), tool("y", ["id", "code_word"])])
+    bare, named = links(graph, "y", "id")["x", "id"], links(graph, "y", "code_word")["x", "code_word"]
+    assert bare.fit == pytest.approx(0.3 * named.fit)
+
+
+def test_reading_is_better_than_writing_and_that_than_destroying():
+    graph = ToolDependencyGraph(
+        [
+            tool("find_ticket", ["title"], ["ticket_id"]),
+            tool("create_ticket", ["title"], ["ticket_id"]),
+            tool("purge_ticket", ["title"], ["ticket_id"], destructive=True),
+            tool("close", ["ticket_id"]),
+        ]
+    )
+    fits = [
+        links(graph, "close", "ticket_id")[name, "ticket_id"].fit
+        for name in ("find_ticket", "create_ticket", "purge_ticket")
+    ]
+    assert fits == sorted(fits, reverse=True)
+    assert len(set(fits)) == 3
+
+
+def test_tools_with_akin_names_are_preferred():
+    others = [tool(f"unrelated_{i}", [], ["code_word"]) for i in range(9)]
+    graph = ToolDependencyGraph([*others, tool("get_spam_list", [], ["code_word"]), tool("use_spam", ["code_word"])])
+    found = links(graph, "use_spam", "code_word")
+    assert max(found.values(), key=lambda link: link.fit).producer == "get_spam_list"
+
+
+def test_of_many_producers_the_akin_ones_are_looked_at():
+    many = [tool(f"source{chr(97 + i // 26)}{chr(97 + i % 26)}", [], ["city"]) for i in range(3 * MAX_PRODUCERS)]
+    graph = ToolDependencyGraph([*many, tool("list_spam", [], ["city"]), tool("use_spam", ["city"])])
+    found = links(graph, "use_spam", "city")
+    assert len(found) == MAX_PRODUCERS
+    assert ("list_spam", "city") in found
+
+
+def test_flows_seen_in_runs_are_links_though_nothing_looks_alike():
+    graph = ToolDependencyGraph([tool("weather", [], ["place"]), tool("forecast", ["q"])])
+    history = History(
+        uses={"forecast": 4},
+        flows={Flow("weather", "place", "forecast", "q"): 3, Flow("gone", "x", "forecast", "q"): 9},
+    )
+
+    assert links(graph, "forecast", "q") == {}
+    (link,) = links(graph, "forecast", "q", history=history).values()
+    assert (link.producer, link.output, link.kind, link.fit) == ("weather", "place", "flow", 0.0)
+    assert RecordScorer(history).weight(link) == pytest.approx(3 / 6)
+
+
+def test_words_that_are_near_are_a_last_resort():
+    graph = ToolDependencyGraph([tool("sales", [], ["total_revenue"]), tool("tax", ["revenue_value"])])
+    assert links(graph, "tax", "revenue_value") == {}
+    (link,) = links(graph, "tax", "revenue_value", near=3).values()
+    assert (link.kind, link.output) == ("near", "total_revenue")
+    assert link.fit < 0.4
+
+
+def test_the_weight_is_of_the_targets_uses():
+    history = History(uses={"i": 90, "j": 10}, transitions={("i", "j"): 4, ("k", "j"): 20})
+    assert history.weight("i", "j") == 4 / 10
+    assert history.weight("j", "i") == 0
+    assert history.weight("i", "never used") == 0
+    assert history.weight("k", "j") == 1, "never more than all uses"
+    assert History(weights={("i", "j"): 0.7}, uses={"j": 1}).weight("i", "j") == 0.7
+
+
+def test_structure_counts_as_much_as_two_uses():
+    history = History(uses={"j": 8}, transitions={("i", "j"): 6})
+    scorer = RecordScorer(history)
+    assert scorer.weight(Link("i", "x", "j", "x", 1.0)) == pytest.approx((6 + 2 * 0.6) / 10)
+    assert scorer.weight(Link("other", "x", "j", "x", 1.0)) == pytest.approx(2 * 0.6 / 10)
+    assert RecordScorer().weight(Link("i", "x", "j", "x", 0.5)) == pytest.approx(0.3)
+
+
+def test_observed_results_add_outputs_and_keep_no_values():
+    graph = ToolDependencyGraph([tool("get_order_details", ["order_id"]), tool("refund", ["payment_method_id"])])
+    assert links(graph, "refund", "payment_method_id") == {}
+
+    result = {"payment_history": [{"payment_method_id": "card_77", "amount": 3}]}
+    graph.note_outputs("get_order_details", paths_of(result))
+    assert set(links(graph, "refund", "payment_method_id")) == {
+        ("get_order_details", "payment_history[].payment_method_id")
+    }
+    assert "card_77" not in repr(graph.apis) + repr(graph.observed)
+
+    graph.update([graph.apis["get_order_details"].spec])
+    assert links(graph, "refund", "payment_method_id"), "a newer schema keeps what was seen"
+    kept = json.loads(json.dumps(graph.observed))
+    again = ToolDependencyGraph([api.spec for api in graph.apis.values()], observed=kept)
+    assert links(again, "refund", "payment_method_id")
+    graph.remove("get_order_details")
+    graph.update([tool("get_order_details", ["order_id"])])
+    assert not links(graph, "refund", "payment_method_id")
+
+
+def test_a_schema_that_requires_nothing_needs_the_id_of_what_it_is_about():
+    graph = ToolDependencyGraph(
+        [
+            tool("update_event", ["event_id?", "field?"]),
+            tool("search_events", ["event_id?"]),
+            tool("get_event", ["event_id?", "x"]),
+        ]
+    )
+    needs = {name: [port.path for port in api.needs] for name, api in graph.apis.items()}
+    assert needs == {"update_event": ["event_id"], "search_events": [], "get_event": ["x"]}
+
+
+def test_the_later_of_two_tools_with_one_name_counts(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING, logger="langgraph_toolmem.navigator"):
+        graph = ToolDependencyGraph([tool("a.b", ["old"]), tool("c"), tool("a.b", ["new"])])
+    assert "a.b" in caplog.text
+    assert [port.path for port in graph.apis["a.b"].inputs] == ["new"]
+    assert len(graph) == 2
+    assert not any(cluster.label == "old" for cluster in graph.clusters.by_id.values())
+
+
+def test_unknown_tools_are_named():
+    graph = ToolDependencyGraph([tool("a")])
+    with pytest.raises(ConfigurationError, match="no tool 'b' in the dependency graph of 1 tools"):
+        graph.api("b")
+
+
+def test_tools_of_all_sorts_have_ports():
+    def get_weather(city: str, units: str = "metric") -> dict[str, float]:
+        """The weather of a city."""
+        return {}
+
+    mcp = {
+        "name": "locate",
+        "inputSchema": {"type": "object", "properties": {"ip": TEXT}},
+        "outputSchema": {"type": "object", "properties": {"city": TEXT}},
+    }
+    openai = {
+        "type": "function",
+        "function": {"name": "book", "parameters": {"properties": {"city": TEXT}, "required": ["city"]}},
+    }
+    graph = ToolDependencyGraph(read_tools([get_weather, mcp, openai]).values())
+
+    for name in ("get_weather", "book"):
+        assert set(links(graph, name, "city")) == {("locate", "city")}
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(["string", "array", "object"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "properties",
+                    "items",
+                    "required",
+                    "$ref",
+                    "anyOf",
+                    "enum",
+                    "description",
+                    "id",
+                    "city",
+                    "is",
+                    "or",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=16,
+)
+schemas = st.dictionaries(
+    st.sampled_from(["type", "properties", "items", "anyOf", "required", "description"]), anything
+)
+names = st.text(max_size=8) | st.sampled_from(["get.user", "_", "by", "find_", "x" * 300, "日本語", "a b", "💥"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(names, schemas, st.none() | schemas), max_size=4))
+def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], dict[str, Any] | None]]):
+    made = [ToolSpec(name, "long " * 2_000, takes, gives) for name, takes, gives in given_tools]
+    graph = ToolDependencyGraph(made)
+    for name in list(graph.apis):
+        answer = plan(graph, name, ["city", ""])
+        assert answer.chains[0].target == name
+        graph.note_outputs(name, paths_of({"id": [{}], "": 1}))
+    to_networkx(graph)
+    for name in list(graph.apis):
+        graph.remove(name)
+    assert len(graph.clusters) == 0
+
+
+def test_the_networkx_view_has_all_edges():
+    graph = ToolDependencyGraph([tool("find", ["email"], ["user_id"]), tool("get", ["user_id", "user_name?"])])
+    history = History(
+        uses={"get": 4, "find": 5},
+        failures={"get": 1},
+        transitions={("find", "get"): 2, ("gone", "get"): 2},
+        flows={Flow("find", "user_id", "get", "user_id"): 2},
+    )
+    drawn = to_networkx(graph, history)
+    user_id = f"parameter:{graph.cluster_of(graph.apis['find'].outputs[0]).id}"
+
+    assert isinstance(drawn, nx.MultiDiGraph)
+    assert drawn.nodes["api:get"] == {"kind": "api", "label": "get", "ok": 4, "failed": 1, "pruned": False}
+    graph.leave_out(["get"])
+    assert to_networkx(graph, history).nodes["api:get"]["pruned"] is True
+    assert drawn.get_edge_data("api:find", user_id) == {0: {"kind": "output", "path": "user_id", "origin": "declared"}}
+    assert drawn.get_edge_data(user_id, "api:get") == {0: {"kind": "input", "path": "user_id", "role": "required"}}
+    assert drawn.get_edge_data("api:find", "api:get") == {0: {"kind": "follows", "weight": 0.5, "count": 2}}
+    assert drawn.get_edge_data(user_id, user_id) == {0: {"kind": "flows", "count": 2}}
+    assert sum(data["kind"] == "input" and data["role"] == "optional" for *_, data in drawn.edges(data=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("$", ""),
+        ("$.user.id", "user.id"),
+        ("$.orders[*].id next", "orders[].id"),
+        ("$[*].id all@$[*].name", "[].id"),
+        ("$.Exchange Rate", "Exchange Rate"),
+        ("$.*~ next", "[]"),
+    ],
+    ids=str,
+)
+def test_paths_of_the_evidence_graph(theirs: str, ours: str):
+    assert plain_path(theirs) == ours
+
+
+def test_history_is_read_from_an_evidence_graph():
+    def call(number: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
+        asked = {"id": number, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
+        return {"role": "assistant", "content": "", "tool_calls": [asked]}
+
+    with ToolMemory.ephemeral() as memory:
+        for number in range(4):
+            mail, user = f"mail{number}@example.com", f"u{number}77"
+            run = [
+                {"role": "user", "content": f"orders of {mail}"},
+                call("1", "find_user", {"email": mail}),
+                {"role": "tool", "tool_call_id": "1", "content": json.dumps({"user": {"id": user}})},
+                call("2", "get_orders", {"user_id": user}),
+                {"role": "tool", "tool_call_id": "2", "content": "[]"},
+                {"role": "assistant", "content": "none"},
+            ]
+            memory.finish(run, thread_id=f"run{number}", success=True)
+        history = History.of_view(memory.view())
+
+    assert history.weight("find_user", "get_orders") == 1
+    assert history.flows[Flow("find_user", "user.id", "get_orders", "user_id")] >= 3

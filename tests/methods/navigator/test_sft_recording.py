@@ -1,0 +1,456 @@
+"""The log of decisions: what it keeps, from several processes, through kill -9, and what it forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import WAYS
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from navi_script import Shop, ask, decisions, do, say, seek
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.navigator.decide.recording import NAME, REST_SECONDS, DecisionLog
+from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.testing import ScriptedChatModel
+
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+APART = ("toolmem", "{user_id}")
+REQUEST = "the orders of Ann"
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def store(shop: Shop, tmp_path: Path) -> Iterator[ToolMemory]:
+    with ToolMemory(tmp_path / "memory", tools=shop.tools) as made:
+        yield made
+
+
+def event(
+    step: int = 1, thread_id: str = "r", text: str = "hello", answer: str = "Hello.", **more: Any
+) -> dict[str, Any]:
+    messages = [{"role": "system", "content": "Decide."}, {"role": "user", "content": text}]
+    return {
+        "messages": messages,
+        "decision": {"sub_intents": [say(answer)]},
+        "thread_id": thread_id,
+        "step": step,
+        **more,
+    }
+
+
+def lies_in(body: bytes, folder: Path) -> bool:
+    """Whether a piece of packed texts is in any file; their beginnings are alike, and a page may end anywhere."""
+    found = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return any(body[place : place + 20] in found for place in range(len(body) - 200, len(body) - 20, 20))
+
+
+async def run(store: ToolMemory, shop: Shop, way: str, *rounds: Any, config: Any = None, feed: Any = None) -> Any:
+    graph = create_navi_subgraph(
+        ScriptedChatModel(script=decisions(*rounds)),
+        shop.tools,
+        store,
+        on_decision=store.decisions,
+        checkpointer=None if config is None else InMemorySaver(),
+    )
+    feed = feed or {"messages": [("user", REQUEST)]}
+    return graph.invoke(feed, config) if way == "sync" else await graph.ainvoke(feed, config)
+
+
+# --- what is recorded ---
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_each_turn_is_kept_with_what_came_of_it(way: str, shop: Shop, store: ToolMemory) -> None:
+    shop.broken = {"list_orders"}
+    await run(
+        store,
+        shop,
+        way,
+        [do("find_customer", name="Ann"), say("I begin.")],
+        do("list_orders", customer_id="c-Ann"),
+        [do("no_such_api"), do("find_customer", name="Ben")],
+        seek("an API that lists orders"),
+        say("The orders cannot be had."),
+        config={"configurable": {"thread_id": "t1"}},
+    )
+    turns = store.decisions.turns()
+    assert [turn.step for turn in turns] == [1, 2, 3, 4, 5]
+    assert [(turn.calls, turn.failed, turn.left_out) for turn in turns] == [
+        (1, 0, 0),
+        (1, 1, 0),
+        (1, 0, 1),
+        (0, 0, 0),
+        (0, 0, 0),
+    ]
+    assert [turn.went_well for turn in turns] == [True, False, False, True, True]
+    assert [turn.final for turn in turns] == [False, False, False, False, True]
+    assert {turn.run for turn in turns} == {digest("run", "t1")}
+    assert len({turn.task for turn in turns}) == 1
+    texts = list(store.decisions.texts(turns))
+    assert [message["role"] for message in texts[0][0]] == ["system", "user"]
+    assert REQUEST in texts[0][0][1]["content"]
+    assert texts[4][1]["sub_intents"][0]["text"] == "The orders cannot be had."
+
+
+async def test_sync_and_async_record_the_same(shop: Shop) -> None:
+    found = []
+    for way in WAYS:
+        with ToolMemory.ephemeral(tools=shop.tools) as store:
+            await run(store, shop, way, do("find_customer", name="Ann"), say("Found."))
+            turns = store.decisions.turns()
+            found.append(([turn.same for turn in turns], list(store.decisions.texts(turns))))
+    assert found[0] == found[1]
+    assert len(found[0][0]) == 2
+
+
+async def test_in_async_runs_the_disk_is_not_waited_for_on_the_event_loop(shop: Shop, store: ToolMemory) -> None:
+    threads: list[int] = []
+
+    class Looks:
+        def __call__(self, _: Any) -> None:
+            threads.append(threading.get_ident())
+
+        observed = __call__
+
+    script = decisions(do("find_customer", name="Ann"), say("Found."))
+    graph = create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store, on_decision=Looks())
+    await graph.ainvoke({"messages": [("user", REQUEST)]})
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
+
+
+def test_nothing_is_recorded_unless_it_is_asked_for(shop: Shop, store: ToolMemory) -> None:
+    script = decisions(say("Hello."))
+    create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store).invoke({"messages": [("user", "hello")]})
+    assert store.decisions.turns() == []
+    assert not (store._root / NAME).exists()  # type: ignore[operator]
+
+
+def test_a_repaired_output_is_one_turn_without_the_repair(shop: Shop, store: ToolMemory) -> None:
+    model = ScriptedChatModel(script=decisions("I do not know.", say("Hello.")))
+    create_navi_subgraph(model, shop.tools, store, on_decision=store.decisions).invoke({"messages": [("user", "hi")]})
+    assert len(model.calls) == 2
+    ((messages, decision),) = store.decisions.texts(store.decisions.turns())
+    assert [message["role"] for message in messages] == ["system", "user"]
+    assert "could not be used" not in messages[-1]["content"]
+    assert decision["sub_intents"][0]["text"] == "Hello."
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_run_that_waits_for_the_user_records_no_turn_twice(way: str, shop: Shop, store: ToolMemory) -> None:
+    config: Any = {"configurable": {"thread_id": "t"}}
+    script = decisions([do("find_customer", name="Ann"), ask("Which Ann?")], say("Found."))
+    graph = create_navi_subgraph(
+        ScriptedChatModel(script=script),
+        shop.tools,
+        store,
+        on_decision=store.decisions,
+        checkpointer=InMemorySaver(),
+    )
+    feeds: list[Any] = [{"messages": [("user", REQUEST)]}, Command(resume="the first")]
+    for feed in feeds:
+        _ = graph.invoke(feed, config) if way == "sync" else await graph.ainvoke(feed, config)
+    assert [(turn.step, turn.went_well) for turn in store.decisions.turns()] == [(1, True), (2, True)]
+
+
+def test_a_node_that_runs_again_replaces_what_it_recorded(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path)
+    log(event(1, calls=1))
+    log.observed({"run": digest("run", "r"), "step": 1, "calls": [{"tool": "a", "status": "ok"}]})
+    assert [turn.failed for turn in log.turns()] == [0]
+    log(event(1, calls=2, answer="Good evening."))  # it died before its checkpoint, and the model was asked again
+    (turn,) = log.turns()
+    assert (turn.calls, turn.failed) == (2, None)
+    assert [decision["sub_intents"][0]["text"] for _, decision in log.texts([turn])] == ["Good evening."]
+    log(event(1, text="hello again"))
+    log(event(1, thread_id="other"))
+    assert len(log) == 3
+    log.close()
+
+
+def test_calls_of_a_later_request_are_booked_on_its_own_turn(tmp_path: Path) -> None:
+    ticks = iter(range(100))
+    log = DecisionLog(tmp_path, now=lambda: float(next(ticks)))
+    statuses = ["ok", "refused", "failed", "ok", "ok", "failed"]
+    for number, status in enumerate(statuses):
+        log(event(1, text=f"request {number}", calls=1))
+        log.observed({"run": digest("run", "r"), "step": 1, "calls": [{"tool": "a", "status": status}]})
+    assert [turn.failed for turn in log.turns()] == [int(status != "ok") for status in statuses]
+    log.close()
+
+
+def test_the_oldest_turns_leave(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path, most=3)
+    for step in range(1, 6):
+        log(event(step))
+    assert [turn.step for turn in log.turns()] == [3, 4, 5]
+    log.close()
+    with pytest.raises(ConfigurationError, match="most"):
+        DecisionLog(tmp_path, most=0)
+
+
+def test_a_memory_without_a_folder_keeps_turns_in_memory() -> None:
+    with ToolMemory.ephemeral() as one, ToolMemory.ephemeral() as other:
+        one.navigator.decisions(event())
+        assert len(one.navigator.decisions) == 1
+        assert len(other.navigator.decisions) == 0
+
+
+# --- verdicts and users ---
+
+
+def test_verdicts_come_from_finish_and_feedback(store: ToolMemory) -> None:
+    history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
+    for thread_id in ("good", "late", "nobody"):
+        store.decisions(event(thread_id=thread_id))
+    store.finish(history, thread_id="good", success=True)
+    store.feedback("late", score=0.25)
+    assert [turn.score for turn in store.decisions.turns()] == [1.0, 0.25, None]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_run_without_an_id_has_its_verdict_by_its_first_message(
+    way: str, shop: Shop, store: ToolMemory
+) -> None:
+    state = await run(store, shop, way, do("find_customer", name="Ann"), say("Found."))
+    store.finish(state["messages"], success=True)
+    assert [(turn.score, turn.went_well) for turn in store.decisions.turns()] == [(1.0, True), (1.0, True)]
+
+
+def test_a_verdict_of_another_user_with_the_same_run_id_does_not_count(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, namespace=APART) as store:
+        store.decisions(event(user_id="ann"))
+        store.feedback("r", score=1.0, user_id="ben")
+        assert [turn.score for turn in store.decisions.turns()] == [None]
+        store.feedback("r", score=1.0, user_id="ann")
+        assert [turn.score for turn in store.decisions.turns()] == [1.0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_forget_takes_a_user_s_turns_from_the_disk(way: str, shop: Shop, tmp_path: Path) -> None:
+    secrets = {"ann": "Eisenhower-4711", "ben": "Rosenkohl-0815"}
+    with ToolMemory(tmp_path, tools=shop.tools, namespace=APART) as store:
+        for user, secret in secrets.items():
+            config = {"configurable": {"thread_id": f"of-{user}", "user_id": user}}
+            feed = {"messages": [("user", f"{secret} {' '.join(secret + str(n) for n in range(50))}")]}
+            await run(store, shop, way, say(f"{secret}."), config=config, feed=feed)
+        assert len(store.decisions) == 2
+        ann, ben = (store.decisions._select("SELECT body FROM turns WHERE seq = ?", (n,))[0][0] for n in (1, 2))
+        assert lies_in(ann, tmp_path)
+        assert lies_in(ben, tmp_path)
+        assert store.forget(user_id="ann") > 0
+        left = list(store.decisions.texts(store.decisions.turns()))
+        assert len(left) == 1
+        assert secrets["ben"] in json.dumps(left)
+        assert secrets["ann"] not in json.dumps(left)
+        assert not lies_in(ann, tmp_path)
+        assert lies_in(ben, tmp_path)
+    with ToolMemory(tmp_path, namespace=APART) as later:  # one that never recorded anything itself
+        later.forget(user_id="ben")
+        assert later.navigator.decisions.turns() == []
+    assert not lies_in(ben, tmp_path)
+
+
+def test_forget_finds_turns_of_runs_whose_user_was_named_elsewhere(tmp_path: Path) -> None:
+    history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
+    with ToolMemory(tmp_path) as store:
+        store.decisions(event())  # by a host that names no user here
+        store.finish(history, thread_id="r", user_id="ann")
+        store.decisions(event(2))
+        store.decisions(event(thread_id="of another"))
+        assert store.forget(user_id="ann") >= 2
+        assert [turn.run for turn in store.decisions.turns()] == [digest("run", "of another")]
+
+
+def test_turns_of_nobody_are_not_kept_where_memory_is_kept_apart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ToolMemory(tmp_path, namespace=APART) as store:
+        store.decisions(event())
+        store.decisions(event(2))
+        assert len(store.decisions) == 0
+    assert sum("names none" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_run_whose_user_was_named_elsewhere_is_that_user_s(tmp_path: Path) -> None:
+    history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
+    with ToolMemory(tmp_path, namespace=APART) as store:
+        store.finish(history, thread_id="r", user_id="ann")
+        store.decisions(event(2))
+        assert len(store.decisions) == 1
+
+
+# --- failing disks, bad input ---
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_disk_that_fails_hurts_no_run(
+    way: str, shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [0.0]
+    (tmp_path / NAME).mkdir()
+    with ToolMemory(tmp_path, tools=shop.tools, now=lambda: clock[0]) as store:
+        state = await run(store, shop, way, do("find_customer", name="Ann"), say("Found."))
+        assert state["messages"][-1].text == "Found."
+        logged = [record for record in caplog.records if "could not be recorded" in record.getMessage()]
+        assert len(logged) == 1
+        assert REQUEST not in logged[0].getMessage()
+        (tmp_path / NAME).rmdir()
+        store.decisions(event())
+        assert len(store.decisions) == 0  # it is left alone for a while
+        clock[0] += REST_SECONDS
+        store.decisions(event())
+        assert len(store.decisions) == 1
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / NAME).write_bytes(b"this is no database, but it is long enough to be looked at" * 20)
+    log = DecisionLog(tmp_path)
+    log(event())
+    assert len(log) == 1
+    log.close()
+    assert (tmp_path / f"{NAME}.corrupt-1").exists()
+    assert "an empty log of decisions begun" in caplog.text
+
+
+def test_a_log_beside_another_only_looks_if_it_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    writer, reader = DecisionLog(tmp_path), DecisionLog(tmp_path, read_only=True)
+    assert reader.turns() == []
+    assert not (tmp_path / NAME).exists()
+    writer(event())
+    reader(event(2))
+    assert [turn.step for turn in reader.turns()] == [1]
+    assert len(list(reader.texts(reader.turns()))) == 1
+    assert "read-only" in caplog.text
+    writer.close()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert len(reader) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    (tmp_path / NAME).write_bytes(b"no database " * 200)
+    with pytest.raises(StorageError, match="cannot be read"):
+        reader.turns()
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"messages": []}, {"messages": 3, "decision": {}}, {"messages": [object()], "decision": {}}],
+    ids=["nothing", "no decision", "no list", "no JSON"],
+)
+def test_what_is_no_decision_is_refused(given: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    log = DecisionLog(None)
+    with pytest.raises(InputError, match="messages"):
+        log.record(given)
+    log(given)  # as a hook it does not raise
+    assert "could not be recorded" in caplog.text
+    assert len(log) == 0
+    log.close()
+
+
+def test_a_closed_memory_records_nothing_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = ToolMemory(tmp_path)
+    log = store.decisions
+    log(event())
+    store.close()
+    log(event(2))
+    assert "could not be recorded" in caplog.text
+    closed = ToolMemory.ephemeral()
+    closed.close()
+    with pytest.raises(StorageError, match="closed"):
+        _ = closed.navigator.decisions
+
+
+# --- several processes, and their ends ---
+
+WRITER = """
+import sys
+from pathlib import Path
+from langgraph_toolmem.navigator.decide.recording import DecisionLog
+
+folder, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+log = DecisionLog(folder)
+print("ready", flush=True)
+sys.stdin.readline()
+for step in range(1, count + 1):
+    messages = [{"role": "user", "content": f"{name} {step} " + "long " * 2000}]
+    log.record({"messages": messages, "decision": {"sub_intents": []}, "thread_id": name, "step": step})
+    print(step, flush=True)
+"""
+
+
+def writer(folder: Path, name: str, count: int) -> subprocess.Popen[str]:
+    made = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), name, str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert made.stdout is not None
+    assert made.stdout.readline() == "ready\n"
+    return made
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def test_two_processes_record_at_once(tmp_path: Path) -> None:
+    processes = [writer(tmp_path, name, 25) for name in ("one", "two")]
+    for process in processes:
+        tell(process)
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    log = DecisionLog(tmp_path)
+    turns = log.turns()
+    assert sorted((turn.run, turn.step) for turn in turns) == sorted(
+        (digest("run", name), step) for name in ("one", "two") for step in range(1, 26)
+    )
+    log.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+@pytest.mark.parametrize("after", [1, 7, 20])
+def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, after: int) -> None:
+    process = writer(tmp_path, "one", 10_000)
+    tell(process)
+    assert process.stdout is not None
+    for _ in range(after):
+        process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    rest = process.communicate(timeout=60)[0].split()
+    acknowledged = int(rest[-1]) if rest else after
+    log = DecisionLog(tmp_path)
+    steps = [turn.step for turn in log.turns()]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) in (acknowledged, acknowledged + 1)
+    assert len(list(log.texts(log.turns()))) == len(steps)
+    log(event(1))
+    assert len(log) == len(steps) + 1
+    log.close()
+
+
+async def test_threads_and_coroutines_record_at_once(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path)
+    await asyncio.gather(*(asyncio.to_thread(log, event(step)) for step in range(1, 31)))
+    assert sorted(turn.step for turn in log.turns()) == list(range(1, 31))
+    log.close()

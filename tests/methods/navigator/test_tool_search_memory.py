@@ -1,0 +1,461 @@
+"""Searching the tools of a memory: what is found, what is kept for the next process, and what happens when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import histories as h
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.navigator.select.candidates import Candidates, find_candidates, targets_of
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.search.tool_index import ToolIndex
+from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
+from langgraph_toolmem.stores.text_vectors import TextVectors
+from langgraph_toolmem.stores.vectors import VectorStore
+
+
+def tool(name: str, description: str, *parameters: str, **more: Any) -> dict[str, Any]:
+    return h.schema(name, *parameters) | {"description": description} | more
+
+
+TOOLS = [
+    tool("reserve_room", "Reserve a room in a hotel", "hotel_id", toolkit="Bedfinder", category="Travel"),
+    tool("search_flights", "Find flights between two airports", "origin"),
+    tool("send_mail", "Send an email", "to"),
+    tool("rotateImage", "Turn a picture", "recipientAddress"),
+]
+
+
+class Concepts(Embeddings):
+    """Knows that lodging is a hotel."""
+
+    def __init__(self, model: str = "concepts") -> None:
+        self.model = model
+        self.texts: list[str] = []
+        self.awaited = 0
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken:
+            raise TimeoutError("no answer")
+        self.texts += texts
+        groups = (("hotel", "lodging", "room"), ("flight", "plane"), ("mail", "letter"), ("image", "picture"))
+        return [[float(sum(word in text.lower() for word in group)) for group in groups] + [0.1] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        self.awaited += 1
+        return self.embed_documents(texts)
+
+
+def names(found: Any) -> list[str]:
+    return [hit.name for hit in found]
+
+
+def test_a_compound_request_finds_all_its_tools_and_says_why() -> None:
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        found = memory.navigator.search("Find flights to Oslo, reserve a hotel room and send an email", k=4)
+        assert {*names(found)} >= {"search_flights", "reserve_room", "send_mail"}
+        hit = next(hit for hit in found if hit.name == "reserve_room")
+        assert (hit.toolkit, hit.piece) == ("Bedfinder", "reserve a hotel room")
+        assert hit.text == "Bedfinder: reserve room. Reserve a room in a hotel. hotel_id. Travel"
+        assert 0 < hit.score <= 1
+        assert hit.parts
+        assert memory.navigator.search("rotating the images", k=1)[0].name == "rotateImage"
+        assert (
+            memory.navigator.search("mushroom")
+            == memory.navigator.search("hotel", k=0)
+            == memory.navigator.search("")
+            == []
+        )
+        assert names(memory.navigator.search("hotel or mail", available=["send_mail"])) == ["send_mail"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"query": 5}, {"query": "x", "available": "send_mail"}, {"query": "x", "available": 5}], ids=str
+)
+async def test_arguments_that_cannot_work(arguments: dict[str, Any]) -> None:
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        with pytest.raises(ConfigurationError):
+            memory.navigator.search(**arguments)
+        with pytest.raises(ConfigurationError):
+            await memory.navigator.asearch(**arguments)
+
+
+@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
+async def test_the_async_twin_finds_the_same(embeddings: Any) -> None:
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=embeddings) as memory:
+        for query in ("reserve a room and send an email", "a room, then mail", ""):
+            assert await memory.navigator.asearch(query, k=3) == memory.navigator.search(query, k=3)
+        assert await memory.navigator.asearch("mail", available=["rotateImage"]) == memory.navigator.search(
+            "mail", available=["rotateImage"]
+        )
+
+
+async def test_the_async_twin_awaits_the_embedder() -> None:
+    model = Concepts()
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
+        assert names(await memory.navigator.asearch("lodging", k=1)) == ["reserve_room"]
+    assert model.awaited == 2  # the tools, and the request
+
+
+async def test_small_talk_has_no_plan_and_no_offer() -> None:
+    with ToolMemory.ephemeral(tools=[*TOOLS, tool("thanks_card", "Say thanks, good morning and yes")]) as memory:
+        for text in ("thanks!", "Good morning", "yes, please"):
+            assert memory.navigator.plan(text).chains == (await memory.navigator.aplan(text)).chains == ()
+            assert (
+                find_candidates(memory.navigator, text, [each["name"] for each in TOOLS], most=3, targets=2)
+                == Candidates()
+            )
+        assert memory.navigator.plan("Send an email").chains
+
+
+def test_what_is_far_less_likely_than_the_best_brings_no_chain() -> None:
+    hits = [ToolHit(name, score, "") for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
+    assert targets_of(hits) == ["a", "b", "c"]
+    assert targets_of([]) == []
+
+
+# --- the next process -------------------------------------------------------------------------------------------
+
+
+def test_the_words_need_no_chroma(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert memory.navigator.search("reserve a room")
+        assert memory.core.vectors._connection._client is None
+    assert not (tmp_path / "chroma").exists()
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["writing", "reading"])
+def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path, read_only: bool) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        expected = memory.navigator.search("reserve a room and send an email")
+    with ToolMemory(tmp_path, read_only=read_only) as memory:
+        assert memory.navigator.search("reserve a room and send an email") == expected
+        assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
+    if not read_only:
+        with ToolMemory(tmp_path) as memory:
+            memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+            assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"k": "3"},
+        {"k": 2.5},
+        {"k": -1},
+        {"k": True},
+        {"available": "send_mail"},
+        {"available": [["send_mail"]]},
+        {"available": iter(["send_mail"])},
+        {"target": 3},
+        {"target": ["send_mail"]},
+    ],
+    ids=lambda wrong: "-".join(f"{name} {type(value).__name__}" for name, value in wrong.items()),
+)
+async def test_bad_arguments_are_told(wrong: dict[str, Any]) -> None:
+    with ToolMemory.ephemeral(tools=TOOLS) as memory:
+        with pytest.raises(ConfigurationError):
+            memory.navigator.search("send an email", **wrong)
+        with pytest.raises(ConfigurationError):
+            await memory.navigator.asearch("send an email", **wrong)
+
+
+def test_what_results_showed_tells_what_comes_before_a_target(tmp_path: Path) -> None:
+    tools = [tool("alpha", "Does this", "key"), tool("beta", "Does that", "key"), tool("gamma", "Books", "ticket_code")]
+
+    def parts(memory: ToolMemory) -> dict[str, float]:
+        found = memory.navigator.search("x", target="gamma")
+        return {hit.name: hit.parts["gives what it takes"] for hit in found if hit.parts["gives what it takes"]}
+
+    run = h.history(h.user("x"), h.call("beta", {"key": "1"}, [{"ticket_code": "t-1"}]), h.words())
+    with ToolMemory(tmp_path, tools=tools) as memory:
+        assert parts(memory) == {}
+        memory.finish(run, thread_id="1", success=True)
+        assert parts(memory).keys() == {"beta"}
+        assert memory.navigator.plan(target="gamma").chain is not None, "it follows the outputs, too"
+    with ToolMemory(tmp_path) as memory:
+        assert parts(memory).keys() == {"beta"}
+
+
+def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
+    first, second = Concepts(), Concepts()
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:
+        expected = memory.navigator.search("lodging")
+        assert len(first.texts) == 5
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=second) as memory:
+        found = memory.navigator.search("lodging")
+        assert second.texts == ["lodging"]
+        assert names(found) == names(expected)
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
+
+
+def test_of_changed_tools_only_the_changed_are_embedded_again(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts()) as memory:
+        memory.navigator.search("lodging")
+    model = Concepts()
+    later = [tool("send_mail", "Send a letter by plane", "to"), *TOOLS[:2], tool("new", "Show an image")]
+    with ToolMemory(tmp_path, tools=later, embeddings=model) as memory:
+        assert "rotateImage" not in names(memory.navigator.search("picture", k=9))
+        assert model.texts == ["send mail. Send a letter by plane. to", "new. Show an image", "picture"]
+
+
+def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
+    model = Concepts()
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=model) as memory:
+        memory.navigator.search("lodging", available=["send_mail"])
+    extra = [*TOOLS, tool("new", "Show an image")]
+    with ToolMemory(tmp_path, tools=extra, embeddings=model, read_only=True) as memory:
+        assert "new" in names(memory.navigator.search("picture", k=9))
+        assert sorted(hit.id for hit in memory.core.vectors.get(KIND)) == sorted(each["name"] for each in TOOLS)
+
+
+async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.text_vectors.BATCH", 2)
+    model = Concepts()
+    made: list[list[str]] = []
+    real = model.embed_documents
+
+    def counted(texts: list[str]) -> list[list[float]]:
+        made.append(texts)
+        if len(made) == 2:
+            raise TimeoutError("no answer")
+        return real(texts)
+
+    monkeypatch.setattr(model, "embed_documents", counted)
+    texts = {name: f"text of {name}" for name in "abcde"}
+    with VectorStore(None, embedder=resolve_embedder(model), namespace=("toolmem",)) as store:
+        vectors = TextVectors(store, KIND)
+        with pytest.raises(Exception, match="no answer"):
+            vectors.of(texts)
+        found = vectors.of(texts)
+        one, two, three = ["text of a", "text of b"], ["text of c", "text of d"], ["text of e"]
+        assert made == [one, two, two, three]
+        assert list(found["a"]) == pytest.approx([0, 0, 0, 0, 1])
+        again = await vectors.aof({**texts, "f": "text of f", "a": "another text"})
+        assert made[4:] == [["another text", "text of f"]] or made[4:] == [["text of f", "another text"]]
+        assert {*again} == {*texts, "f"}
+
+
+# --- tools come and go ------------------------------------------------------------------------------------------
+
+
+def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [tool(f"t{i}", f"thing number {i}") for i in range(300)]
+    with ToolMemory.ephemeral(tools=many) as memory:
+        memory.navigator.search("thing")
+        search = memory.navigator.tool_search.current().tools
+        read: list[str] = []
+        real = search._enter
+        monkeypatch.setattr(search, "_enter", lambda spec: (read.append(spec.name), real(spec)))
+        memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+        assert names(memory.navigator.search("paint the wall")) == ["paint_wall"]
+        assert read == ["paint_wall"]
+        assert memory.navigator.tool_search.current().tools is search
+        alone = ToolMemory.ephemeral(tools=[*many, tool("paint_wall", "Paint a wall")])
+        assert {hit.name: hit.score for hit in memory.navigator.search("thing 7", k=9)} == {
+            hit.name: pytest.approx(hit.score, abs=1e-5) for hit in alone.navigator.search("thing 7", k=9)
+        }
+        alone.close()
+
+
+def test_many_threads_and_tasks_find_the_same() -> None:
+    model = Concepts()
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
+        found: list[list[str]] = []
+
+        def look() -> None:
+            found.append(names(memory.navigator.search("lodging", k=2)))
+
+        threads = [threading.Thread(target=look) for _ in range(6)]
+
+        async def tasks() -> None:
+            found.extend(
+                map(names, await asyncio.gather(*(memory.navigator.asearch("lodging", k=2) for _ in range(6))))
+            )
+
+        for each in threads:
+            each.start()
+        asyncio.run(tasks())
+        for each in threads:
+            each.join()
+        assert len(found) == 12
+        assert {tuple(each) for each in found} == {tuple(found[0])}
+        assert len(model.texts) - 12 in (4, 8)  # once by the threads, once by the tasks, if both had to
+
+
+# --- finished runs ----------------------------------------------------------------------------------------------
+
+PAST = [tool("alpha", "Does this"), tool("beta", "Does that"), tool("gamma", "Books"), tool("delta", "Trip")]
+TRIP = "Organise the Oslo trip of team {}"
+
+
+def went(memory: ToolMemory, number: int, *tools: str, user: str | None = None, success: bool | None = True) -> None:
+    messages = h.history(h.user(TRIP.format(number)), *(h.call(name, {}, {"n": number}) for name in tools), h.words())
+    memory.finish(messages, thread_id=f"{user}-{number}", user_id=user, success=success)
+
+
+def lifted(found: Any, before: dict[str, float]) -> set[str]:
+    return {hit.name for hit in found if hit.score > 2 * before.get(hit.name, 0.0)}
+
+
+@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
+async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path, embeddings: Any) -> None:
+    query = TRIP.format(99)
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        before = {hit.name: hit.score for hit in memory.navigator.search(query)}
+        for number in range(8):
+            went(memory, number, "alpha", "beta")
+        memory.entries.recall(query)  # waits until they are written
+        found = memory.navigator.search(query)
+        assert lifted(found, before) == {"alpha", "beta"}
+        assert await memory.navigator.asearch(query) == found
+        assert memory.navigator.search("Books") != []
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        assert lifted(memory.navigator.search(query), before) == {"alpha", "beta"}
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+        assert {hit.name: hit.score for hit in memory.navigator.search(query)} == pytest.approx(before, abs=1e-5)
+
+
+def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
+    query = TRIP.format(99)
+    with ToolMemory.ephemeral(tools=PAST, namespace=("toolmem", "{user_id}")) as memory:
+        plain = names(memory.navigator.search(query))
+        for number in range(6):
+            went(memory, number, "alpha", user="ann")
+            went(memory, number, "beta", user="bob", success=False)
+        for user in ("ann", "bob"):
+            memory.entries.recall(query, user_id=user)  # waits until they are written
+        assert {*names(memory.navigator.search(query, user_id="ann"))} == {"alpha", *plain}
+        assert names(memory.navigator.search(query, user_id="bob")) == plain
+        assert names(memory.navigator.search(query)) == plain, "nobody's runs are nobody's"
+        precedents = memory.navigator.tool_search.precedents("ann")
+        assert precedents is not None
+        assert len(precedents) == 6
+        memory.forget(user_id="ann")
+        precedents = memory.navigator.tool_search.precedents("ann")
+        assert precedents is not None
+        assert len(precedents) == 0
+        assert names(memory.navigator.search(query, user_id="ann")) == plain
+
+
+def test_runs_that_cannot_be_read_leave_the_search(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    with ToolMemory.ephemeral(tools=PAST) as memory:
+        went(memory, 1, "alpha")
+        memory.entries.recall("trip")
+
+        def broken(*_: Any) -> Any:
+            raise StorageError("down")
+
+        monkeypatch.setattr(memory.entries.library, "loaded", broken)
+        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+            assert (
+                names(memory.navigator.search(TRIP.format(9)))
+                == names(memory.navigator.search(TRIP.format(9)))
+                == ["delta"]
+            )
+        assert caplog.text.count("past runs could not be read for a search of tools") == 1
+
+
+def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.precedents.MOST", 3)
+    with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
+        for number in range(9):
+            went(memory, number, "alpha" if number < 6 else "beta")
+        memory.entries.recall("trip")
+        assert "alpha" not in names(memory.navigator.search(TRIP.format(9)))
+        past = memory.navigator.tool_search.precedents(None)
+        assert past is not None
+        assert len(past) == 3
+        went(memory, 9, "gamma")
+        memory.entries.recall("trip")
+        assert memory.navigator.tool_search.precedents(None) is past
+        assert len(past) == 3
+        assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
+
+
+# --- what comes before a tool -----------------------------------------------------------------------------------
+
+
+async def test_what_is_called_before_a_target() -> None:
+    with ToolMemory.ephemeral(tools=PAST) as memory:
+        for number in range(8):
+            went(memory, number, "alpha", "gamma", "delta")
+        memory.entries.recall("trip")
+        found = memory.navigator.search("Organise the trip", target="delta", k=2)
+        assert {*names(found)} == {"alpha", "gamma"}
+        assert found == await memory.navigator.asearch("Organise the trip", target="delta", k=2)
+        assert found[0].parts["came before"] != 0
+        assert names(memory.navigator.search("", target="delta", available=["beta", "gamma"])) == ["gamma", "beta"]
+        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
+            memory.navigator.search("trip", target="omega")
+        with pytest.raises(ConfigurationError, match="knows no tool 'omega'"):
+            await memory.navigator.asearch("trip", target="omega")
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def test_an_embedder_that_fails_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
+    model = Concepts()
+    model.broken = True
+    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory, ToolMemory.ephemeral(tools=TOOLS) as words:
+        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+            for _ in range(2):
+                assert memory.navigator.search("rotate image") == words.search_tools("rotate image")
+        assert caplog.text.count("by words alone") == 1
+        model.broken = False
+        assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
+
+
+async def test_a_chroma_that_fails_leaves_the_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "chroma").write_text("no folder")
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts()) as memory:
+        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+            assert names(memory.navigator.search("rotate image", k=1)) == ["rotateImage"]
+            assert names(await memory.navigator.asearch("rotate image", k=1)) == ["rotateImage"]
+        assert caplog.text.count("by words alone") == 1
+        assert memory.navigator.search("lodging") == []
+
+
+async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("one")) as memory:
+        memory.navigator.search("lodging")
+    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("two")) as memory:
+        with pytest.raises(EmbedderChangedError):
+            memory.navigator.search("lodging")
+        with pytest.raises(EmbedderChangedError):
+            await memory.navigator.asearch("lodging")
+        memory.core.vectors.reembed()
+        assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]
+
+
+# --- words for suggestions --------------------------------------------------------------------------------------
+
+
+def test_the_quick_index_ranks_by_words() -> None:
+    index = ToolIndex()
+    assert index.search("anything", 3) == []
+    index.declare(read_tools(TOOLS))
+    [(name, score), *_] = index.search("rotating the images", 2)
+    assert name == "rotateImage"
+    assert 0 < score <= 1
+    assert index.search("recipient", 5) == [("rotateImage", pytest.approx(score, abs=1))]
+    assert index.search("xylophone", 5) == index.search("image", 0) == []
+    index.declare(read_tools([tool("paint", "Paint a wall")]))
+    assert index.search("rotate", 2) == []

@@ -1,0 +1,1115 @@
+"""SIT in the memory: what is suggested, what teaches, whose it is, and what happens while Chroma is away."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import chromadb
+import histories as h
+import pytest
+from chromadb.config import Settings
+from kept import inertia, ledger, sit
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import HumanMessage, ToolMessage
+from langgraph.store.memory import InMemoryStore
+from places import TESTS
+from symptoms import (
+    CURES,
+    FINDINGS,
+    SCHEMAS,
+    Switched,
+    asked,
+    before_cure,
+    names,
+    summarised,
+    teach,
+    tool_call,
+    whole,
+)
+
+from langgraph_toolmem import (
+    SIT,
+    ConfigurationError,
+    InertiaPolicy,
+    MessageError,
+    NamespaceError,
+    SITPolicy,
+    StorageError,
+    ToolMemory,
+    default_methods,
+)
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.graph.state import START
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.sit.store import SummaryStore
+from langgraph_toolmem.stores.gate import Gate
+from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+
+PER_USER = ("toolmem", "{user_id}")
+PAPER = SITPolicy.paper()
+
+
+def made(path: Path | None = None, **options: Any) -> ToolMemory:
+    return ToolMemory(path, **{"tools": SCHEMAS, "sit": SITPolicy(), **options})
+
+
+@pytest.fixture
+def memory() -> Iterator[ToolMemory]:
+    with made() as memory:
+        yield memory
+
+
+def kept(memory: ToolMemory, user_id: str | None = None) -> list[str]:
+    """The texts of the stored summaries."""
+    return [each.text for each in memory._summary_store(user_id).summaries()]
+
+
+def edge(memory: ToolMemory, source: str, target: str) -> Any:
+    return sit(memory).walks.out_of(source).get(target)
+
+
+def holding(folder: Path, word: str) -> list[str]:
+    """Files with a word in them, compressed or not: pickles and databases keep texts as they are."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and word.encode() in path.read_bytes()]
+    return [str(path.relative_to(folder)) for path in found]
+
+
+# --- what is suggested ---
+
+
+def test_the_state_tells_apart_what_frequency_does_not(memory: ToolMemory) -> None:
+    teach(memory, routers=7, passwords=3)
+    assert edge(memory, "read_logs", "restart_router").good == 7
+    assert edge(memory, "read_logs", "reset_password").good == 3
+    by_frequency = SITPolicy(recall="tool", weight_words=0.0)
+    for cause, cure in CURES.items():
+        assert names(memory.sit.suggest(before_cure(cause), policy=by_frequency, k=1)) == ["restart_router"]
+        assert names(memory.sit.suggest(before_cure(cause), k=1)) == [cure]
+
+
+def test_a_summary_of_the_caller_goes_before_the_extract(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    [found] = memory.sit.suggest(before_cure("router"), summary=f"It looks as if {FINDINGS['password']}.", k=1)
+    assert (found.tool, found.kind) == ("reset_password", "episodic")
+    assert found.summary is not None
+    assert FINDINGS["password"] in found.summary
+    assert found.summary_id == memory._summary_store(None).get(found.summary_id or "").id  # type: ignore[union-attr]
+    assert (found.runs, found.success) == (3, 1.0)
+
+
+def test_first_steps_come_from_the_start(memory: ToolMemory) -> None:
+    teach(memory, routers=2, passwords=1)
+    for messages in ([asked("Zoe")], [HumanMessage("My page does not load")], []):
+        [first, *_] = memory.sit.suggest(messages, policy=SITPolicy(weight_words=0.0))
+        assert (first.tool, first.runs) == ("read_logs", 3)
+    assert "after the start" in first.evidence
+
+
+def test_k_is_the_policys_or_the_callers(memory: ToolMemory) -> None:
+    teach(memory)
+    here = before_cure("router")
+    assert len(memory.sit.suggest(here)) == 2
+    assert len(memory.sit.suggest(here, k=1)) == 1
+    assert len(memory.sit.suggest(here, policy=SITPolicy(k=3))) == 3
+    assert len(memory.sit.suggest(here, k=99)) <= len(SCHEMAS)
+
+
+@pytest.mark.parametrize("policy", [SITPolicy(), PAPER])
+def test_a_tool_that_cannot_be_called_is_never_suggested(memory: ToolMemory, policy: SITPolicy) -> None:
+    teach(memory, summaries=True)
+    here, summary = before_cure("router"), f"Logs: {FINDINGS['router']}"
+    options: dict[str, Any] = {"policy": policy, "summary": summary, "k": 9}
+    assert names(memory.sit.suggest(here, **options))[0] == "restart_router"
+    for available in ({"reset_password"}, ["reset_password", "elsewhere"], ("reset_password",)):
+        assert names(memory.sit.suggest(here, available=available, **options)) == ["reset_password"]
+    assert memory.sit.suggest(here, available=set(), **options) == []
+    memory._engine.adopt({})  # what is declared bounds it too
+    with made(tools=SCHEMAS[:3]) as other:
+        teach(other, summaries=True)
+        assert "close_ticket" not in names(other.sit.suggest(whole("router", "Zoe")[:-3], k=9))
+
+
+def test_after_a_tool_that_nothing_is_known_of_the_descriptions_decide(memory: ToolMemory) -> None:
+    teach(memory)
+    messages = h.history(h.user("Please give Zoe a fresh password"), h.call("elsewhere", {"name": "Zoe"}))
+    for policy in (SITPolicy(recall="tool"), PAPER):
+        [found, *_] = memory.sit.suggest(messages, policy=policy)
+        assert (found.tool, found.kind, found.runs) == ("reset_password", "search", 0)
+    with made(tools=None) as bare:
+        assert bare.sit.suggest(messages) == []
+
+
+def test_after_parallel_calls_each_of_them_speaks(memory: ToolMemory) -> None:
+    for i in range(3):
+        memory.finish(
+            h.history(asked("a"), h.call("read_logs"), h.call("restart_router")), thread_id=f"a{i}", success=True
+        )
+        memory.finish(
+            h.history(asked("b"), h.call("elsewhere"), h.call("close_ticket")), thread_id=f"b{i}", success=True
+        )
+    both = h.history(asked("c"), h.calls([("read_logs", {}, "ok"), ("elsewhere", {}, "ok")]))
+    policy = SITPolicy(recall="tool", weight_words=0.0)
+    assert sorted(names(memory.sit.suggest(both, policy=policy))) == ["close_ticket", "restart_router"]
+    one = h.history(asked("c"), h.call("read_logs"))
+    assert names(memory.sit.suggest(one, policy=policy)) == ["restart_router"]
+
+
+def test_the_paper_ranks_by_the_best_cosine_and_fills_up_with_the_heaviest_edges() -> None:
+    with made(sit=PAPER) as memory:
+        teach(memory, routers=0, passwords=3, summaries=True)
+        teach(memory, routers=7, passwords=0, first=100)
+        found = memory.sit.suggest(before_cure("password"), summary="Nothing in common")
+        assert [(each.tool, each.kind) for each in found] == [
+            ("reset_password", "episodic"),
+            ("restart_router", "procedural"),
+        ]
+        assert [each.tool for each in memory.sit.suggest(before_cure("password"))] == [
+            "restart_router",
+            "reset_password",
+        ]
+        assert {each.kind for each in memory.sit.suggest(before_cure("password"))} == {"procedural"}
+
+
+def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() -> None:
+    with made(sit=PAPER) as memory:
+        teach(memory, routers=1, passwords=1)
+        teach(memory, routers=1, passwords=0, first=50, summaries=True)
+        [text] = kept(memory)
+        assert "Customer 50" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"summary": 5}, "summary"),
+        ({"summary": ["a"]}, "summary"),
+        ({"k": 0}, "k "),
+        ({"k": True}, "k "),
+        ({"k": "2"}, "k "),
+        ({"available": "read_logs"}, "available"),
+        ({"available": [1]}, "available"),
+        ({"available": 7}, "available"),
+        ({"policy": InertiaPolicy()}, "SITPolicy"),
+    ],
+)
+async def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        memory.sit.suggest([asked("Zoe")], **options)
+    with pytest.raises(ConfigurationError, match=what):
+        await memory.sit.asuggest([asked("Zoe")], **options)
+
+
+def test_unreadable_messages_and_a_wrong_policy_are_told(memory: ToolMemory) -> None:
+    with pytest.raises(MessageError, match=r"messages\[0\]"):
+        memory.sit.suggest([{"no": "message"}])
+    with pytest.raises(ConfigurationError, match="SITPolicy"):
+        ToolMemory.ephemeral(methods=default_methods(SIT(True)))
+
+
+async def test_the_async_twins_answer_the_same(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    here = before_cure("password")
+    for options in ({}, {"summary": "the password"}, {"k": 1, "available": ["close_ticket", "reset_password"]}):
+        expected = memory.sit.suggest(here, **options)  # type: ignore[arg-type]
+        assert expected
+        assert await memory.sit.asuggest(here, **options) == expected  # type: ignore[arg-type]
+        assert (await memory.sit.aadvise(here, **options)).suggestions == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   \n", "x" * 200_000, "ページが開きません。ログ：パスワードの期限切れ", "\ud800 lone"]
+)
+def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
+    teach(memory, summaries=True)
+    before = kept(memory)
+    assert memory.sit.suggest(before_cure("router"), summary=text)
+    memory.finish(whole("router", "Zoe", summary=text), thread_id="strange", success=True)
+    new = [each for each in kept(memory) if each not in before]
+    assert len(new) <= 3
+    assert all(0 < len(each) <= 4_000 for each in new)
+    assert memory.sit.suggest(before_cure("router"), summary=text)
+
+
+def test_what_waits_is_no_longer_than_what_is_stored(memory: ToolMemory) -> None:
+    memory.observe(whole("router", "Zoe", summary="x" * 200_000), thread_id="r")
+    assert max(len(text) for drafts in sit(memory).drafts.values() for _, _, text, _, _ in drafts.values()) == 4_000
+
+
+# --- the summary tool is nowhere ---
+
+
+def test_the_summary_tool_is_no_node(memory: ToolMemory) -> None:
+    declared = [*SCHEMAS, h.schema(SUMMARY_TOOL, "summary") | {"description": "Write down where you stand."}]
+    with made(tools=declared) as memory:
+        teach(memory, summaries=True)
+        beside = h.calls([("read_logs", {"name": "Zoe"}, "ok"), (SUMMARY_TOOL, {"summary": "beside"}, "ok")])
+        memory.finish(h.history(asked("Zoe"), beside, h.call("close_ticket")), thread_id="beside", success=True)
+        memory.before_model([asked("Ida")], tools={SUMMARY_TOOL: memory._engine.specs["read_logs"]})
+        graph = memory.core.graph
+        assert SUMMARY_TOOL not in {*memory.view().tools, *memory.report().tools, *graph.tools, *graph.by_tool}
+        assert not [e for e in memory.view().edges if SUMMARY_TOOL in (e.source, e.target)]
+        assert SUMMARY_TOOL not in repr(graph.to_state() | {"seen": b""})
+        assert SUMMARY_TOOL not in memory._engine.specs
+        assert names_of_hits(memory, "write down where you stand") == []
+        everywhere = [START, "read_logs", *CURES.values(), "close_ticket"]
+        assert [SUMMARY_TOOL in sit(memory).walks.out_of(place) for place in everywhere] == [False] * 5
+        assert SUMMARY_TOOL not in names(memory.sit.suggest(before_cure("router"), available=[SUMMARY_TOOL], k=9))
+
+
+def names_of_hits(memory: ToolMemory, query: str) -> list[str]:
+    return [hit.name for hit in memory.navigator.search(query) if hit.name == SUMMARY_TOOL]
+
+
+def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
+    def learned(text: str | None) -> tuple[Any, ...]:
+        with made() as memory:
+            steps = [h.call("read_logs", {"name": "Zoe"}), h.call("restart_router", {"name": "Zoe"}), [h.words()]]
+            messages = [asked("Zoe")]
+            for number, step in enumerate(steps):
+                memory.before_model(messages, thread_id="r")
+                if text is not None and number == 1:
+                    asking, answer = summarised(text)
+                    memory.core.events.after_model(messages, [asking], thread_id="r")
+                    messages = [*messages, asking, answer]
+                    memory.before_model(messages, thread_id="r")
+                memory.core.events.after_model(messages, [step[0]], thread_id="r")
+                messages = [*messages, *step]
+            memory.finish(messages, thread_id="r", success=True)
+            assert not inertia(memory).open_turns
+            return memory.report(), sit(memory).walks.edges.rows, memory.core.graph.successors.rows, memory.view()
+
+    assert learned("where I stand") == learned(None)
+    assert learned(None)[0].turns == 3
+
+
+def test_a_summary_is_of_the_state_before_the_user_spoke_again(memory: ToolMemory) -> None:
+    messages = h.history(asked("Zoe"), summarised("old state"), h.user("Wait"), h.call("read_logs", {"name": "Zoe"}))
+    memory.finish([*messages, h.words()], thread_id="r", success=True)
+    assert "old state" not in kept(memory)
+    assert len(kept(memory)) == 1
+
+
+def test_a_call_beside_the_summary_tool_is_learned_when_it_is_executed(memory: ToolMemory) -> None:
+    """The summary tool's answer is not waited for: the process may end before it."""
+    both = h.calls([("read_logs", {"name": "Zoe"}, "ok"), (SUMMARY_TOOL, {"summary": "beside"}, "ok")])
+    new = memory.core.events.executed(
+        [asked("Zoe"), both[0]], "call_0", tool="read_logs", args={"name": "Zoe"}, status="ok", thread_id="r"
+    )
+    assert new == 1
+    assert memory.view().tools["read_logs"].ok == 1
+    assert memory.observe(h.history(asked("Zoe"), both), thread_id="r") == 0
+
+
+def test_the_tokens_of_a_summary_are_not_lost(memory: ToolMemory) -> None:
+    def costing(call_id: str, name: str, tokens: int) -> list[Any]:
+        made = tool_call(name, {"summary": "x"}, call_id)
+        made.usage_metadata = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+        return [made, ToolMessage("ok", tool_call_id=call_id)]
+
+    memory.finish([asked("Zoe"), *costing("a", SUMMARY_TOOL, 100), *costing("b", "read_logs", 150)], thread_id="r")
+    counters = memory.core.graph.counters
+    assert (counters["tokens_in"], counters["tokens_out"], counters["turns_with_tokens"]) == (250, 2, 1)
+
+
+def test_a_recorder_that_tells_of_the_summary_tool_changes_no_step(memory: ToolMemory) -> None:
+    """Ids of calls that repeat in each turn must not have it taken for an edited call of the turn before."""
+    before = before_cure("router")
+    asking, _ = summarised("where I stand")
+    for step, name, status in ((before[:2], "read_logs", "ok"), ([*before, asking], SUMMARY_TOOL, "ok")):
+        memory.core.events.executed(step, "call_0", tool=name, args={}, status=status, thread_id="r")  # type: ignore[arg-type]
+    memory.finish(whole("router", "Zoe", summary="where I stand"), thread_id="r", success=True)
+    assert set(memory.view().tools) == {"read_logs", "restart_router", "close_ticket"}
+
+
+# --- who teaches ---
+
+
+@pytest.mark.parametrize(("success", "summaries", "weight"), [(True, 3, 1 + 1 / 3), (False, 0, 0), (None, 0, 0)])
+def test_only_successful_runs_teach(memory: ToolMemory, success: bool | None, summaries: int, weight: float) -> None:
+    memory.finish(whole("router", "Zoe"), thread_id="r", success=success)
+    assert len(kept(memory)) == summaries
+    assert edge(memory, "read_logs", "restart_router").weight() == pytest.approx(weight)
+    found = memory.sit.suggest(before_cure("router"), policy=SITPolicy(weight_words=0.0))
+    assert names(found)[:1] == (["restart_router"] if success else [])
+
+
+def test_failed_steps_of_a_successful_run_are_no_targets(memory: ToolMemory) -> None:
+    tried = h.call("restart_router", {"name": "Zoe"}, h.FAILED)
+    run = h.history(before_cure("password"), tried, h.call("reset_password", {"name": "Zoe"}), h.words())
+    memory.finish(run, thread_id="r", success=True)
+    assert edge(memory, "read_logs", "restart_router") is None
+    assert edge(memory, "restart_router", "reset_password").good == 1
+    assert len(kept(memory)) == 2
+
+
+@pytest.mark.parametrize("first", ["messages", "verdict"])
+@pytest.mark.parametrize("good", [True, False])
+def test_a_verdict_may_come_before_or_after_the_messages(memory: ToolMemory, first: str, good: bool) -> None:
+    def judge() -> None:
+        memory.feedback("r", score=float(good))
+
+    if first == "verdict":
+        judge()
+    memory.observe(whole("router", "Zoe"), thread_id="r")
+    if first == "messages":
+        assert kept(memory) == []
+        judge()
+    assert len(kept(memory)) == (3 if good else 0)
+    assert sit(memory).drafts == {}
+    assert edge(memory, "read_logs", "restart_router")[:3] == ((1, 1 / 3, 0) if good else (0, 0, 1))
+
+
+def test_learning_a_run_twice_counts_once(memory: ToolMemory) -> None:
+    run = whole("router", "Zoe", summary="The link is gone.")
+    memory.finish(run, thread_id="r", success=True)
+    before = sit(memory).walks.edges.rows, [(s.text, s.seen) for s in memory._summary_store(None).summaries()]
+    memory.observe(run, thread_id="r")
+    memory.finish(run, thread_id="r", success=True)
+    memory.feedback("r", score=1.0)
+    assert (
+        sit(memory).walks.edges.rows,
+        [(s.text, s.seen) for s in memory._summary_store(None).summaries()],
+    ) == before
+
+
+def test_a_changed_verdict_takes_the_summaries_out(memory: ToolMemory) -> None:
+    memory.finish(whole("password", "Ida"), thread_id="other", success=True)
+    others = kept(memory)
+    memory.finish(whole("router", "Zoe"), thread_id="r", success=True)
+    assert len(kept(memory)) > len(others)
+    memory.feedback("r", score=0.2)
+    assert kept(memory) == others
+    assert edge(memory, "read_logs", "restart_router") == (0, 0, 1, 0)
+    assert sit(memory).drafts == {}
+    memory.feedback("r", score=0.9)
+    assert edge(memory, "read_logs", "restart_router").good == 1
+
+
+def test_a_thread_that_goes_on_after_its_verdict(memory: ToolMemory) -> None:
+    """What was stored goes with what waits when the verdict turns."""
+    run = whole("router", "Zoe")
+    memory.finish(run, thread_id="r", success=True)
+    more = h.history(run, h.user("And the password?"), h.call("reset_password", {"name": "Zoe"}))
+    memory.observe(more, thread_id="r")
+    assert len(sit(memory).drafts) == 1
+    memory.feedback("r", score=0.0)
+    assert kept(memory) == []
+    memory.finish([*more, h.words()], thread_id="r")
+    assert kept(memory) == []
+    assert sit(memory).drafts == {}
+
+
+def test_runs_without_a_verdict_teach_with_a_lower_weight_if_that_is_allowed() -> None:
+    with made(sit=SITPolicy(unlabelled=0.3)) as memory:
+        teach(memory, success=None)
+        assert len(kept(memory)) == 30
+        assert edge(memory, "read_logs", "restart_router").weight(unlabelled=0.3) == pytest.approx(0.3 * 7)
+        [found] = memory.sit.suggest(before_cure("password"), k=1)
+        assert (found.tool, found.runs, found.success) == ("reset_password", 0, None)
+        memory.feedback("taught-9", score=0.0)  # the last of the passwords
+        assert len(kept(memory)) == 27
+
+
+# --- restarts ---
+
+
+def test_a_restart_keeps_edges_summaries_and_drafts(tmp_path: Path) -> None:
+    here = before_cure("password")
+    with made(tmp_path) as memory:
+        teach(memory, summaries=True)
+        memory.observe(whole("password", "Open"), thread_id="open")
+        before = memory.sit.suggest(here), kept(memory), sit(memory).walks.edges.rows
+    with made(tmp_path) as memory:
+        assert (memory.sit.suggest(here), kept(memory), sit(memory).walks.edges.rows) == before
+        memory.feedback("open", score=1.0)
+        assert len(kept(memory)) > len(before[1])
+
+
+def in_a_process(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    start = f"""
+        import os, sys
+        sys.path.insert(0, {str(TESTS)!r})
+        from test_sit_memory import *
+        folder = Path({str(folder)!r})
+        """
+    code = textwrap.dedent(start) + textwrap.dedent(code)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_waits_survives_a_kill_and_another_process_judges(tmp_path: Path) -> None:
+    killed = in_a_process(
+        tmp_path,
+        f"""
+        memory = made(folder)
+        teach(memory, routers=1, passwords=0)
+        memory.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
+        os.kill(os.getpid(), {int(signal.SIGKILL)})
+        """,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with made(tmp_path) as memory:
+        assert len(kept(memory)) == 3
+        memory.feedback("r", score=1.0)
+        assert "The password is old." in kept(memory)
+        [found] = memory.sit.suggest(before_cure("password"), summary="The password is old.", k=1)
+        assert found.tool == "reset_password"
+
+
+def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
+    """The verdict is kept, the summaries wait, and the next run that ends brings them in."""
+    killed = in_a_process(
+        tmp_path,
+        f"""
+        memory = made(folder)
+        SummaryStore.add_many = lambda *_: os.kill(os.getpid(), {int(signal.SIGKILL)})
+        memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="r", success=True)
+        """,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    with made(tmp_path) as memory:
+        assert len(sit(memory).drafts) == 1
+        memory.finish(h.history(asked("Ida"), h.words()), thread_id="another")
+        assert "The link is gone." in kept(memory)
+        assert sit(memory).drafts == {}
+
+
+def test_a_memory_that_only_reads_changes_nothing(tmp_path: Path) -> None:
+    with made(tmp_path) as memory:
+        teach(memory, summaries=True)
+        texts = kept(memory)
+    with made(tmp_path, read_only=True) as reader:
+        assert names(reader.sit.suggest(before_cure("password"), k=1)) == ["reset_password"]
+        reader.sit.advise(before_cure("password"), thread_id="x", offered=True)
+        reader.finish(whole("password", "Zoe", summary="Something new"), thread_id="x", success=True)
+        reader.feedback("taught-1", score=0.0)
+    with made(tmp_path) as memory:
+        assert kept(memory) == texts
+        assert {s.offered for s in memory._summary_store(None).summaries()} == {0}
+        assert record(memory) == (0, 0, 0)
+
+
+# --- users ---
+
+
+def test_summaries_of_one_user_never_reach_another() -> None:
+    with made(namespace=PER_USER) as memory:
+        for user, cause in (("ann", "router"), ("bob", "password")):
+            run = whole(cause, f"friend of {user}", summary=f"{user} wrote: pages do not load")
+            memory.finish(run, thread_id="the same id", success=True, user_id=user)
+        for user, other in (("ann", "bob"), ("bob", "ann")):
+            assert len(kept(memory, user)) == 3
+            assert other not in repr(kept(memory, user))
+            found = memory.sit.suggest(before_cure("router"), summary="pages do not load", k=9, user_id=user)
+            assert user in repr(found)
+            assert other not in repr(found)
+        assert kept(memory, "cleo") == []
+        assert {each.kind for each in memory.sit.suggest(before_cure("router"), user_id="cleo")} <= {
+            "procedural",
+            "search",
+        }
+
+
+def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
+    with made(namespace=PER_USER) as memory:
+        memory.observe(whole("router", "Zoe", summary="anns words"), thread_id="r", user_id="ann")
+        memory.feedback("r", score=1.0, user_id="reviewer")
+        memory.feedback("r", score=1.0)
+        assert kept(memory, "reviewer") == []
+        assert kept(memory, "ann") == []  # they wait until she is named
+        memory.finish(whole("password", "Ida"), thread_id="another", success=True, user_id="bob")
+        assert "anns words" not in kept(memory, "bob")
+        memory.observe(h.history(asked("Ida"), h.words()), thread_id="later", user_id="ann")
+        assert "anns words" in kept(memory, "ann")
+        memory.feedback("r", score=0.0)  # nobody is named: noted, and done when she is
+        assert "anns words" in kept(memory, "ann")
+        memory.observe(h.history(asked("Ida"), h.words()), thread_id="later still", user_id="ann")
+        assert kept(memory, "ann") == []
+
+
+def test_runs_of_nobody_are_not_put_to_somebody() -> None:
+    from langgraph_toolmem.runs.trajectory import parse_run
+
+    with made(namespace=PER_USER) as memory:
+        memory.learn_run(parse_run(whole("router", "Zoe", summary="nobodys words"), thread_id="r"))
+        assert sit(memory).drafts == {}
+        memory.feedback("r", score=1.0, user_id="ann")
+        memory.finish(whole("router", "Ida"), thread_id="s", success=True, user_id="ann")
+        assert "nobodys words" not in kept(memory, "ann")
+
+
+@pytest.mark.parametrize("nobody", [None, ""])
+async def test_without_a_user_a_namespace_that_needs_one_refuses(nobody: str | None) -> None:
+    with made(namespace=PER_USER) as memory:
+        for ask in (memory.sit.suggest, memory.sit.advise):
+            with pytest.raises(NamespaceError, match="user_id"):
+                ask([asked("Zoe")], user_id=nobody)
+        with pytest.raises(NamespaceError):
+            await memory.sit.asuggest([asked("Zoe")], user_id=nobody)
+
+
+@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
+def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ...]) -> None:
+    with made(tmp_path, namespace=namespace) as memory:
+        for i in range(3):
+            memory.finish(
+                whole("router", "Zebulon", summary=f"Zebulon {i}"), thread_id=f"z{i}", success=True, user_id="z"
+            )
+            memory.finish(whole("password", "Kayla"), thread_id=f"k{i}", success=True, user_id="k")
+        memory.observe(whole("password", "Zebulon", summary="Zebulon waits")[:-1], thread_id="open", user_id="z")
+        assert holding(tmp_path, "Zebulon")
+        before = edge(memory, "read_logs", "restart_router")
+        others = [each for each in kept(memory, "k") if "Zebulon" not in each]
+        memory.forget(user_id="z")
+        assert holding(tmp_path, "Zebulon") == []
+        assert "Zebulon" not in repr(kept(memory, "z"))
+        assert sit(memory).drafts == {}
+        assert edge(memory, "read_logs", "restart_router") == before  # counts hold nothing of a person
+        assert kept(memory, "k") == others
+        memory.finish(whole("router", "Kayla", summary="after it"), thread_id="later", success=True, user_id="k")
+        assert "after it" in kept(memory, "k")
+    assert holding(tmp_path, "Zebulon") == []
+    with made(tmp_path, namespace=namespace) as memory:
+        assert {*others, "after it"} <= set(kept(memory, "k"))
+        assert names(memory.sit.suggest(before_cure("password"), k=1, user_id="k")) == ["reset_password"]
+
+
+def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) -> None:
+    for user in ("ann", "bob"):
+        memory.finish(
+            whole("router", "Zoe", summary="The link is gone."), thread_id=f"of {user}", success=True, user_id=user
+        )
+    memory.observe(whole("router", "Zoe", summary="anns own words"), thread_id="both", user_id="ann")
+    go_on = h.history(whole("router", "Zoe", summary="anns own words"), h.user("more"), h.call("read_logs"), h.words())
+    memory.observe(go_on, thread_id="both", user_id="bob")
+    memory.forget(user_id="ann")
+    waiting = [text for drafts in sit(memory).drafts.values() for _, _, text, _, _ in drafts.values()]
+    assert len(waiting) == 1
+    assert waiting[0].startswith("Asked: more")
+
+
+@pytest.mark.parametrize("success", [True, None])
+def test_forgotten_while_summaries_are_being_stored(success: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = made(sit=SITPolicy(unlabelled=0.5))
+    store = SummaryStore.add_many
+
+    def forgotten_meanwhile(self: SummaryStore, new: Any) -> Any:
+        new = list(new)
+        monkeypatch.undo()
+        memory.forget(user_id="zoe")
+        return store(self, new)
+
+    monkeypatch.setattr(SummaryStore, "add_many", forgotten_meanwhile)
+    memory.finish(whole("router", "Zoe", summary="zoes words"), thread_id="r", success=success, user_id="zoe")
+    assert kept(memory) == []
+    assert sit(memory).drafts == {}
+    memory.close()
+
+
+def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SummaryStore.add_many
+
+    def judged_meanwhile(self: SummaryStore, new: Any) -> Any:
+        new = list(new)
+        monkeypatch.undo()
+        memory.feedback("r", score=0.0)
+        return store(self, new)
+
+    monkeypatch.setattr(SummaryStore, "add_many", judged_meanwhile)
+    memory.finish(whole("router", "Zoe", summary="zoes words"), thread_id="r", success=True)
+    assert kept(memory) == []
+    assert sit(memory).drafts == {}
+
+
+def test_forgetting_while_others_write_loses_nothing_of_theirs(tmp_path: Path) -> None:
+    """The database is closed and rewritten meanwhile."""
+    said: dict[str, list[str]] = {"ann": [], "bob": []}
+    all_apart = SITPolicy(merge_above=2.0, max_per_edge=10_000)
+    with made(tmp_path, namespace=PER_USER, sit=all_apart) as memory:
+        over = threading.Event()
+
+        def work(user: str) -> None:
+            while not over.is_set():
+                number = len(said[user])
+                run = whole("router", f"{user} {number}", summary=f"{user} wrote {number}")
+                memory.finish(run, thread_id=f"{user} {number}", success=True, user_id=user)
+                said[user].append(f"{user} wrote {number}")
+                memory.sit.suggest(before_cure("router"), user_id=user)
+
+        threads = [threading.Thread(target=work, args=(user,)) for user in said]
+        for thread in threads:
+            thread.start()
+        for i in range(4):
+            memory.finish(whole("router", "Zebulon"), thread_id=f"z{i}", success=True, user_id="zoe")
+            memory.forget(user_id="zoe")
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert memory.core._warned == set()
+        assert sit(memory).drafts == {}
+    assert holding(tmp_path, "Zebulon") == []
+    with made(tmp_path, namespace=PER_USER) as memory:
+        for user, texts in said.items():
+            assert texts
+            assert set(texts) == {text for text in kept(memory, user) if not text.startswith("Asked:")}
+
+
+@pytest.mark.parametrize("rows", [3, 1500])
+def test_chromas_files_hold_nothing_behind_the_last_row(tmp_path: Path, rows: int) -> None:
+    """They are written with whatever was in memory; past 1,000 rows an index is written with rows in it."""
+    items = [VectorItem(str(i), f"text {i} of many", {}) for i in range(rows)]
+    embedder = resolve_embedder(None)
+    with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
+        vectors.upsert("x", items)
+    [header] = tmp_path.rglob("header.bin")
+    for name in ("length.bin", "data_level0.bin"):
+        file = header.with_name(name)
+        rest = file.read_bytes()
+        used = len(rest) if rows > 1000 else 0
+        file.write_bytes(rest[:used] + b"Zebulon!" * ((len(rest) - used) // 8) + bytes((len(rest) - used) % 8))
+    with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
+        before = vectors.query("x", "text 7 of many", k=3)
+        vectors._connection.vacuum()
+        assert vectors.query("x", "text 7 of many", k=3) == before
+        assert vectors.count("x") == rows
+    assert holding(tmp_path, "Zebulon") == []
+    with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
+        assert vectors.query("x", "text 7 of many", k=3) == before
+        vectors.upsert("x", [VectorItem("new", "something else", {})])
+        assert vectors.query("x", "something else", k=1)[0].id == "new"
+
+
+def test_who_works_alone_waits_for_those_inside() -> None:
+    gate, events, inside = Gate(), list[str](), threading.Event()
+    leave = threading.Event()
+
+    def passing() -> None:
+        with gate.passed(), gate.passed():
+            inside.set()
+            leave.wait(10)
+            with gate.passed():  # a thread that is inside is never kept waiting
+                events.append("inside")
+
+    def alone() -> None:
+        with gate.closed():
+            events.append("alone")
+
+    threads = [threading.Thread(target=passing), threading.Thread(target=alone)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.1)
+    assert events == []
+    leave.set()
+    for thread in threads:
+        thread.join(10)
+    assert events == ["inside", "alone"]
+    with gate.passed():
+        events.append("open again")
+
+
+def test_what_another_memory_holds_open_cannot_be_cleaned_and_that_is_told(tmp_path: Path) -> None:
+    with made(tmp_path) as memory:
+        memory.finish(whole("router", "Zebulon"), thread_id="z", success=True, user_id="zoe")
+        with made(tmp_path, read_only=True) as reader:
+            reader.sit.suggest(before_cure("router"))
+            with pytest.raises(StorageError, match="another memory"):
+                memory.forget(user_id="zoe")
+        assert kept(memory) == []
+        memory.forget(user_id="zoe")
+    assert holding(tmp_path, "Zebulon") == []
+
+
+# --- Chroma away ---
+
+
+@pytest.fixture
+def client() -> Iterator[Switched]:
+    inner = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
+    for each in inner.list_collections():
+        inner.delete_collection(each.name)
+    yield Switched(inner)
+    inner.close()
+
+
+def test_while_chroma_is_away_the_memory_answers_with_what_it_has(
+    client: Switched, caplog: pytest.LogCaptureFixture
+) -> None:
+    with made(chroma=client) as memory:
+        with client.down():
+            teach(memory)
+            advice = memory.sit.advise(before_cure("password"))
+            assert "could not be read" in advice.missing
+            assert "ConnectionError" in advice.missing
+            assert names(advice.suggestions)[0] == "restart_router"  # by frequency
+            assert len(sit(memory).drafts) == 10
+        assert len([r for r in caplog.records if "could not be stored" in r.getMessage()]) == 1
+        assert memory.sit.advise(before_cure("password")).missing == ""
+        memory.finish(h.history(asked("Ida"), h.words()), thread_id="another")
+        assert sit(memory).drafts == {}
+        assert names(memory.sit.suggest(before_cure("password"), k=1)) == ["reset_password"]
+        with client.down():  # what is in RAM is still found
+            assert names(memory.sit.suggest(before_cure("password"), k=1)) == ["reset_password"]
+
+
+def test_a_chroma_that_is_away_is_asked_once_a_run(client: Switched) -> None:
+    with made(chroma=client, entries=False) as memory, client.down():
+        asked_for = []
+        for i in range(20):
+            before = client.switch["calls"]
+            memory.finish(whole("router", f"Customer{i}"), thread_id=f"r{i}", success=True)
+            asked_for.append(client.switch["calls"] - before)
+        assert max(asked_for) == asked_for[0] > 0
+        assert len(sit(memory).drafts) == 20
+
+
+def test_a_verdict_that_turns_while_chroma_is_away_is_heeded_later(client: Switched) -> None:
+    with made(chroma=client) as memory:
+        memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="r", success=True)
+        with client.down():
+            memory.feedback("r", score=0.0)
+        assert "The link is gone." in kept(memory)
+        memory.observe(h.history(asked("Ida"), h.words()), thread_id="another")
+        assert kept(memory) == []
+
+
+def test_runs_without_a_verdict_wait_for_chroma_too(client: Switched) -> None:
+    with made(chroma=client, sit=SITPolicy(unlabelled=0.5)) as memory:
+        with client.down():
+            memory.observe(whole("router", "Zoe"), thread_id="r")
+        memory.observe(h.history(asked("Ida"), h.words()), thread_id="another")
+        assert len(kept(memory)) == 3
+        assert sit(memory).drafts == {}
+
+
+def test_forgetting_while_chroma_is_away_says_so(client: Switched) -> None:
+    with made(chroma=client) as memory:
+        memory.finish(whole("router", "Zoe"), thread_id="r", success=True, user_id="zoe")
+        with client.down(), pytest.raises(StorageError, match="no route"):
+            memory.forget(user_id="zoe")
+        memory.forget(user_id="zoe")
+        assert kept(memory) == []
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_a_real_server_that_stops_and_comes_back(tmp_path: Path) -> None:
+    from test_sit_store import chroma_run
+
+    port = free_port()
+    with chroma_run(tmp_path, port):
+        client = chromadb.HttpClient(host="127.0.0.1", port=port, settings=Settings(anonymized_telemetry=False))
+        memory = made(tmp_path / "memory", chroma=client)
+        memory.finish(whole("password", "Ida", summary="The password is old."), thread_id="first", success=True)
+    memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="second", success=True)
+    [found] = memory.sit.suggest(before_cure("password"), summary="The password is old.", k=1)
+    assert (found.tool, found.kind) == ("reset_password", "episodic")
+    memory.close()
+    memory = made(tmp_path / "memory", chroma=client)
+    advice = memory.sit.advise(before_cure("password"), summary="The password is old.")
+    assert advice.missing
+    assert {each.kind for each in advice.suggestions} <= {"procedural", "search"}
+    assert advice.suggestions
+    with chroma_run(tmp_path, port):
+        memory.observe(h.history(asked("Ida"), h.words()), thread_id="third")
+        assert {"The link is gone.", "The password is old."} <= set(kept(memory))
+        memory.close()
+    client.close()
+    for part in (client, client._admin_client):  # chromadb leaves its sockets open, and that is a warning here
+        part._server._session.close()  # type: ignore[attr-defined]
+
+
+class Letters(Embeddings):
+    """How often each letter occurs."""
+
+    def __init__(self, model: str = "abcdefgh") -> None:
+        self.model = model
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken:
+            raise TimeoutError("no answer")
+        return [[text.count(letter) + 1e-6 for letter in self.model] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+def test_another_embedder_leaves_the_summaries_out_until_they_are_embedded_anew(tmp_path: Path) -> None:
+    with made(tmp_path) as memory:
+        teach(memory, summaries=True)
+    with made(tmp_path, embeddings=Letters()) as memory:
+        advice = memory.sit.advise(before_cure("password"))
+        assert "summaries could not be read (EmbedderChangedError" in advice.missing
+        assert "procedural" in {each.kind for each in advice.suggestions}
+        memory.finish(whole("password", "Zoe", summary="new words"), thread_id="new", success=True)
+        assert len(sit(memory).drafts) == 1
+        memory.core.vectors.reembed()
+        memory.observe(h.history(asked("Ida"), h.words()), thread_id="another")
+        assert sit(memory).drafts == {}
+        assert memory.sit.advise(before_cure("password")).missing == ""
+        assert "new words" in kept(memory)
+
+
+def test_an_embedder_that_fails_is_told_and_passed_over() -> None:
+    letters = Letters()
+    with made(embeddings=letters) as memory:
+        teach(memory, routers=3, passwords=1)
+        letters.broken = True
+        advice = memory.sit.advise(before_cure("password"))
+        assert "TimeoutError" in advice.missing
+        assert advice.suggestions
+        memory.finish(whole("password", "Zoe"), thread_id="r", success=True)
+        assert len(sit(memory).drafts) == 1
+        letters.broken = False
+        memory.finish(whole("password", "Ida"), thread_id="s", success=True)
+        assert sit(memory).drafts == {}
+
+
+# --- the record ---
+
+
+def offered_then(
+    memory: ToolMemory, does: str, *, thread_id: str, user_id: str | None = None, output: Any = "ok"
+) -> None:
+    """Advice before the cure, and what the model then does."""
+    here = before_cure("password")
+    memory.sit.advise(
+        here, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id=thread_id, user_id=user_id, offered=True
+    )
+    memory.observe(h.history(here, h.call(does, {"name": "Zoe"}, output)), thread_id=thread_id, user_id=user_id)
+
+
+def record(memory: ToolMemory) -> tuple[float, ...]:
+    return tuple(ledger(memory).figures_of("sit")[name] for name in ("shown", "followed", "right"))
+
+
+def books(memory: ToolMemory, user_id: str | None = None) -> list[tuple[int, int, int]]:
+    """Records of the summaries that have one."""
+    found = [(s.offered, s.followed, s.right) for s in memory._summary_store(user_id).summaries()]
+    return [each for each in found if any(each)]
+
+
+@pytest.mark.parametrize(
+    ("does", "output", "expected"),
+    [
+        ("reset_password", "ok", (1, 1, 1)),
+        ("reset_password", h.FAILED, (1, 1, 0)),
+        ("restart_router", "ok", (1, 0, 0)),
+    ],
+)
+def test_what_became_of_a_suggestion_is_booked(
+    memory: ToolMemory, does: str, output: Any, expected: tuple[int, ...]
+) -> None:
+    teach(memory, summaries=True)
+    offered_then(memory, does, thread_id="now", output=output)
+    assert record(memory) == expected
+    assert books(memory) == [expected]
+    assert ledger(memory).turns == {}
+
+
+def test_an_answer_in_words_follows_no_suggestion(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    memory.sit.advise(before_cure("router"), thread_id="now", offered=True)
+    memory.observe(h.history(before_cure("router"), h.words()), thread_id="now")
+    assert record(memory) == (1, 0, 0)
+
+
+def test_a_suggestion_is_closed_once(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    here = before_cure("password")
+    for _ in range(3):  # a step that is tried again
+        memory.sit.advise(here, k=1, thread_id="now", offered=True)
+    after = h.history(here, h.call("reset_password", {"name": "Zoe"}))
+    for messages in (after, [*after, h.words()], [*after, h.words()]):
+        memory.observe(messages, thread_id="now")
+    memory.finish([*after, h.words()], thread_id="now", success=True)
+    assert record(memory) == (1, 1, 1)
+    assert books(memory) == [(1, 1, 1)]
+
+
+def test_only_asking_books_nothing(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    memory.sit.suggest(before_cure("password"))
+    memory.sit.advise(before_cure("password"), thread_id="now")
+    memory.observe(h.history(before_cure("password"), h.call("reset_password")), thread_id="now")
+    assert record(memory) == (0, 0, 0)
+    assert books(memory) == []
+
+
+def test_while_calls_are_pending_nothing_is_offered(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    pending = [asked("Zoe"), tool_call("read_logs", {}, "c")]
+    assert memory.sit.advise(pending, offered=True).suggestions
+    assert record(memory) == (0, 0, 0)
+
+
+def test_forks_have_a_record_each(memory: ToolMemory) -> None:
+    """The thread is taken back to before the cure, and the model asked again."""
+    teach(memory, summaries=True)
+    here = [
+        HumanMessage("The page of Zoe does not load", id="u" * 20),
+        tool_call("read_logs", {"name": "Zoe"}, "call_" + "a" * 20),
+        ToolMessage(f'{{"finding": "{FINDINGS["password"]}"}}', tool_call_id="call_" + "a" * 20, name="read_logs"),
+    ]
+    for fork, does in (("b", "restart_router"), ("c", "reset_password"), ("c", "reset_password")):
+        memory.sit.advise(here, k=1, thread_id="now", offered=True)
+        answer = tool_call(does, {"name": "Zoe"}, "call_" + fork * 20)
+        memory.observe([*here, answer, ToolMessage("ok", tool_call_id="call_" + fork * 20)], thread_id="now")
+        assert ledger(memory).turns == {}
+    assert record(memory) == (3, 2, 2)  # the last fork did the very same again
+    assert [sum(column) for column in zip(*books(memory), strict=True)] == [3, 2, 2]
+
+
+def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None:
+    """One turn of the model, two looks: it counts once, and what either named counts as named."""
+    teach(memory, summaries=True)
+    here = before_cure("password")
+    memory.sit.advise(here, summary=f"Logs: {FINDINGS['router']}", k=1, thread_id="now", offered=True)
+    asking = h.history(here, summarised(f"Logs: {FINDINGS['password']}"))
+    memory.sit.advise(asking, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id="now", offered=True)
+    [shown] = ledger(memory).turns.values()
+    assert [*shown["sit"][2].values()] == ["restart_router", "reset_password"]
+    memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), thread_id="now")
+    assert record(memory) == (1, 1, 1)
+    assert sorted(books(memory)) == [(1, 0, 0), (1, 1, 1)]
+
+
+def test_a_graph_without_a_recorder_keeps_the_record_too(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    here = before_cure("password")
+    memory.before_model(here, thread_id="now")
+    memory.sit.advise(here, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id="now", offered=True)
+    memory.before_model(h.history(here, h.call("reset_password", {"name": "Zoe"})), thread_id="now")
+    assert record(memory) == (1, 1, 1)
+    assert books(memory) == [(1, 1, 1)]
+
+
+def test_the_record_of_users_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever books first books for all: to each the own summaries."""
+    with made(namespace=PER_USER) as memory:
+        for user in ("ann", "bob"):
+            teach(memory, routers=1, passwords=1, summaries=True, user_id=user, first=0 if user == "ann" else 50)
+        with monkeypatch.context() as held:
+            held.setattr(memory.core.ledger, "flush", lambda: None)
+            for user in ("ann", "bob"):
+                offered_then(memory, "reset_password", thread_id=f"of {user}", user_id=user)
+        assert books(memory, "ann") == books(memory, "bob") == []
+        memory.core.ledger.flush()
+        assert books(memory, "ann") == books(memory, "bob") == [(1, 1, 1)]
+
+
+def test_the_record_survives_a_restart(tmp_path: Path) -> None:
+    with made(tmp_path) as memory:
+        teach(memory, summaries=True)
+        offered_then(memory, "reset_password", thread_id="now")
+        before = books(memory)
+        memory.sit.advise(before_cure("password", "Ida"), k=1, policy=PAPER, thread_id="open", offered=True)
+    with made(tmp_path) as memory:
+        assert record(memory) == (2, 1, 1)
+        assert books(memory) == before == [(1, 1, 1)]
+        memory.sit.advise(before_cure("password", "Ida"), thread_id="open", offered=True)  # the step is tried again
+        assert record(memory) == (2, 1, 1)
+        after = h.history(before_cure("password", "Ida"), h.call("reset_password", {"name": "Ida"}))
+        memory.observe(after, thread_id="open")
+        assert record(memory) == (2, 2, 2)
+
+
+def test_a_summary_with_a_bad_record_is_retired(memory: ToolMemory) -> None:
+    teach(memory, routers=7, passwords=1, summaries=True)
+    said = f"Customer 7 cannot load pages; logs: {FINDINGS['password']}."
+    assert said in kept(memory)
+    for i in range(20):
+        here = before_cure("password", f"Other{i}")
+        memory.sit.advise(here, summary=said, k=1, policy=PAPER, thread_id=f"now{i}", offered=True)
+        memory.observe(h.history(here, h.call("restart_router", {"name": f"Other{i}"})), thread_id=f"now{i}")
+    assert said not in kept(memory)
+    assert said not in repr(memory.sit.suggest(before_cure("password"), summary=said, k=9))
+    memory.finish(whole("password", "Customer7", summary=said), thread_id="taught-7", success=True)
+    assert said not in kept(memory)
+
+
+# --- several at once ---
+
+
+def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
+    with made(tmp_path, namespace=PER_USER) as memory:
+        errors: list[BaseException] = []
+
+        def work(user: str) -> None:
+            try:
+                teach(memory, routers=3, passwords=3, summaries=True, user_id=user, first=ord(user) * 100)
+                for i in range(5):
+                    offered_then(memory, "reset_password", thread_id=f"{user}{i}", user_id=user)
+                if user == "d":
+                    memory.forget(user_id=user)
+            except BaseException as error:  # noqa: BLE001 - shown below
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(user,)) for user in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert sit(memory).drafts == {} or all(
+            draft[-1] != user_digest("d") for drafts in sit(memory).drafts.values() for draft in drafts.values()
+        )
+        memory.core.ledger.flush()
+        for user in "abc":
+            assert sum(right for _, _, right in books(memory, user)) == 5
+            own = {str(n) for n in range(ord(user) * 100, ord(user) * 100 + 6)}
+            said = {number for text in kept(memory, user) for number in re.findall(r"Customer (\d+)", text)}
+            assert said
+            assert said <= own
+        assert kept(memory, "d") == []
+        assert record(memory) == (20, 20, 20)
+
+
+def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: Switched) -> None:
+    store = InMemoryStore()
+    with made(store=store, chroma=client) as one, made(store=store, chroma=client) as two:
+        one._store._clock = two._store._clock = _ticking()
+        one.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
+        two.feedback("r", score=1.0)
+        assert "The password is old." in kept(two)
+        assert names(two.sit.suggest(before_cure("password"), summary="The password is old.", k=1)) == [
+            "reset_password"
+        ]
+        one.observe(h.history(asked("Ida"), h.words()), thread_id="another")
+        assert sit(one).drafts == {}
+        assert edge(one, "read_logs", "reset_password").good == 1
+
+
+def _ticking() -> Callable[[], float]:
+    """A clock that is always late enough to look at what other workers did."""
+    seconds = [1e12]
+
+    def clock() -> float:
+        seconds[0] += 60.0
+        return seconds[0]
+
+    return clock
+
+
+def test_run_ids_are_digests_in_what_is_stored(memory: ToolMemory) -> None:
+    memory.finish(
+        whole("router", "Zoe"), thread_id="thread of zoe@example.com", success=True, user_id="zoe@example.com"
+    )
+    for each in memory._summary_store(None).summaries():
+        assert each.run == digest("run", "thread of zoe@example.com")
+        assert each.user == user_digest("zoe@example.com")

@@ -1,0 +1,682 @@
+"""A cold start: invented requests are run in the sandbox once each, judged, and become entries that can be dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from examples import bootstrap_office
+from examples.bootstrap_office import TASKS, assistant
+from examples.bootstrap_office import make as make_office
+from examples.office.agent import build_graph
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
+from langgraph_toolmem.offline.coldstart.state import NAME, BootstrapState, forget_user
+from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
+from langgraph_toolmem.testing.server import make_chat_model
+
+REQUESTS = [
+    "Tell me who looks after Sable Fashion.",
+    "Move my Design sync from 2024-06-03 to 2024-06-06 and let the attendees know.",
+    "Let Iris Optics know that the audit went well; email their contact and keep a note about it.",
+    "Turn the latest email from Liam Dubois into a task for Umar Garcia.",
+    "Farid Petrov takes over every active customer from Priya Ueda.",
+    'Please set up "Demo rehearsal" with Priya Ueda, 45 minutes, on 2024-06-11.',
+    "Forward the latest email from Umar Garcia to Quentin Weber.",
+    "I cannot meet Farid Petrov on 2024-06-07, please cancel.",
+]
+TOOLS = [{"name": name, "description": name, "parameters": {"type": "object", "properties": {}}} for name in ("a", "b")]
+
+
+class Inventor:
+    """What the server answers: the next requests to those who want some, a verdict to those who want one."""
+
+    def __init__(self, *, tools: Sequence[str] = ("find_person", "a")) -> None:
+        self.requests, self.tools = list(REQUESTS), list(tools)
+        self.verdicts: dict[str, str] = {}
+        self.judged: list[str] = []
+
+    def __call__(self, request: dict[str, Any]) -> str:
+        asked = str(request["messages"][-1]["content"])
+        if request["response_format"]["json_schema"]["name"] == "Judgement":
+            query = asked.split("---\n")[1].strip()
+            self.judged.append(query)
+            return json.dumps({"why": "I say so.", "done": self.verdicts.get(query, "yes")})
+        taken, self.requests = self.requests[:3], self.requests[3:]
+        return json.dumps({"queries": [{"text": text, "tools": self.tools} for text in taken]})
+
+
+class Toy:
+    """A sandbox without LangChain: one call of a tool for each request, and what the test wants to go wrong."""
+
+    tools = TOOLS
+
+    def __init__(self, step: Callable[[str], Any] = lambda _: None) -> None:
+        self.step = step
+        self.seen: list[str] = []
+        self.threads: list[str] = []
+
+    def invoke(self, state: dict[str, Any], config: Any) -> Any:
+        text = state["messages"][0].text
+        self.seen.append(text)
+        self.threads.append(config["configurable"]["thread_id"])
+        given = self.step(text)
+        if given is not None:
+            return given
+        call = {"name": "a", "args": {"of": text}, "id": f"call_{len(self.seen)}", "type": "tool_call"}
+        usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+        asked = AIMessage("", tool_calls=[call], usage_metadata=usage)
+        return {"messages": [*state["messages"], asked, ToolMessage("1", tool_call_id=call["id"]), AIMessage("Done.")]}
+
+
+@pytest.fixture
+def inventor() -> Iterator[tuple[Inventor, Any, OpenAIStubServer]]:
+    reply = Inventor()
+    with OpenAIStubServer(reply) as server:
+        yield reply, make_chat_model(server, max_retries=0), server
+
+
+def entries(memory: ToolMemory, *namespace: str) -> list[Any]:
+    return memory.entries.library.store(namespace or ("toolmem",)).all(retired=True)
+
+
+def bootstrap(memory: ToolMemory, sandbox: Any, model: Any = None, **options: Any) -> Bootstrap:
+    if not isinstance(sandbox, Sandbox):
+        sandbox = Sandbox(sandbox, tools=TOOLS)
+    return Bootstrap(memory, sandbox, model, **{"budget": Budget(queries=len(REQUESTS)), **options})
+
+
+# --- the whole way ---
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_path, inventor, way):
+    _, model, server = inventor
+    office = make_office()
+    steps: list[Any] = []
+    with (
+        ToolMemory(tmp_path, tools=office.tools) as memory,
+        bootstrap(memory, office, model, tools=office.tools) as made,
+    ):
+        if way == "async":
+            done = await made.arun(steps.append)
+        else:
+            done = await asyncio.to_thread(made.run, steps.append)
+        found = {entry.query: entry for entry in entries(memory)}
+        spent = made._state.spent("run")[0]
+        recalled = memory.entries.recall(
+            "Move my Design sync from 2024-06-04 to 2024-06-10 and let the attendees know."
+        )
+        turns = memory.report().turns
+    expected = {text: TASKS[text].kind != "write_contact" for text in REQUESTS if text in TASKS}
+    assert set(found) == set(REQUESTS)
+    assert {text: found[text].good for text in expected} == expected
+    assert len(expected) > 1
+    assert all(entry.made_by == BOOTSTRAP and entry.calls for entry in found.values())
+    assert [call.tool for call in found[REQUESTS[1]].calls][:3] == ["list_events", "find_free_slot", "move_event"]
+    assert REQUESTS[1] in [entry.query for entry in recalled]
+    assert (done.run, done.entries, done.waiting, done.failed, done.stopped) == (8, 8, 0, 0, "")
+    assert done.good + done.wrong + done.unjudged == 8
+    assert done.unjudged == sum(text not in TASKS for text in REQUESTS)
+    assert len(server.requests) == 3
+    assert done.model_calls == 3 + spent
+    assert spent > 20
+    assert done.tokens == server.usage["total_tokens"]  # the office's own model tells no usage
+    assert [step.run for step in steps] == sorted(step.run for step in steps)
+    assert turns == 0  # nothing is learned from invented runs but entries
+
+
+def test_without_a_model_known_requests_are_run_and_the_check_sees_the_sandbox_as_the_run_left_it(tmp_path):
+    office = make_office()
+    states: list[bool] = []
+    reset, verdict = office.reset, office.verdict
+    assert reset is not None
+    assert verdict is not None
+
+    def check(query: str, messages: list[BaseMessage]) -> Any:
+        assert messages[0].text == query
+        assert isinstance(messages[-1], AIMessage)
+        states.append(bool(verdict(query, messages)))
+        return states[-1]
+
+    office.verdict = check
+    known = [text for text in REQUESTS if text in TASKS]
+    with ToolMemory(tmp_path, tools=office.tools) as memory, bootstrap(memory, office) as made:
+        for text in known:
+            made._state.add(text, [], "one")
+        assert made.run().entries == len(known)
+        assert [entry.good for entry in entries(memory)] == states
+
+
+def test_a_second_session_finds_nothing_to_do_and_costs_nothing(tmp_path, inventor):
+    reply, model, server = inventor
+    toy = Toy()
+    for _ in range(2):
+        with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model) as made:
+            done = made.run()
+    assert (done.run, done.model_calls) == (8, len(server.requests) + 16)
+    assert len(server.requests) == 3
+    assert toy.seen == REQUESTS
+    assert len(set(toy.threads)) == 8
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, budget=Budget(queries=9)) as made:
+        reply.requests = ["Something altogether new, please."]
+        assert made.run().run == 9
+    assert toy.seen == [*REQUESTS, "Something altogether new, please."]
+
+
+def test_the_same_seed_asks_for_the_same(tmp_path):
+    def asked(folder: Path, seed: int, interrupted: bool) -> list[str]:
+        with OpenAIStubServer(Inventor(tools=["a"])) as server:
+            for queries in (3, 8) if interrupted else (8,):
+                with (
+                    ToolMemory(folder) as memory,
+                    bootstrap(
+                        memory, Toy(), make_chat_model(server), seed=seed, budget=Budget(queries=queries)
+                    ) as made,
+                ):
+                    made.run()
+            return [r["messages"][-1]["content"].splitlines()[-1][-5:] for r in server.requests]
+
+    assert asked(tmp_path / "1", 0, False) == asked(tmp_path / "2", 0, False)
+    assert len({tuple(asked(tmp_path / f"s{seed}", seed, False)) for seed in range(8)}) > 1
+
+
+# --- judging ---
+
+
+def test_the_judge_is_asked_where_the_sandbox_has_no_verdict(inventor):
+    reply, model, _ = inventor
+    reply.verdicts = {REQUESTS[0]: "no", REQUESTS[1]: "unsure"}
+    toy = Toy()
+    sandbox = Sandbox(toy, TOOLS, verdict=lambda query, _: {REQUESTS[3]: 0.25, REQUESTS[4]: True}.get(query))
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, sandbox, model, judge=model) as made:
+        done = made.run()
+        found = {entry.query: (entry.score, entry.comment) for entry in entries(memory)}
+    assert found[REQUESTS[0]] == (0.0, "I say so.")
+    assert found[REQUESTS[1]] == (None, "")
+    assert found[REQUESTS[2]] == (1.0, "I say so.")
+    assert found[REQUESTS[3]] == (0.25, "")
+    assert found[REQUESTS[4]] == (1.0, "")
+    assert set(reply.judged) == set(REQUESTS) - {REQUESTS[3], REQUESTS[4]}
+    assert (done.good, done.wrong, done.unjudged) == (5, 2, 1)
+
+
+def test_the_judge_sees_request_calls_answers_and_last_words(inventor):
+    _, model, server = inventor
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model, judge=model) as made:
+        made.run()
+    said = next(r for r in server.requests if r["response_format"]["json_schema"]["name"] == "Judgement")
+    text = said["messages"][-1]["content"]
+    assert "Tell me who looks after Sable Fashion." in text
+    assert '1. a({"of": "Tell me who looks after Sable Fashion."}) [ok] → 1' in text
+    assert "Done." in text
+    assert "never an instruction" in said["messages"][0]["content"]
+
+
+async def test_verdict_and_reset_may_be_coroutines_and_a_broken_verdict_is_none(inventor):
+    _, model, _ = inventor
+    reset: list[int] = []
+
+    async def back() -> None:
+        await asyncio.sleep(0)
+        reset.append(1)
+
+    async def verdict(query: str, _: Any) -> Any:
+        if query == REQUESTS[0]:
+            raise KeyError("no such task")
+        return 7 if query == REQUESTS[1] else query != REQUESTS[2]
+
+    sandbox = Sandbox(Toy(), TOOLS, back, verdict)
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, sandbox, model) as made:
+        done = await made.arun()
+        found = {entry.query: entry.score for entry in entries(memory)}
+    assert len(reset) == 8
+    assert [found[text] for text in REQUESTS[:4]] == [None, None, 0.0, 1.0]
+    assert any("verdict: KeyError" in error for error in done.errors)
+    assert any("A verdict is true, false" in error for error in done.errors)
+
+
+def test_a_judge_that_fails_is_asked_again_and_the_run_is_not_repeated(tmp_path, inventor):
+    reply, model, server = inventor
+    toy = Toy()
+    down = True
+
+    def verdict(request: dict[str, Any]) -> str:
+        if down and request["response_format"]["json_schema"]["name"] == "Judgement":
+            raise RuntimeError("down")
+        return reply(request)
+
+    server.reply = verdict
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, judge=model) as made:
+        with pytest.raises(ToolMemoryError, match=r"The judge failed \(OpenAIInvalidRequestError"):
+            made.run()
+        assert made.progress().unfinished == 1
+        down = False
+        assert made.run().good == 8
+        assert toy.seen == REQUESTS
+    down, server.reply = True, verdict
+    reply.requests = ["Something altogether new, please."]
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, judge=model, budget=Budget(queries=9)) as made:
+        for _ in range(2):
+            with pytest.raises(ToolMemoryError, match="judge"):
+                made.run()
+        assert made.run().unjudged == 1  # it is this run that it cannot judge
+        assert len(toy.seen) == 9
+
+
+@pytest.mark.parametrize(("verdict", "kept"), [("yes", False), ("unsure", False), ("no", True)])
+def test_a_run_without_calls_is_remembered_if_that_was_wrong(inventor, verdict, kept):
+    reply, model, _ = inventor
+    reply.verdicts = {REQUESTS[0]: verdict}
+    toy = Toy(lambda text: {"messages": [HumanMessage(text), AIMessage("Done.")]} if text == REQUESTS[0] else None)
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model, judge=model) as made:
+        done = made.run()
+        assert (done.empty, done.wrong, done.good) == (int(not kept), int(kept), 7)
+        assert (REQUESTS[0] in [entry.query for entry in entries(memory)]) == kept
+
+
+# --- what goes wrong ---
+
+
+def test_runs_that_fail_are_counted_and_gone_on_and_run_again_when_asked(inventor):
+    _, model, _ = inventor
+    broken = True
+
+    def step(text: str) -> Any:
+        if broken and text == REQUESTS[1]:
+            raise ValueError("the tool broke")
+        if broken and text == REQUESTS[3]:
+            return {"answer": "42"}
+        return {"messages": [HumanMessage(text), AIMessage("I will not.")]} if text == REQUESTS[5] else None
+
+    toy = Toy(step)
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
+        done = made.run()
+        assert (done.failed, done.empty, done.entries) == (2, 1, 5)
+        assert done.errors == (
+            "ValueError: the tool broke",
+            "InputError: the agent gave no list of messages under 'messages', but dict",
+        )
+        assert {query.text: query.error for query in made.queries() if query.error} == dict(
+            zip([REQUESTS[1], REQUESTS[3]], done.errors, strict=True)
+        )
+        assert made.run().failed == 2
+        assert len(toy.seen) == 8
+        broken = False
+        assert made.retry_failed() == 2
+        assert made.run().entries == 7
+        assert toy.seen[8:] == [REQUESTS[1], REQUESTS[3]]
+        assert len(set(toy.threads)) == 10
+
+
+def test_an_agent_that_always_fails_ends_it_early(inventor):
+    _, model, _ = inventor
+    toy = Toy(lambda _: 1 / 0)
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
+        with pytest.raises(ToolMemoryError, match="5 runs in a row failed, the last one with ZeroDivisionError"):
+            made.run()
+        assert (made.progress().failed, len(toy.seen)) == (5, 5)
+
+
+def test_a_model_that_fails_ends_it_and_the_next_session_goes_on(inventor):
+    _, model, server = inventor
+    server.fail_next(1, 400)
+    toy = Toy()
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
+        with pytest.raises(
+            ToolMemoryError, match=r"invents requests failed \(OpenAIInvalidRequestError.*What was done is kept"
+        ):
+            made.run()
+        assert made.run().entries == 8
+
+
+def test_a_model_that_repeats_itself_ends_it(inventor):
+    reply, model, server = inventor
+    reply.requests = [REQUESTS[0]] * 100
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model) as made:
+        done = made.run()
+    assert (done.entries, done.stopped) == (1, "the model invents nothing new any more")
+    assert done.left_out == {"nearly repeats another": 11}
+    assert len(server.requests) == 4
+
+
+def test_a_reset_that_fails_ends_it_before_anything_is_executed(inventor):
+    _, model, _ = inventor
+    toy = Toy()
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, Sandbox(toy, TOOLS, lambda: 1 / 0), model) as made:
+        with pytest.raises(ToolMemoryError, match="The sandbox could not be reset"):
+            made.run()
+        assert (made.progress().waiting, toy.seen) == (3, [])
+
+
+def test_an_agent_that_waits_for_a_person_failed(inventor):
+    _, model, _ = inventor
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        interrupt("May I?")
+        return {}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "ask")
+    sandbox = Sandbox(builder, TOOLS)  # compiled by itself
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, sandbox, model, budget=Budget(queries=1)) as made:
+        assert made.run().errors == ("InputError: the agent waits for a person (interrupt)",)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_run_that_takes_too_long_is_broken_off(inventor, way):
+    _, model, _ = inventor
+    ended: list[str] = []
+
+    class Slow(Toy):
+        async def ainvoke(self, state: dict[str, Any], config: Any) -> Any:
+            try:
+                if state["messages"][0].text == REQUESTS[0]:
+                    await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+                raise
+            return Toy.invoke(self, state, config)
+
+        def invoke(self, state: dict[str, Any], config: Any) -> Any:
+            if state["messages"][0].text == REQUESTS[0]:
+                time.sleep(2.4)
+                ended.append("left alone")
+            return super().invoke(state, config)
+
+    toy = Slow()
+    budget = Budget(queries=2, seconds_per_run=0.8)
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model, budget=budget) as made:
+        done = asyncio.run(made.arun()) if way == "ainvoke" else made.run()
+    assert (done.failed, done.entries) == (1, 1)
+    assert done.errors == ("TimeoutError: broken off after 0.8 seconds",)
+    assert ended == (["cancelled"] if way == "ainvoke" else [])
+
+
+def test_an_interrupted_run_is_done_another_time(tmp_path, inventor):
+    _, model, _ = inventor
+
+    async def stopped() -> None:
+        with ToolMemory(tmp_path) as memory, bootstrap(memory, Hanging(), model) as made:
+            going = asyncio.ensure_future(made.arun())
+            await asyncio.wait_for(begun.wait(), 60)
+            going.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await going
+            assert [query.stage for query in made.queries()] == ["waiting"] * 3
+
+    seen: list[str] = []
+    begun = asyncio.Event()
+
+    class Hanging(Toy):
+        async def ainvoke(self, state: dict[str, Any], config: Any) -> Any:
+            seen.append(config["configurable"]["thread_id"])
+            begun.set()
+            await asyncio.sleep(60)
+
+    asyncio.run(stopped())
+    toy = Toy()
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model) as made:
+        assert made.run().entries == 8
+    assert toy.seen == REQUESTS
+    assert toy.threads[0] != seen[0]
+
+
+def test_what_ends_the_process_again_and_again_is_given_up(tmp_path):
+    toy = Toy()
+    with ToolMemory(tmp_path) as memory:
+        for life in range(4):
+            with bootstrap(memory, toy) as made:
+                if not life:
+                    made._state.add(REQUESTS[0], ["a"], "one")
+                    made._state.add(REQUESTS[1], ["a"], "one")
+                made._state.recover()
+                query = made._state.next("waiting")
+                assert query is not None
+                if life < 3:
+                    assert query.text == REQUESTS[0]
+                    made._state.begin(query)  # and the process dies
+        with bootstrap(memory, toy) as made:
+            assert made.run().failed == 1
+    assert toy.seen == [REQUESTS[1]]
+
+
+# --- what it may cost ---
+
+
+def office_sandbox() -> Sandbox:
+    sandbox = make_office()
+    sandbox.verdict = None
+    return sandbox
+
+
+def test_model_calls_are_bounded_to_the_call(tmp_path, inventor):
+    _, model, server = inventor
+    asked: list[int] = []
+
+    def counting(messages: Sequence[BaseMessage], tools: Any) -> AIMessage:
+        asked.append(1)
+        return assistant(messages, tools)
+
+    office = make_office()
+    assert office.tools is not None
+    office.agent = build_graph(ScriptedChatModel(script=counting), list(office.tools)).compile()  # type: ignore[arg-type]
+    for most in (1, 2, 9, 10):
+        with (
+            ToolMemory(tmp_path) as memory,
+            bootstrap(memory, office, model, budget=Budget(queries=8, model_calls=most)) as made,
+        ):
+            done = made.run()
+            assert done.model_calls == most == len(asked) + len(server.requests)
+            assert done.stopped == f"all of {most} model calls are made"
+            assert all(query.stage in ("waiting", "done") for query in made.queries())
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, office, model) as made:
+        assert (made.run().entries, done.failed) == (8, 0)
+
+
+def test_tokens_are_bounded_as_models_report_them(inventor):
+    _, model, server = inventor
+    with ToolMemory.ephemeral() as memory:
+        with bootstrap(memory, Toy(), model, budget=Budget(queries=8, tokens=1)) as made:
+            done = made.run()
+        assert (len(server.requests), done.run, done.stopped) == (1, 0, "all of 1 tokens are used")
+        assert done.tokens == server.usage["total_tokens"] > 1
+
+
+def test_one_run_cannot_spend_it_all(inventor):
+    _, model, _ = inventor
+    turns: list[int] = []
+
+    def endless(messages: Sequence[BaseMessage], _: Any) -> AIMessage:
+        turns.append(1)
+        if REQUESTS[0] not in messages[1].text:
+            return AIMessage("Done.")
+        call = {"name": "find_person", "args": {"name": str(len(turns))}, "id": f"call_{len(turns)}"}
+        return AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
+
+    office = make_office()
+    assert office.tools is not None
+    office.agent = build_graph(ScriptedChatModel(script=endless), list(office.tools)).compile()  # type: ignore[arg-type]
+    budget = Budget(queries=2, calls_per_run=6)
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, office, model, budget=budget) as made:
+        done = made.run()
+    assert (done.failed, done.empty, len(turns)) == (1, 1, 7)
+    assert done.errors == ("broken off after 6 model calls",)
+
+
+def test_calls_of_an_agent_that_passes_no_callbacks_on_are_read_from_its_messages(inventor):
+    _, model, _ = inventor
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model) as made:
+        made.run()
+        assert made._state.spent("run") == (16, 80)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"queries": 0}, {"model_calls": True}, {"tokens": 0}, {"calls_per_run": 1.5}, {"seconds_per_run": 0}],
+    ids=lambda bad: next(iter(bad)),
+)
+def test_a_budget_that_cannot_be_is_refused(bad):
+    with pytest.raises(ConfigurationError, match=next(iter(bad))):
+        Budget(**bad)
+
+
+# --- whose it is, and taking it away ---
+
+
+def test_dropping_takes_what_was_made_and_nothing_else(tmp_path, inventor):
+    _, model, _ = inventor
+    own = [("user", "Mine"), AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": "c1"}]), AIMessage("Done.")]
+    with ToolMemory(tmp_path) as memory:
+        memory.finish(own, thread_id="mine", success=True)
+        with bootstrap(memory, Toy(), model) as made:
+            made.run()
+            assert len(entries(memory)) == 9
+            assert made.drop() == 8
+            assert made.progress() == bootstrap(memory, Toy(), model).progress()
+            assert (made.progress().invented, made.progress().model_calls) == (0, 0)
+        assert [entry.query for entry in entries(memory)] == ["Mine"]
+        assert drop(memory) == 0
+    with sqlite3.connect(tmp_path / NAME) as database:
+        assert database.execute("SELECT count(*) FROM queries").fetchone() == (0,)
+    assert not any(REQUESTS[0].encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_each_user_has_requests_and_entries_of_their_own(tmp_path, inventor):
+    reply, model, _ = inventor
+    with ToolMemory(tmp_path, namespace=("toolmem", "{user_id}")) as memory:
+        with pytest.raises(NamespaceError):
+            bootstrap(memory, Toy(), model)
+        for user in ("ann@example.com", "bob/../x"):
+            reply.requests = list(REQUESTS)
+            toy = Toy()
+            with bootstrap(memory, toy, model, user_id=user) as made:
+                assert made.run().entries == 8
+            assert toy.seen == REQUESTS
+        assert len(entries(memory, "toolmem", "ann@example.com")) == 8
+        assert {entry.user for entry in entries(memory, "toolmem", "bob/../x")} == {user_digest("bob/../x")}
+        with pytest.raises(NamespaceError):
+            drop(memory)
+        assert drop(memory, user_id="ann@example.com") == 8
+        assert len(entries(memory, "toolmem", "bob/../x")) == 8
+    assert forget_user(tmp_path, str(user_digest("bob/../x"))) == 8
+    assert forget_user(tmp_path, str(user_digest("bob/../x"))) == 0
+    assert forget_user(tmp_path / "nowhere", "x") == 0
+
+
+def test_the_agent_runs_for_the_user(inventor):
+    _, model, _ = inventor
+    users: list[str] = []
+
+    class Asked(Toy):
+        def invoke(self, state: dict[str, Any], config: Any) -> Any:
+            users.append(config["configurable"]["user_id"])
+            return super().invoke(state, config)
+
+    apart = ToolMemory.ephemeral(namespace=("toolmem", "{user_id}"))
+    with apart as memory, bootstrap(memory, Asked(), model, user_id="ann") as made:
+        made.run()
+    assert users == ["ann"] * 8
+
+
+def test_an_agent_with_the_memory_plugged_in_makes_no_second_entry(inventor):
+    _, model, _ = inventor
+    with ToolMemory.ephemeral() as memory:
+        builder = StateGraph(MessagesState)
+
+        def work(state: MessagesState) -> dict[str, Any]:
+            call = {"name": "a", "args": {}, "id": f"call_{hash(state['messages'][0].text):x}", "type": "tool_call"}
+            done = [AIMessage("", tool_calls=[call]), ToolMessage("1", tool_call_id=call["id"]), AIMessage("Done.")]
+            return {"messages": done}
+
+        def own(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+            memory.finish(state["messages"], thread_id=config["configurable"]["thread_id"], wait=True)
+            return {}
+
+        builder.add_node("work", work)
+        builder.add_node("own", own)
+        builder.add_edge(START, "work")
+        builder.add_edge("work", "own")
+        sandbox = Sandbox(builder.compile(), TOOLS, verdict=lambda *_: True)
+        with bootstrap(memory, sandbox, model) as made:
+            assert made.run().good == 8
+            assert [entry.score for entry in entries(memory)] == [1.0] * 8
+            assert made.drop() == 8
+        assert entries(memory) == []
+
+
+def test_feedback_finds_a_run_of_a_cold_start(inventor):
+    _, model, _ = inventor
+    toy = Toy()
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
+        made.run()
+        memory.feedback(toy.threads[2], score=0.0, comment="the wrong customer", wait=True)
+        assert [(e.query, e.comment) for e in entries(memory) if e.failed] == [(REQUESTS[2], "the wrong customer")]
+
+
+# --- what cannot be ---
+
+
+def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
+    with ToolMemory(tmp_path) as memory:
+        memory.finish([("user", "x"), AIMessage("y")], success=False)
+        with pytest.raises(ConfigurationError, match="has invoke or ainvoke"):
+            Sandbox(object())
+        with pytest.raises(ConfigurationError, match="No tools are known"):
+            Bootstrap(memory, Sandbox(Toy()))
+        with pytest.raises(ConfigurationError, match="several is a share"):
+            bootstrap(memory, Toy(), several=2)
+        with pytest.raises(ConfigurationError, match="at most 4,000 characters"):
+            Sandbox(Toy(), about="x" * 5000)
+        with ToolMemory(tmp_path, read_only=True) as reader, pytest.raises(StorageError, match="read-only"):
+            bootstrap(reader, Toy())
+    assert not (tmp_path / NAME).exists()
+    (tmp_path / NAME).write_bytes(b"no database at all" * 100)
+    with ToolMemory(tmp_path) as memory, pytest.raises(StorageError, match="cannot be used: file is not a database"):
+        bootstrap(memory, Toy())
+    assert (tmp_path / NAME).read_bytes().startswith(b"no database")
+
+
+def test_a_file_of_a_newer_version_is_left_alone(tmp_path):
+    with sqlite3.connect(tmp_path / NAME) as database:
+        database.execute("PRAGMA user_version = 99")
+    with pytest.raises(StorageError, match="newer version"):
+        BootstrapState(tmp_path, ("toolmem",))
+
+
+async def test_run_says_what_to_do_where_a_loop_runs(inventor):
+    _, model, _ = inventor
+    refused = pytest.raises(ConfigurationError, match=r"await arun\(\)")
+    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model) as made, refused:
+        made.run()
+
+
+def test_tools_are_found_in_the_agents_tool_nodes():
+    office = make_office()
+    with ToolMemory.ephemeral() as memory, Bootstrap(memory, Sandbox(office.agent)) as made:
+        assert office.tools is not None
+        assert set(made.tools) == {tool.name for tool in office.tools}  # type: ignore[union-attr]
+
+
+def test_the_example_fills_an_empty_memory(capsys):
+    bootstrap_office.main()
+    out = capsys.readouterr().out
+    assert "40 invented requests were run in the sandbox: 35 went well, 5 went wrong." in out
+    assert "Past runs recalled: 0 before, and now:" in out
+    moved, noted = out.split("\n> ")[1:]
+    assert "went well: list_events -> find_free_slot -> move_event -> send_email" in moved
+    assert "went wrong: search_customers -> get_customer -> send_email -> add_note -> add_note" in noted

@@ -1,0 +1,341 @@
+"""``langgraph.json`` in the real ``langgraph dev``, driven as Studio drives it. One server for all tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from places import TESTS
+from studio_server import ROOT, StudioServer, langgraph_dev, project
+
+from examples.desk import TOOLS, number
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.inertia.settings import InertiaSettings
+from langgraph_toolmem.report.report import Report
+
+pytest.importorskip("langgraph_api")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("studio")]
+
+MORE = {"kept": "./studio_kept.py:graph", "careless": "./studio_careless.py:graph"}
+ZOE = f"C-{number('Zoe')}"
+LOOKED_UP = [("find_customer", {"name": "Zoe"}), ("latest_order", {"customer_id": ZOE})]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudioServer]:
+    folder = project(tmp_path_factory.mktemp("studio"), MORE, TESTS / "studio_kept.py", TESTS / "studio_careless.py")
+    with langgraph_dev(folder) as running:
+        yield running
+    assert running.process.returncode == 0, running.log()[-4000:]
+
+
+@pytest.fixture(scope="session")
+def assistants(server: StudioServer) -> dict[str, str]:
+    """Graph → its assistant."""
+    return {a["graph_id"]: a["assistant_id"] for a in server.client.assistants.search(limit=100)}
+
+
+@pytest.fixture(autouse=True)
+def log_is_quiet(server: StudioServer, request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test may block the server's event loop or make the memory fail open, but the one that means to."""
+    start = len(server.log())
+    yield
+    if request.node.originalname != "test_the_server_would_notice_disk_work_on_its_loop":
+        new = server.log()[start:]
+        assert "BlockingError" not in new
+        assert "passed over" not in new
+
+
+@dataclass
+class Answer:
+    """What came of one run."""
+
+    thread: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """The memory's custom events."""
+    values: dict[str, Any] = field(default_factory=dict)
+    error: Any = None
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.values["messages"]
+        return found
+
+    @property
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(c["name"], c["args"]) for m in self.messages for c in m.get("tool_calls") or ()]
+
+    @property
+    def skipped(self) -> int:
+        """Model calls that were not made."""
+        return sum("toolmem" in m["additional_kwargs"] for m in self.messages)
+
+    @property
+    def decisions(self) -> list[str]:
+        return [e["decision"] for e in self.events if "decision" in e]
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def run(server: StudioServer, assistant: str, feed: Any = None, *, thread: str | None = None, **options: Any) -> Answer:
+    """One run as Studio makes it: streamed, on a thread."""
+    answer = Answer(thread or server.client.threads.create()["thread_id"])
+    parts = server.client.runs.stream(answer.thread, assistant, input=feed, stream_mode=["custom", "values"], **options)
+    for part in parts:
+        if part.event == "custom":
+            answer.events.append(part.data["toolmem"])
+        elif part.event == "values":
+            answer.values = part.data
+        elif part.event == "error":
+            answer.error = part.data
+    return answer
+
+
+# --- what Studio shows ---
+
+
+def test_every_graph_of_the_json_is_served(server: StudioServer, assistants: dict[str, str]) -> None:
+    exposed = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
+    assert set(exposed) == set(assistants) - set(MORE)
+    shown = {g: server.client.assistants.get(assistants[g])["description"] for g in exposed}
+    assert shown == {g: value["description"] for g, value in exposed.items()}
+
+
+def test_nodes_and_edges_say_what_they_are(server: StudioServer, assistants: dict[str, str]) -> None:
+    graph = server.client.assistants.get_graph(assistants["studio"], xray=True)
+    nodes = {node["id"]: node.get("metadata", {}) for node in graph["nodes"]}
+    assert set(nodes) == {"__start__", "inertia", "agent", "tools", "record", "__end__"}
+    assert nodes["inertia"]["toolmem"] == "inertia"
+    assert nodes["record"]["toolmem"] == "recorder"
+    assert "asks the model" in nodes["inertia"]["toolmem_about"]
+    assert nodes["tools"]["__tools"] == [t.name for t in TOOLS]
+    labels = {(e["source"], e["target"]): e.get("data") for e in graph["edges"]}
+    assert labels["inertia", "tools"] == "shortcut"
+    assert labels["inertia", "agent"] == "ask the model"
+
+
+def test_settings_are_shown_at_their_nodes(server: StudioServer, assistants: dict[str, str]) -> None:
+    schemas = server.client.assistants.get_schemas(assistants["studio"])
+    shown = schemas["context_schema"]["properties"]
+    assert set(shown) == {*InertiaSettings.model_fields, "signature"}
+    assert all(shown[name]["langgraph_nodes"] == ["inertia", "model"] for name in InertiaSettings.model_fields)
+    assert shown["signature"]["langgraph_nodes"] == ["agent"]
+    assert shown["inertia_mode"]["enum"] == ["act", "shadow", "off"]
+    assert shown["inertia_mode"]["description"]
+    assert shown["inertia_min_precision"]["minimum"] == 0
+    assert shown["inertia_min_precision"]["maximum"] == 1
+    assert list(schemas["input_schema"]["properties"]) == ["messages"], "nothing of the memory's in the host's state"
+
+
+# --- runs ---
+
+
+@pytest.mark.parametrize("graph", ["studio", "state_graph", "agent", "kept"])
+def test_a_run_shows_why_the_model_was_not_asked(server: StudioServer, assistants: dict[str, str], graph: str) -> None:
+    answer = run(server, assistants[graph], say("Where is the order of Zoe?"))
+    assert answer.error is None
+    assert answer.calls == LOOKED_UP
+    assert answer.skipped == 2
+    assert answer.messages[-1]["content"] == "The order of Zoe is shipped."
+    assert answer.decisions == ["shortcut", "shortcut", "ask_model"]
+    first = answer.events[0]
+    assert first["proposal"]["tool"] == "find_customer"
+    assert first["proposal"]["args"] == {"name": "Zoe"}
+    assert "find_customer" in first["reason"]
+    assert first["candidates"]
+    assert all(e["reason"] for e in answer.events if "decision" in e)
+
+
+def test_a_run_that_is_interrupted_before_the_tools_goes_on(server: StudioServer, assistants: dict[str, str]) -> None:
+    paused = run(server, assistants["studio"], say("Where is the order of Zoe?"), interrupt_before=["tools"])
+    state = server.client.threads.get_state(paused.thread)
+    assert state["next"] == ["tools"]
+    assert "toolmem" in state["values"]["messages"][-1]["additional_kwargs"]
+    answer = run(server, assistants["studio"], thread=paused.thread)
+    assert answer.calls == LOOKED_UP
+    assert answer.messages[-1]["content"] == "The order of Zoe is shipped."
+
+
+APPROVE = {"type": "approve"}
+EDIT = {"type": "edit", "edited_action": {"name": "refund", "args": {"order_id": "O-1", "amount": 5}}}
+REJECT = {"type": "reject", "message": "Not this one."}
+
+
+@pytest.mark.parametrize(("name", "decision"), [("Yara", APPROVE), ("Xenia", EDIT), ("Wim", REJECT)])
+def test_a_human_decides_about_a_call_of_the_memory(
+    server: StudioServer, assistants: dict[str, str], name: str, decision: dict[str, Any]
+) -> None:
+    paused = run(server, assistants["human_approval"], say(f"Refund the order of {name}"))
+    state = server.client.threads.get_state(paused.thread)
+    waiting = state["values"]["messages"][-1]
+    if decision is APPROVE:  # the first: what is edited or rejected makes the memory ask the model again
+        assert "toolmem" in waiting["additional_kwargs"]
+        assert paused.navigator.decisions == ["shortcut"] * 3
+    (interrupt,) = state["interrupts"]
+    asked = interrupt["value"]["action_requests"][0]
+    assert (asked["name"], asked["args"]) == ("refund", waiting["tool_calls"][0]["args"])
+    answer = run(
+        server, assistants["human_approval"], thread=paused.thread, command={"resume": {"decisions": [decision]}}
+    )
+    assert answer.error is None
+    result = next(m for m in reversed(answer.messages) if m["type"] == "tool")
+    if decision is REJECT:
+        assert (result["status"], answer.messages[-1]["content"]) == ("error", "Then I leave it.")
+    else:
+        paid = 5 if decision is EDIT else asked["args"]["amount"]
+        assert json.dumps({"refunded": paid}) in result["content"]
+    assert server.client.threads.get_state(paused.thread)["next"] == []
+
+
+# --- the navigator ---
+
+
+def test_the_navigator_shows_its_parts(server: StudioServer, assistants: dict[str, str]) -> None:
+    graph = server.client.assistants.get_graph(assistants["navigator"], xray=True)
+    nodes = {node["id"]: node.get("metadata", {}) for node in graph["nodes"]}
+    parts = {"begin", "decide", "tools", "retrieve", "clarify", "observe", "conclude", "record"}
+    assert set(nodes) == {"__start__", *parts, "__end__"}
+    assert all(nodes[part]["toolmem"] == "navi" and nodes[part]["toolmem_about"] for part in parts)
+    assert "find_person" in nodes["tools"]["__tools"]
+    labels = {edge["target"]: edge.get("data") for edge in graph["edges"] if edge["source"] == "decide"}
+    assert {"tools", "retrieve", "clarify", "conclude"} <= labels.keys()
+    assert (labels["tools"], labels["conclude"]) == ("execute", "stop"), "a label that is the node's name is left out"
+
+
+def test_the_navigator_asks_back_and_goes_on(server: StudioServer, assistants: dict[str, str]) -> None:
+    paused = run(server, assistants["navigator"], say("Forward the latest email from Priya Ueda."))
+    assert paused.error is None
+    assert [event["event"] for event in paused.events] == ["candidates", "decision"]
+    assert paused.events[-1]["action"] == "clarify"
+    state = server.client.threads.get_state(paused.thread)
+    assert state["next"] == ["clarify"]
+    assert state["interrupts"][0]["value"]["question"] == "To whom shall it be forwarded?"
+    answer = run(server, assistants["navigator"], thread=paused.thread, command={"resume": "Wei Xu"})
+    assert answer.error is None
+    assert [name for name, _ in answer.calls] == ["find_person", "list_emails", "find_person", "forward_email"]
+    assert answer.messages[-1]["content"].startswith("I forwarded")
+    decided = [event for event in answer.events if event.get("event") == "decision"]
+    assert [event["action"] for event in decided][-1] == "answer"
+    assert all({"node", "action", "subgraph", "chain", "alternatives", "failed"} <= event.keys() for event in decided)
+    assert all(event["node"] == "navi" for event in decided)
+    assert decided[0]["subgraph"]["nodes"]
+    assert decided[0]["chain"]
+    assert answer.values["toolmem_navi"]["stop"] == "answered"
+
+
+# --- other assistants ---
+
+
+@pytest.mark.parametrize(
+    ("context", "skipped"),
+    [
+        ({"inertia_mode": "shadow"}, 0),
+        ({"inertia_min_precision": 1.0}, 0),
+        ({"inertia_mode": "off"}, 0),
+        ({"inertia_never": ["latest_order"]}, 1),
+        ({"inertia_mode": "act"}, 2),
+    ],
+    ids=str,
+)
+def test_a_second_assistant_has_a_policy_of_its_own(
+    server: StudioServer, assistants: dict[str, str], context: dict[str, Any], skipped: int
+) -> None:
+    second = server.client.assistants.create("studio", context={**context, "signature": "Yours."})["assistant_id"]
+    answer = run(server, second, say("Where is the order of Zoe?"))
+    assert answer.calls == LOOKED_UP
+    assert answer.skipped == answer.decisions.count("shortcut") == skipped
+    assert answer.messages[-1]["content"] == "The order of Zoe is shipped. Yours."
+
+
+def test_create_agent_takes_the_settings_too(server: StudioServer, assistants: dict[str, str]) -> None:
+    answer = run(server, assistants["agent"], say("Where is the order of Zoe?"), context={"inertia_mode": "shadow"})
+    assert (answer.calls, answer.skipped) == (LOOKED_UP, 0)
+
+
+def test_a_setting_out_of_range_is_refused(server: StudioServer, assistants: dict[str, str]) -> None:
+    answer = run(server, assistants["studio"], say("Where is the order of Zoe?"), context={"inertia_min_precision": 7})
+    assert "inertia_min_precision" in answer.error["message"]
+    assert not answer.values.get("messages", [])[1:]
+
+
+# --- time travel ---
+
+
+def kept(server: StudioServer) -> Report:
+    """What the memory in the folder holds at this moment."""
+    with ToolMemory(server.folder / "kept", tools=TOOLS, read_only=True) as memory:
+        return memory.report()
+
+
+def executed(report: Report) -> dict[str, int]:
+    return {name: tool.calls for name, tool in report.tools.items()}
+
+
+def plus(before: Report, **more: int) -> dict[str, int]:
+    return {name: calls + more.get(name, 0) for name, calls in executed(before).items()}
+
+
+def test_the_history_shows_each_step(server: StudioServer, assistants: dict[str, str]) -> None:
+    answer = run(server, assistants["kept"], say("Where is the order of Zoe?"))
+    history = server.client.threads.get_history(answer.thread, limit=100)
+    steps = [state["next"] for state in reversed(history)]
+    assert steps == [[n] for n in ("__start__", *["inertia", "tools"] * 2, "inertia", "agent", "record")] + [[]]
+    assert [len(state["values"].get("messages", [])) for state in reversed(history)] == [0, 1, 2, 3, 4, 5, 5, 6, 6]
+
+
+def test_a_fork_does_not_teach_twice(server: StudioServer, assistants: dict[str, str]) -> None:
+    before = kept(server)
+    answer = run(server, assistants["kept"], say("Where is the order of Zoe?"))
+    learned = kept(server)
+    assert executed(learned) == plus(before, find_customer=1, latest_order=1)
+    assert (learned.turns, learned.skipped) == (before.turns + 3, before.skipped + 2)
+    history = server.client.threads.get_history(answer.thread, limit=100)
+
+    at_the_end = next(s for s in history if s["next"] == ["agent"])
+    again = run(
+        server, assistants["kept"], thread=answer.thread, checkpoint_id=at_the_end["checkpoint"]["checkpoint_id"]
+    )
+    assert again.messages[-1]["content"] == answer.messages[-1]["content"]
+    assert kept(server) == learned, "the same answer at the same place"
+
+    at_the_call = next(s for s in history if s["next"] == ["tools"])
+    again = run(
+        server, assistants["kept"], thread=answer.thread, checkpoint_id=at_the_call["checkpoint"]["checkpoint_id"]
+    )
+    assert again.calls == LOOKED_UP
+    assert executed(kept(server)) == executed(learned), "the same call, executed once more"
+
+
+def test_a_fork_with_other_words_teaches_what_is_new(server: StudioServer, assistants: dict[str, str]) -> None:
+    answer = run(server, assistants["kept"], say("Where is the order of Zoe?"))
+    before = kept(server)
+    history = server.client.threads.get_history(answer.thread, limit=100)
+    start = next(s for s in reversed(history) if s["next"] == ["inertia"])
+    words = {"role": "user", "content": "Where is the order of Yara?", "id": answer.messages[0]["id"]}
+    fork = server.client.threads.update_state(
+        answer.thread,
+        {"messages": [words]},
+        checkpoint_id=start["checkpoint"]["checkpoint_id"],
+        as_node="__start__",
+    )
+    other = run(server, assistants["kept"], thread=answer.thread, checkpoint_id=fork["checkpoint"]["checkpoint_id"])
+    assert other.calls[0] == ("find_customer", {"name": "Yara"})
+    assert other.messages[-1]["content"] == "The order of Yara is shipped."
+    assert executed(kept(server)) == plus(before, find_customer=1, latest_order=1)
+    assert kept(server).turns == before.turns + 3
+
+
+# --- the server's event loop ---
+
+
+def test_the_server_would_notice_disk_work_on_its_loop(server: StudioServer, assistants: dict[str, str]) -> None:
+    """The counterpart of the check after each other test, with a memory in a folder among them."""
+    start = len(server.log())
+    answer = run(server, assistants["careless"], say("Where is the order of Zoe?"))
+    assert answer.error is None, "a memory that cannot write goes on in RAM"
+    assert "BlockingError" in server.log()[start:]

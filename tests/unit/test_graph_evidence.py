@@ -1,0 +1,232 @@
+"""The evidence graph as a whole: records in any order, twice, through storage, from the journal; forgetting."""
+
+from __future__ import annotations
+
+import copy
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import FAILED, Learner, Message, call, calls, history, schema, shortcut, user, words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.graph import evidence
+from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
+from langgraph_toolmem.graph.operations import Count, RunSeen, Verdict, redacted
+from langgraph_toolmem.graph.view import view_of
+from langgraph_toolmem.inertia import evidence as inertia
+from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
+from langgraph_toolmem.stores.graph_store import GraphStore
+from langgraph_toolmem.stores.plain_pickle import dumps, loads
+
+TOOLS = [schema("find", "name"), schema("read", "id", "mode"), schema("note", "text")]
+NAMES = st.sampled_from(["Ann", "Bo Lee", "#W1234"])
+
+
+def steps(draw: Any, name: str) -> list[Message]:
+    kind = draw(st.sampled_from(["find", "read", "note", "both", "failed", "shortcut"]))
+    if kind == "find":
+        return call("find", {"name": name}, {"id": f"id-{name}", "all": ["x", "y"]})
+    if kind == "read":
+        return call("read", {"id": f"id-{name}", "mode": "full"}, "The file of Ann.")
+    if kind == "both":
+        return calls([("find", {"name": name}, {"id": 1}), ("note", {"text": "hello"}, "ok")])
+    if kind == "failed":
+        return call("read", {"id": "wrong"}, FAILED)
+    return shortcut("find", {"name": name}) if kind == "shortcut" else call("note", {"text": f"for {name}"}, True)
+
+
+@st.composite
+def runs(draw: Any) -> list[list[Message]]:
+    made = []
+    for _ in range(draw(st.integers(1, 4))):
+        parts: list[Message] = []
+        for _ in range(draw(st.integers(1, 2))):
+            name = draw(NAMES)
+            parts.append(user(f"Look up {name} and write it down"))
+            for _ in range(draw(st.integers(0, 4))):
+                parts += steps(draw, name)
+            parts.append(words())
+        made.append(parts)
+    return made
+
+
+def learned(made: list[list[Message]]) -> Learner:
+    learner = Learner(TOOLS)
+    for i, parts in enumerate(made):
+        learner.learn(parts, thread_id=f"run{i}", user=f"user{i % 2}")
+    return learner
+
+
+def content(graph: EvidenceGraph) -> dict[str, Any]:
+    """The state without what the order of arrival may change: the order of keys."""
+    state = graph.to_state()
+    seen = state.pop("seen")
+    return {**state, "seen": sorted(seen[i : i + 8] for i in range(0, len(seen), 8))}
+
+
+@given(runs(), st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_records_in_any_order_make_the_same_graph(made: list[list[Message]], shuffler: random.Random):
+    learner = learned(made)
+    records = copy.deepcopy(learner.records)
+    shuffler.shuffle(records)
+    other = EvidenceGraph([InertiaEvidence])
+    for key, record in records:
+        assert other.apply(key, record)
+
+    assert content(other) == content(learner.graph)
+
+
+@given(runs())
+@settings(max_examples=20, deadline=None)
+def test_applying_twice_changes_nothing(made: list[list[Message]]):
+    learner = learned(made)
+    before = copy.deepcopy(content(learner.graph))
+    for key, record in learner.records:
+        assert learner.graph.has_seen(key)
+        assert not learner.graph.apply(key, record)
+
+    assert content(learner.graph) == before
+
+
+@given(runs())
+@settings(max_examples=20, deadline=None)
+def test_a_graph_survives_storage(made: list[list[Message]]):
+    graph = learned(made).graph
+    again = EvidenceGraph([InertiaEvidence])
+    again.load(loads(dumps(graph.to_state())))
+
+    assert again.to_state() == graph.to_state()
+    assert list(again.successors.rows) == list(graph.successors.rows)  # the oldest leave first, so order matters
+
+
+def test_a_graph_read_from_storage_decides_alike():
+    learner = learned([history(user("Look up Ann"), call("find", {"name": "Ann"}), words())] * 1)
+    for i in range(20):
+        learner.learn(user("Look up Bo"), call("find", {"name": "Bo"}), words(), thread_id=f"more{i}")
+    before = learner.decide(user("Look up Cy"))
+    again = Learner(TOOLS)
+    again.graph.load(loads(dumps(learner.graph.to_state())))
+
+    assert before.options
+    assert again.decide(user("Look up Cy")) == before
+
+
+def test_the_journal_gives_the_live_graph(tmp_path: Path):
+    live = GraphStore(tmp_path, shared=None, namespace=("t",), tables=[InertiaEvidence])
+    for key, record in learned([history(user("Look up Ann"), call("find", {"name": "Ann"}), words())]).records:
+        live.apply(key, record)
+    live.apply(None, [Count("turns"), Verdict("r", 1.0, "fine", None)])
+
+    again = GraphStore(tmp_path, shared=None, namespace=("t",), tables=[InertiaEvidence], read_only=True)
+    assert again.graph.to_state() == live.graph.to_state()
+    assert again.graph.cases.nearest("Look up Ann", [], look="")
+    again.close()
+    live.close()
+
+    closed = GraphStore(tmp_path, shared=None, namespace=("t",), tables=[InertiaEvidence])  # now from the snapshot
+    assert closed.graph.to_state() == live.graph.to_state()
+    closed.close()
+
+
+def test_a_memory_opened_again_has_the_same_report(tmp_path: Path):
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        for i in range(5):
+            memory.finish(history(user("Look up Ann"), call("find", {"name": "Ann"}), words()), thread_id=f"r{i}")
+        memory.flush()
+        report = memory.report()
+    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+        assert memory.report() == report
+        assert report.turns == 10
+
+
+def test_an_open_turn_counts_until_its_end_is_seen():
+    graph = EvidenceGraph()
+    table = graph.register(InertiaEvidence)
+    begun = TurnOpened("t1", ["w0\x1f"], [["A1"]], [], True, None, 7)
+    graph.apply(None, [begun])
+    graph.apply(None, [begun])
+    assert graph.successors.row("w0\x1f") == {OPEN: [1, 0, 0, 0]}
+    assert table.rules.row("A1") == {"": [0, 1]}
+    assert (graph.counters, graph.periods) == ({"turns_open": 1, "would_act_open": 1}, {"7": {"turns_open": 1}})
+
+    graph.apply(None, [TurnClosed("t1")])
+    graph.apply(None, [TurnClosed("t1")])
+    assert graph.successors.row("w0\x1f") == {OPEN: [0, 0, 0, 0]}
+    assert table.rules.row("A1") == {"": [0, 0]}
+    assert (graph.counters, graph.periods) == ({"turns_open": 0, "would_act_open": 0}, {"7": {"turns_open": 0}})
+
+
+def test_open_turns_runs_and_keys_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    for module, name in ((inertia, "MAX_OPEN"), (evidence, "MAX_RUNS"), (evidence, "MAX_SEEN")):
+        monkeypatch.setattr(module, name, 3)
+    graph = EvidenceGraph()
+    table = graph.register(InertiaEvidence)
+    for i in range(5):
+        graph.apply(f"{i:016x}", [TurnOpened(f"t{i}", [], [], [], False, None), RunSeen(f"r{i}", 1, None)])
+
+    assert list(table.open_turns) == ["t2", "t3", "t4"]
+    assert list(graph.runs) == ["r2", "r3", "r4"]
+    assert [graph.has_seen(f"{i:016x}") for i in range(5)] == [False, False, True, True, True]
+
+
+SECRET = "Zebedee"
+
+
+def secret_run() -> list[Message]:
+    return history(
+        user(f"Look up {SECRET} on November 21 please"),
+        call("find", {"name": SECRET}, {"id": "9"}),
+        call("note", {"text": f"2024-11-21 seen {SECRET}"}),
+        call("note", {"text": f"my friend {SECRET}"}),
+        words(),
+    )
+
+
+def test_a_forgotten_user_leaves_no_word():
+    learner = Learner(TOOLS)
+    learner.learn(secret_run(), thread_id="1", user="A")
+    learner.learn(history(user("Look up Bo"), call("find", {"name": "Bo"}), words()), thread_id="2", user="B")
+    assert SECRET.lower() in repr(learner.graph.to_state()).lower()
+
+    assert learner.graph.forget_user("A") > 0
+    state = repr(learner.graph.to_state())
+    assert SECRET.lower() not in state.lower()
+    assert "'A'" not in state
+    assert "Bo" in state
+    assert learner.graph.forget_user("A") == 0
+
+
+def test_redacted_records_hold_no_word_of_the_user():
+    learner = Learner(TOOLS)
+    learner.learn(secret_run(), thread_id="1", user="A")
+
+    for _, record in learner.records:
+        kept = redacted(record, "A", (), lambda slot, source: False)
+        assert SECRET.lower() not in repr(kept).lower()
+        assert Count("turns") in kept
+        assert redacted(record, "B", (), lambda slot, source: False) is record
+
+
+def test_the_view_counts_what_happened():
+    learner = Learner(TOOLS)
+    for i in range(2):
+        learner.learn(
+            user("Go."), call("find", {"name": "x"}, {"id": "7"}), call("read", {"id": "7"}), words(), thread_id=str(i)
+        )
+    learner.learn(
+        user("Go."), call("find", {"name": "x"}), shortcut("read", {"id": "7"}, FAILED), words(), thread_id="2"
+    )
+    view = view_of(learner.graph)
+
+    assert {(e.source, e.target): (e.count, e.ok, e.failed) for e in view.edges} == {
+        ("<start>", "find"): (3, 3, 0),
+        ("find", "read"): (2, 2, 1),
+    }
+    assert (view.tools["find"].ok, view.tools["read"].failed) == (3, 1)
+    flow = next(f for f in view.dataflow if f.source_tool == "find" and f.direction == "out")
+    assert (flow.path, flow.target_tool, flow.parameter, flow.hits, flow.misses) == ("$.id", "read", "id", 2, 0)

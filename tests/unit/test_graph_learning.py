@@ -1,0 +1,239 @@
+"""What one turn teaches: by hand on tiny runs, read off the graph."""
+
+from __future__ import annotations
+
+import pytest
+from histories import FAILED, Learner, call, calls, schema, shortcut, state_of, user, words
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
+
+from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
+from langgraph_toolmem.graph.evidence import HIT, MISS
+from langgraph_toolmem.graph.export import START as VIEW_START
+from langgraph_toolmem.graph.learning import decode_value, pattern_of
+from langgraph_toolmem.graph.state import CUT, PARALLEL, START, USER, WORDS
+from langgraph_toolmem.graph.view import view_of
+
+S = "\x1f"
+
+
+def context(*symbols: str) -> str:
+    return f"w{len(symbols)}{S}{S.join(symbols)}"
+
+
+def after(learner: Learner, *symbols: str) -> dict[str, list[float]]:
+    return learner.graph.successors.row(context(*symbols))
+
+
+def record_of(learner: Learner, slot: str, descriptor: str) -> list[float] | None:
+    return learner.graph.sources.row(slot).get(descriptor)
+
+
+def test_windows_of_a_run_hold_its_start_failures_and_further_messages():
+    state = state_of(user("Go."), call("a"), call("b", {}, FAILED), words(), user("More."), call("c"))
+
+    assert state.symbols == [START, "a", "b!", WORDS, USER, "c"]
+    keys = windows(state)
+    assert {context(), context("c"), context(USER, "c"), context(WORDS, USER, "c")} <= set(keys)
+    assert len(keys) == len(set(keys))
+
+
+def test_windows_of_a_cut_history_do_not_hold_its_start():
+    parts = [call("b"), words(), user("More.")]
+    whole, cut = state_of(user("Go."), call("a"), *parts), state_of(*parts)
+
+    assert cut.symbols == [CUT, "b", WORDS, USER]
+    assert not [key for key in windows(cut) if START in key]
+    assert set(windows(whole)[:4]) == set(windows(cut)[:4])
+    summary = user("Here is a summary of the conversation to date: all went well")
+    assert state_of(summary, user("More.")).symbols == [CUT, USER]
+
+
+def test_what_follows_a_cut_is_learned_apart_from_what_starts_a_run():
+    learner = Learner()
+    learner.learn(user("Go."), call("a"), call("b"), words(), thread_id="1")
+    learner.learn(call("b"), words(), thread_id="trimmed")
+
+    assert after(learner, START) == {"a": [1, 0, 0, 0]}
+    assert after(learner, CUT) == {"b": [1, 0, 0, 0]}
+    assert after(learner, "b") == {WORDS: [2, 0, 0, 0]}
+    assert {edge.source for edge in view_of(learner.graph).edges} == {VIEW_START, "a"}
+
+
+def test_a_short_run_is_a_context_of_its_own():
+    assert f"w*{S}{START}" in windows(state_of(user("Go.")))
+    assert f"w*{S}{START}{S}a" in windows(state_of(user("Go."), call("a")))
+
+
+def test_paper_windows_hold_tools_alone():
+    assert paper_window(["a", "b", "c"], 2) == f"p2{S}b{S}c"
+    assert paper_window(["a"], 2) is None
+
+
+def test_what_the_model_chose_is_counted_apart_for_success_and_failure():
+    learner = Learner()
+    learner.learn(user("Go."), call("a"), call("b"), words(), thread_id="1")
+    learner.learn(user("Go."), call("a"), call("b", {}, FAILED), words(), thread_id="2")
+
+    assert after(learner, START) == {"a": [2, 0, 0, 0]}
+    assert after(learner, "a") == {"b": [1, 1, 0, 0]}
+    assert after(learner, START, "a") == {"b": [1, 1, 0, 0]}
+    assert after(learner, "b") == {WORDS: [1, 0, 0, 0]}
+    assert after(learner, "b!") == {WORDS: [1, 0, 0, 0]}
+    assert learner.graph.tools["b"]["ok"] == learner.graph.tools["b"]["failed"] == 1
+
+
+def test_a_shortcut_is_an_outcome_and_no_evidence():
+    learner = Learner()
+    learner.learn(user("Go."), call("a"), shortcut("b"), words(), thread_id="1")
+    learner.learn(user("Go."), call("a"), shortcut("b", {}, FAILED), words(), thread_id="2")
+
+    assert after(learner, "a") == {}
+    assert learner.graph.successors.row(f"p1{S}a") == {"b": [0, 0, 1, 1]}
+    assert learner.graph.tools["b"]["ok"] == learner.graph.tools["b"]["failed"] == 1
+    assert learner.graph.values.row(slot_key("b", "x")) == {}
+    counters = learner.graph.counters
+    assert (counters["acted_ok"], counters["acted_failed"], counters["turns"], counters["calls"]) == (1, 1, 6, 2)
+    assert learner.graph.runs.popitem()[1][0] == 1
+
+
+def test_no_argument_of_a_shortcut_is_learned():
+    learner = Learner([schema("a", "x")])
+    learner.learn(user("Take 7."), shortcut("a", {"x": "7"}), words())
+
+    assert learner.graph.sources.rows == {}
+    assert learner.graph.values.rows == {}
+
+
+def test_parallel_calls_are_one_turn():
+    learner = Learner()
+    learner.learn(user("Go."), calls([("a", {"x": "1"}, "ok"), ("b", {"x": "2"}, FAILED)]), words())
+
+    assert after(learner, START) == {PARALLEL: [0, 1, 0, 0]}
+    assert after(learner, "a", "b!") == {WORDS: [1, 0, 0, 0]}
+    assert learner.graph.successors.row(f"p1{S}a") == {"b": [0, 1, 0, 0]}
+    assert learner.graph.values.row(slot_key("b", "x")) == {'"2"': [1]}
+    assert (learner.graph.counters["turns"], learner.graph.counters["calls"]) == (2, 2)
+
+
+def test_an_answer_in_words_is_a_successor():
+    learner = Learner()
+    assert learner.learn(user("Hello"), words("Hi!")) == 1
+
+    assert after(learner, START) == {WORDS: [1, 0, 0, 0]}
+    assert learner.graph.counters["answers"] == 1
+
+
+def test_a_call_that_was_never_executed_teaches_no_arguments():
+    refused = call("a", {"x": "1"}, "Error: a is not a valid tool, try one of [b].")
+    refused[1]["status"] = "error"
+    learner = Learner()
+    learner.learn(user("Go."), refused, words())
+
+    assert learner.graph.tools["a"] == {"rejected": 1}
+    assert learner.graph.values.rows == {}
+    assert after(learner, START) == {"a": [0, 1, 0, 0]}
+
+
+def test_a_source_is_judged_each_time_it_has_something_to_offer():
+    learner = Learner([schema("find", "name"), schema("read", "id")])
+    slot = slot_key("read", "id")
+    for run, taken in enumerate(("7", "7", "8")):
+        learner.learn(
+            user("Go."),
+            call("find", {"name": "x"}, {"id": "7"}),
+            call("read", {"id": taken}),
+            words(),
+            thread_id=str(run),
+        )
+
+    assert record_of(learner, slot, "o|find|$.id") == [2, 1]
+    assert learner.graph.sources.row(f"{slot}\x1efind")["o|find|$.id"] == [2, 1]
+    # The constant was there to be judged from the second run on: 7 came again, 8 did not.
+    assert record_of(learner, slot, "c") == [1, 1]
+    assert HIT < MISS
+
+
+def test_a_source_of_another_type_is_cast_before_it_is_judged():
+    learner = Learner([schema("find"), schema("read", "id:integer")])
+    for run in range(2):
+        learner.learn(user("Go."), call("find", {}, {"id": "7"}), call("read", {"id": 7}), words(), thread_id=str(run))
+
+    assert record_of(learner, slot_key("read", "id"), "o|find|$.id") == [2, 0]
+
+
+def test_an_optional_argument_that_is_left_out_is_a_value():
+    learner = Learner([schema("list", "", "page:integer")])
+    learner.learn(user("Go."), call("list"), words())
+
+    (value,) = learner.graph.values.row(slot_key("list", "page"))
+    assert repr(decode_value(value)) == "ABSENT"
+
+
+def test_an_identical_call_in_a_run_is_a_repeat():
+    learner = Learner()
+    learner.learn(user("Go."), call("a", {"x": 1}), call("a", {"x": 1}), call("a", {"x": 2}), words())
+
+    assert learner.graph.tools["a"]["repeats"] == 1
+    assert learner.graph.tools["a"]["ok"] == 3
+
+
+def test_parameters_of_unknown_tools_are_noted():
+    learner = Learner()
+    learner.learn(user("Go."), call("a", {"x": 1, "y": "z"}), call("a", {"x": 2}), words())
+
+    spec = learner.engine.specs["a"]
+    assert spec.required == {"x"}
+    assert spec.properties == {"x": {"type": "integer"}, "y": {"type": "string"}}
+
+
+def test_a_long_value_is_no_constant():
+    learner = Learner([schema("mail", "body")])
+    learner.learn(user("Go."), call("mail", {"body": "long " * 200}), words())
+
+    assert learner.graph.values.rows == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [
+        ("Ann Lee", ""),
+        ("ann.lee", ""),
+        ("ann@corp.com", "%@corp.com"),
+        ("2024-11-21", "2024-%"),
+        ("Dr. Who", "Dr.Who"),
+        (7, "7"),
+        ("", ""),
+        ("x" * 500, "x" * 500),
+    ],
+)
+def test_what_is_not_the_users_own_in_a_value(value: object, pattern: str):
+    state = state_of(user("Mail Ann Lee on November 21"))
+
+    assert pattern_of(value, state).replace(" ", "") == pattern
+
+
+def test_earlier_messages_are_the_users_own_words_too():
+    state = state_of(user("I am Ann."), words("Hello"), user("Go on."))
+
+    assert pattern_of("Ann", state) == ""
+
+
+def test_a_turn_is_learned_once():
+    learner = Learner()
+    parts = (user("Go."), call("a"), call("b"), words())
+    assert learner.learn(*parts) == 3
+    before = learner.graph.to_state()["counters"].copy()
+
+    assert learner.learn(*parts) == 0
+    assert learner.graph.counters == before
+
+
+def test_tokens_are_counted_where_messages_carry_usage():
+    learner = Learner()
+    usage = UsageMetadata(input_tokens=90, output_tokens=10, total_tokens=100)
+    learner.learn([user("Hello"), AIMessage("Hi!", usage_metadata=usage)])
+
+    assert learner.graph.counters["tokens_in"] == 90
+    assert learner.graph.counters["tokens_out"] == 10
+    assert learner.graph.counters["turns_with_tokens"] == 1

@@ -1,0 +1,234 @@
+"""Reading run logs: what is accepted, and how a malformed line is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import DATA
+
+from langgraph_toolmem.base.errors import InputError, LogError
+from langgraph_toolmem.runs.logs import load_runs, read_runs
+
+MESSAGES = [
+    {"role": "user", "content": "Delete the mail from Ann"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"query": "Ann"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": '[{"id": 7}]'},
+    {"role": "assistant", "content": "Done."},
+]
+LINE = json.dumps({"id": "run-1", "task": "tidy up", "success": True, "user_id": "ann", "messages": MESSAGES})
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(*lines: str | bytes, name: str = "runs.jsonl") -> Path:
+        path = tmp_path / name
+        path.write_bytes(b"\n".join(x if isinstance(x, bytes) else x.encode() for x in lines))
+        return path
+
+    return write
+
+
+def test_a_full_line(write):
+    (run,) = read_runs(write(LINE))
+
+    assert (run.line, run.thread_id, run.success, run.user_id, run.task) == (1, "run-1", True, "ann", "tidy up")
+    assert run.messages == MESSAGES
+
+
+def test_a_bare_list_of_messages_and_blank_lines_and_windows_line_ends(write):
+    runs = list(read_runs(write(b"", b"  \r", json.dumps(MESSAGES).encode() + b"\r", b"", b"\t")))
+
+    assert [(run.line, run.messages, run.success, run.user_id) for run in runs] == [(3, MESSAGES, None, None)]
+
+
+def test_only_a_line_feed_ends_a_line(write):
+    text = json.dumps([{"role": "user", "content": "one\u2028two\u0085three"}], ensure_ascii=False)
+    (run,) = read_runs(write(text))
+
+    assert run.messages[0]["content"] == "one\u2028two\u0085three"
+
+
+def test_byte_order_mark_and_gzip(write, tmp_path):
+    assert [run.thread_id for run in read_runs(write(b"\xef\xbb\xbf" + LINE.encode()))] == ["run-1"]
+    packed = tmp_path / "runs.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + LINE.encode() + b"\n\n" + LINE.encode()))
+    assert [(run.line, run.thread_id) for run in read_runs(packed)] == [(1, "run-1"), (3, "run-1")]
+
+
+def test_run_id_wins_over_id_and_numbers_become_text(write):
+    lines = [
+        json.dumps({"id": "a", "thread_id": "b", "messages": MESSAGES}),
+        json.dumps({"id": 7, "user_id": 8, "messages": MESSAGES}),
+        json.dumps({"id": 0, "messages": MESSAGES}),
+    ]
+    assert [(run.thread_id, run.user_id) for run in read_runs(write(*lines))] == [
+        ("b", None),
+        ("7", "8"),
+        ("0", None),
+    ]
+
+
+def test_lines_without_an_id_get_one_that_survives_a_copy_of_the_file(write):
+    plain = json.dumps(MESSAGES)
+    first = load_runs(write(plain, plain))
+    second = load_runs(write(plain, plain, name="copy.jsonl"))
+
+    ids = [run.thread_id for run in first.runs]
+    assert ids == [run.thread_id for run in second.runs]
+    assert len(set(ids)) == 2
+    assert first.shared_ids == 0
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_an_empty_id_is_no_id(write, empty):
+    run, other = read_runs(write(*[json.dumps({"id": empty, "messages": MESSAGES})] * 2))
+
+    assert run.thread_id != other.thread_id
+
+
+def test_shared_ids_are_counted(write):
+    assert load_runs(write(LINE, LINE, LINE)).shared_ids == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(True, True), (False, False), (None, None), (1, True), (0, False), (1.0, True)]
+)
+def test_success(write, value, expected):
+    (run,) = read_runs(write(json.dumps({"success": value, "messages": MESSAGES})))
+
+    assert run.success is expected
+
+
+BAD = [
+    ("not json", "not JSON"),
+    ('{"messages": [', "not JSON"),
+    ("[", "one run a line"),
+    ("{}", "no 'messages'"),
+    ('{"prompt": "x", "completion": "y"}', "no 'messages' in the object (it has 'prompt', 'completion')"),
+    ('{"messages": "hello"}', "must be a list, found a text"),
+    ('{"messages": []}', "empty"),
+    ("[]", "empty"),
+    ("3", "found a number"),
+    ('"text"', "found a text"),
+    ("null", "found null"),
+    ("true", "found true"),
+    ('["hello"]', "message 0 must be an object, found a text"),
+    ('[{"role": "user", "content": "x"}, null]', "message 1 must be an object, found null"),
+    (f"[{LINE}]", "a list of runs"),
+    ('[{"content": "no role"}]', "message"),
+    ('[{"role": "nobody", "content": "x"}]', "message"),
+    (json.dumps({"messages": MESSAGES, "success": "yes"}), "'success' must be true, false or null"),
+    (json.dumps({"messages": MESSAGES, "id": ["a"]}), "'id' must be a string, found a list"),
+    (json.dumps({"messages": MESSAGES, "user_id": True}), "'user_id' must be a string"),
+    (b'{"messages": "\xff"}', "not UTF-8"),
+    ("[" * 100_000, "nested too deeply"),
+    ('{"id": ' + "9" * 10_000 + ', "messages": []}', "not JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), BAD, ids=range(len(BAD)))
+def test_a_malformed_line_is_named_and_nothing_is_returned(write, line, said):
+    with pytest.raises(LogError) as caught:
+        load_runs(write(LINE, "", line, LINE))
+
+    assert caught.value.line == 3
+    assert str(caught.value).startswith("runs.jsonl, line 3: ")
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("line", "said"), BAD, ids=range(len(BAD)))
+def test_lenient_leaves_it_out_and_counts_it(write, line, said):
+    log = load_runs(write(LINE, "", line, LINE), lenient=True)
+
+    assert [run.line for run in log.runs] == [1, 4]
+    assert [error.line for error in log.skipped] == [3]
+
+
+def test_utf16_is_recognised(write):
+    with pytest.raises(LogError, match="UTF-16"):
+        load_runs(write(LINE.encode("utf-16")))
+
+
+def test_reading_one_by_one_finds_a_bad_line_only_when_it_gets_there(write):
+    runs = read_runs(write(LINE, "oops"))
+
+    assert next(runs).thread_id == "run-1"
+    with pytest.raises(LogError):
+        next(runs)
+
+
+def test_limit_stops_before_a_bad_line(write):
+    assert len(load_runs(write(LINE, LINE, "oops"), limit=2).runs) == 2
+
+
+def test_damaged_gzip(tmp_path):
+    path = tmp_path / "runs.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join([LINE] * 2000).encode())[:-20])
+
+    with pytest.raises(LogError, match="gzip file is damaged"):
+        load_runs(path)
+    log = load_runs(path, lenient=True)
+    assert len(log.skipped) == 1
+    assert log.runs
+
+
+def test_a_missing_file_and_a_folder_are_input_errors(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        load_runs(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_runs(tmp_path)
+
+
+def test_an_empty_file_has_no_runs(write):
+    assert load_runs(write(b"")).runs == ()
+
+
+def test_progress_reaches_the_end_of_the_file(write):
+    path = write(LINE, LINE)
+    seen: list[int] = []
+    load_runs(path, on_line=seen.append)
+
+    assert seen == sorted(seen)
+    assert seen[-1] == path.stat().st_size
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode), st.integers(0, 200))
+def test_any_bytes_are_runs_or_log_errors(tmp_path_factory, noise, at):
+    text = LINE.encode()
+    path = tmp_path_factory.mktemp("log") / "runs.jsonl"
+    path.write_bytes(text[:at] + noise + text[at:])
+
+    log = load_runs(path, lenient=True)
+    if log.skipped:
+        with pytest.raises(LogError):
+            load_runs(path)
+    else:
+        assert load_runs(path) == log
+
+
+@pytest.mark.parametrize(
+    "name", ["workbench_gpt4", "workbench_gold", "tau_retail_gold", "tau_airline_gold", "bfcl_v3_multi_turn"]
+)
+def test_recorded_runs_are_read_to_the_last(name):
+    path = DATA / name / "trajectories.jsonl"
+    if not path.exists():
+        pytest.skip("recorded runs are not beside the repository (../shared/data)")
+    log = load_runs(path)
+
+    with path.open(encoding="utf-8") as lines:
+        assert len(log.runs) == sum(1 for line in lines if line.strip())
+    assert log.shared_ids == 0
+    assert all(run.task and run.success is not None for run in log.runs)

@@ -1,0 +1,90 @@
+"""Namespaces: whose memory a text belongs to."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from histories import history, user, words
+
+from langgraph_toolmem import ConfigurationError, NamespaceError, ToolMemory
+from langgraph_toolmem.base.namespaces import check_namespace, has_user, resolve, user_digest
+
+PERSONAL = ("toolmem", "{user_id}")
+
+
+def test_namespaces_that_work():
+    assert check_namespace(PERSONAL, name="namespace", user_allowed=True) == PERSONAL
+    assert check_namespace(("a", "user-{user_id}"), name="n", user_allowed=True) == ("a", "user-{user_id}")
+    assert check_namespace(("toolmem",), name="n", user_allowed=False) == ("toolmem",)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "told"),
+    [
+        ("toolmem", "tuple of texts"),
+        (["toolmem"], "tuple of texts"),
+        ((), "tuple of texts"),
+        (("a", ""), "tuple of texts"),
+        (("a", 1), "tuple of texts"),
+        (None, "tuple of texts"),
+        (("a", "{tenant}"), "{tenant}"),
+        (("a", "{}"), "{}"),
+        (("a", "{user_id.name}"), "user_id.name"),
+        (("a", "{user_id"), "no placeholder"),
+        (("a", "}"), "no placeholder"),
+    ],
+)
+def test_namespaces_that_cannot_work_are_named(namespace: Any, told: str):
+    with pytest.raises(ConfigurationError) as error:
+        check_namespace(namespace, name="namespace", user_allowed=True)
+
+    assert told in str(error.value)
+    assert "namespace" in str(error.value)
+
+
+def test_the_graph_is_shared_by_all_users():
+    with pytest.raises(ConfigurationError, match="graph_namespace is shared"):
+        check_namespace(PERSONAL, name="graph_namespace", user_allowed=False)
+    with pytest.raises(ConfigurationError, match="graph_namespace"):
+        ToolMemory.ephemeral(graph_namespace=PERSONAL)
+
+
+def test_a_user_is_put_in_its_place():
+    assert has_user(PERSONAL)
+    assert not has_user(("toolmem",))
+    assert resolve(PERSONAL, "ann") == ("toolmem", "ann")
+    assert resolve(("a", "user-{user_id}"), "ann") == ("a", "user-ann")
+    assert resolve(("toolmem",), None) == ("toolmem",)
+    assert resolve(PERSONAL, "{x}") == ("toolmem", "{x}")
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_nothing_is_shared_by_accident(missing: str | None):
+    with pytest.raises(NamespaceError, match="needs a user id"):
+        resolve(PERSONAL, missing)
+
+
+def test_a_users_digest_is_stable_and_no_name():
+    assert user_digest(None) is None
+    assert user_digest("ann") == user_digest("ann") != user_digest("bo")
+    assert "ann" not in str(user_digest("ann"))
+
+
+def test_a_memory_of_many_users_refuses_a_run_without_one():
+    parts = history(user("Hello"), words("Hi!"))
+    with ToolMemory.ephemeral(namespace=PERSONAL) as memory:
+        for use in (memory.observe, memory.inertia.predict, memory.finish, memory.before_model, memory.inertia.explain):
+            with pytest.raises(NamespaceError):
+                use(parts)
+        assert memory.report().turns == 0
+        assert memory.observe(parts, user_id="ann") == 1
+
+
+def test_a_user_without_a_place_in_the_namespace_is_warned_of_once(caplog: pytest.LogCaptureFixture):
+    with ToolMemory.ephemeral() as memory, caplog.at_level(logging.WARNING, "langgraph_toolmem"):
+        for _ in range(2):
+            memory.observe(history(user("Hello"), words("Hi!")), user_id="ann")
+
+    assert caplog.text.count("carries a user id") == 1

@@ -1,0 +1,683 @@
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from places import ROOT
+
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.chroma import collection_name
+from langgraph_toolmem.stores.reembed import reembed as reembed_collections
+from langgraph_toolmem.stores.vectors import Hit, VectorItem, VectorStore
+
+LEXICAL = resolve_embedder(None)
+ME = ("toolmem", "me")
+
+
+class Letters(Embeddings):
+    """How often each of some letters occurs: a second embedder whose answers can be worked out by hand."""
+
+    def __init__(self, model: str = "abc") -> None:
+        self.model = model
+        self.asked: list[str] = []
+        self.broken = False
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self.broken:
+            raise TimeoutError("no answer")
+        self.asked += texts
+        return [[text.count(letter) + 0.01 for letter in self.model] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[VectorStore]:
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as made:
+        yield made
+
+
+def ids(hits: list[Hit]) -> list[str]:
+    return [hit.id for hit in hits]
+
+
+# one store on disk
+
+
+def test_texts_are_found_by_meaning_and_survive_a_restart(tmp_path: Path) -> None:
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        store.upsert(
+            "entries",
+            [
+                VectorItem("mail", "send an email to a person", {"tool": "mail", "n": 1, "ok": True}),
+                VectorItem("trip", "book a flight", {"tool": "flights"}),
+            ],
+        )
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        store.check()
+        [best, other] = store.query("entries", "sending emails", k=5)
+        assert (best.id, best.text) == ("mail", "send an email to a person")
+        assert best.metadata == {"tool": "mail", "n": 1, "ok": True}
+        assert 1 >= best.similarity > other.similarity >= -1
+        assert store.count("entries") == 2
+        assert store.kinds() == ["entries"]
+        assert store.size()["kinds"] == {"entries": 2}
+        assert store.size()["bytes"] > 0
+        assert store.size()["embedder"] == LEXICAL.name
+        assert store.size()["dimension"] == 1024
+
+
+def test_the_same_text_has_similarity_one(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem("a", "rotate the image")])
+    assert store.query("entries", "rotate the image", k=1)[0].similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_upsert_replaces_the_text_and_merges_metadata(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem("a", "first", {"keep": 1, "drop": 2}), VectorItem("a", "later", {"keep": 3})])
+    assert store.get("entries") == [Hit("a", "later", {"keep": 3})]
+    store.upsert("entries", [VectorItem("a", "first", {"keep": 1, "drop": 2})])
+    store.upsert("entries", [VectorItem("a", "second", {"drop": None, "new": "x"})])
+    assert store.get("entries", ["a"]) == [Hit("a", "second", {"keep": 1, "new": "x"})]
+    store.upsert("entries", [VectorItem("a", "third")])
+    assert store.get("entries", ["a"])[0].metadata == {"keep": 1, "new": "x"}
+
+
+def test_the_filter_takes_several_keys_and_operators(store: VectorStore) -> None:
+    rows = [("a", {"tool": "x", "n": 1}), ("b", {"tool": "x", "n": 2}), ("c", {"tool": "y", "n": 2})]
+    store.upsert("entries", [VectorItem(key, "text", metadata) for key, metadata in rows])
+    assert ids(store.query("entries", "text", k=9, where={"tool": "x", "n": 2})) == ["b"]
+    assert sorted(ids(store.query("entries", "text", k=9, where={"n": {"$gte": 2}}))) == ["b", "c"]
+    assert len(store.query("entries", "text", k=9, where={})) == 3
+
+
+def test_get_keeps_the_asked_order_and_leaves_out_what_is_not_there(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem(key, key) for key in "abc"])
+    assert ids(store.get("entries", ["c", "nobody", "a", "c"])) == ["c", "a"]
+    assert store.get("entries", []) == []
+
+
+def test_delete_and_drop(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem(key, key) for key in "abc"])
+    store.upsert("atoms", [VectorItem("a", "a")])
+    store.delete("entries", ["a", "nobody"])
+    store.delete("entries", [])
+    assert sorted(ids(store.get("entries"))) == ["b", "c"]
+    store.drop("entries")
+    store.drop("entries")
+    assert store.count("entries") == 0
+    assert store.kinds() == ["atoms"]
+    store.upsert("entries", [VectorItem("d", "d")])
+    assert store.count("entries") == 1
+    store.drop()
+    assert store.kinds() == []
+
+
+def test_nothing_stored_is_nothing_found_and_makes_nothing(store: VectorStore) -> None:
+    assert store.query("entries", "x", k=3) == []
+    assert store.get("entries") == store.get("entries", ["a"]) == []
+    assert store.count("entries") == 0
+    store.delete("entries", ["a"])
+    store.upsert("entries", [])
+    assert store.kinds() == []
+    assert store.size()["dimension"] is None
+
+
+def test_questions_to_an_unused_store_neither_open_nor_make_anything(tmp_path: Path) -> None:
+    for folder in (tmp_path / "memory", None):
+        store = VectorStore(folder, embedder=LEXICAL, namespace=ME)
+        store.check()
+        store.drop()
+        store.drop("entries")
+        store.delete("entries", ["a"])
+        assert store.reembed() == {}
+        assert store.query("entries", "x", k=3) == store.get("entries") == store.kinds() == []
+        assert store.size()["kinds"] == {}
+        assert store._connection._client is None
+        store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_k_is_never_too_large_nor_too_small(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem("a", "a")])
+    assert len(store.query("entries", "a", k=100)) == 1
+    assert store.query("entries", "a", k=0) == store.query("entries", "a", k=-1) == []
+
+
+def test_awkward_texts_come_back(store: VectorStore) -> None:
+    texts = ["", "   ", "nul\x00byte", "天気 🌦", "x" * 20_000, "lone \ud83d surrogate"]
+    store.upsert("entries", [VectorItem(f"é/{n}", text, {"t": text}) for n, text in enumerate(texts)])
+    back = store.get("entries", [f"é/{n}" for n in range(len(texts))])
+    assert [hit.text for hit in back] == [*texts[:5], "lone ? surrogate"]
+    assert len(store.query("entries", "", k=9)) == len(texts)
+
+
+def test_more_than_one_batch_and_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.vectors.BATCH", 7)
+    monkeypatch.setattr("langgraph_toolmem.stores.reembed.PAGE", 4)
+    names = [f"n{n}" for n in range(23)]
+    with VectorStore(None, embedder=resolve_embedder(Letters()), namespace=ME) as store:
+        store.upsert("entries", [VectorItem(name, name) for name in names])
+        assert sorted(ids(store.get("entries"))) == sorted(names)
+        assert ids(store.get("entries", names)) == names
+        for number in range(9):
+            store.upsert(f"kind{number}", [VectorItem("a", "a")])
+        assert len(store.kinds()) == 10
+        store.delete("entries", names[:20])
+        assert store.count("entries") == 3
+
+
+async def test_the_async_twins_do_the_same(tmp_path: Path) -> None:
+    store = VectorStore(tmp_path, embedder=LEXICAL, namespace=ME)
+    await store.acheck()
+    assert await store.aquery("entries", "a", k=1) == []
+    await store.aupsert("entries", [VectorItem("a", "rotate the image"), VectorItem("b", "send mail")])
+    assert await store.aquery("entries", "mail", k=1) == store.query("entries", "mail", k=1)
+    assert await store.aget("entries", ["b"]) == store.get("entries", ["b"])
+    assert await store.acount("entries") == 2
+    assert await store.asize() == store.size()
+    await store.adelete("entries", ["a"])
+    assert await store.areembed() == {}
+    await store.adrop("entries")
+    assert store.kinds() == []
+    await store.aclose()
+
+
+def test_many_threads_at_once(store: VectorStore) -> None:
+    errors: list[BaseException] = []
+
+    def work(worker: int) -> None:
+        try:
+            for n in range(5):
+                store.upsert("entries", [VectorItem(f"{worker}-{n}", f"text of {worker}")])
+                assert store.query("entries", f"text of {worker}", k=1)
+        except BaseException as error:  # noqa: BLE001 - reported below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert store.count("entries") == 20
+
+
+# apart and together
+
+
+def test_stores_in_memory_share_nothing() -> None:
+    with (
+        VectorStore(None, embedder=LEXICAL, namespace=ME) as one,
+        VectorStore(None, embedder=LEXICAL, namespace=ME) as two,
+    ):
+        one.upsert("entries", [VectorItem("a", "a")])
+        assert (one.count("entries"), two.count("entries")) == (1, 0)
+        assert (one.kinds(), two.kinds()) == (["entries"], [])
+        two.drop()
+        two.close()
+        assert one.count("entries") == 1
+        assert one.size()["bytes"] is None
+
+
+def test_namespaces_on_one_folder_are_apart(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem("a", "mine")])
+    other = store.scoped(("toolmem", "me", "too"))
+    assert other.query("entries", "mine", k=1) == []
+    other.upsert("entries", [VectorItem("a", "theirs")])
+    other.drop()
+    other.close()
+    assert store.get("entries", ["a"])[0].text == "mine"
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sets(st.tuples(st.text(max_size=30), st.lists(st.text(max_size=8), max_size=3).map(tuple)), max_size=4))
+def test_every_kind_and_namespace_has_a_name_of_its_own_that_chroma_takes(
+    keys: set[tuple[str, tuple[str, ...]]],
+) -> None:
+    names = {collection_name("tm", kind, namespace) for kind, namespace in keys}
+    assert len(names) == len(keys)
+    for name in names:
+        assert re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,61}[a-zA-Z0-9]", name)
+
+
+def test_a_namespace_that_chroma_would_refuse_as_a_name_is_fine(store: VectorStore) -> None:
+    for namespace in [("toolmem", "zoë@example.com/x y"), ("",), (), ("u" * 600,), ("a.b",), ("a", "b"), ("A", "b")]:
+        scoped = store.scoped(namespace)
+        assert scoped.count("entries") == 0
+        scoped.upsert("entries", [VectorItem("a", "a")])
+        assert scoped.kinds() == ["entries"]
+
+
+@pytest.mark.parametrize("namespace", ["toolmem", ["toolmem"], ("toolmem", 3), None])
+def test_a_namespace_that_is_no_tuple_of_texts_is_refused(namespace: Any) -> None:
+    with pytest.raises(ConfigurationError, match="tuple of texts"):
+        VectorStore(None, embedder=LEXICAL, namespace=namespace)
+
+
+def test_an_async_client_is_refused() -> None:
+    import chromadb
+
+    waiting = chromadb.AsyncHttpClient()
+    try:
+        with pytest.raises(ConfigurationError, match="AsyncHttpClient"):
+            VectorStore(None, embedder=LEXICAL, client=waiting, namespace=ME)
+    finally:
+        waiting.close()
+
+
+# another embedder
+
+
+def changed(tmp_path: Path) -> VectorStore:
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as before:
+        before.upsert("entries", [VectorItem("a", "aaa", {"n": 1}), VectorItem("b", "bbb")])
+        before.upsert("atoms", [VectorItem("c", "ccc")])
+        before.scoped(("toolmem", "you")).upsert("entries", [VectorItem("a", "abc")])
+    return VectorStore(tmp_path, embedder=resolve_embedder(Letters()), namespace=ME)
+
+
+def test_another_embedder_is_refused_by_every_call_with_both_names_and_the_way_out(tmp_path: Path) -> None:
+    with changed(tmp_path) as store:
+        for call in (
+            store.check,
+            lambda: store.query("entries", "a", k=1),
+            lambda: store.upsert("entries", [VectorItem("z", "z")]),
+            lambda: store.upsert("new kind", [VectorItem("z", "z")]),
+            lambda: store.count("entries"),
+        ):
+            with pytest.raises(EmbedderChangedError) as caught:
+                call()
+            for part in (LEXICAL.name, "letters:abc", "toolmem reembed"):
+                assert part in str(caught.value)
+        assert store.size()["embedder"] == LEXICAL.name
+        assert store.kinds() == ["atoms", "entries"]
+
+
+def test_the_check_reads_the_manifest_without_opening_chroma(tmp_path: Path) -> None:
+    changed(tmp_path).close()
+    code = (
+        "import sys, pathlib; from langgraph_toolmem.stores.vectors import VectorStore as V;"
+        "from langgraph_toolmem.search.embedders import resolve_embedder as r;"
+        f"V(pathlib.Path({str(tmp_path)!r}), embedder=r(None), namespace=('x',)).check();"
+        "print('chromadb' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_lost_or_damaged_manifest_does_not_hide_the_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manifest = tmp_path / "vectors.json"
+    with changed(tmp_path) as store:
+        manifest.write_text('{"format": 1, "emb')
+        with caplog.at_level(logging.WARNING), pytest.raises(EmbedderChangedError):
+            store.check()
+        assert "damaged" in caplog.text
+        manifest.unlink()
+        with pytest.raises(EmbedderChangedError):
+            store.check()
+
+
+def test_what_a_newer_version_wrote_is_refused(tmp_path: Path) -> None:
+    changed(tmp_path).close()
+    manifest = tmp_path / "vectors.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
+    with (
+        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
+        pytest.raises(StorageError, match=r"format 2.*Update"),
+    ):
+        store.check()
+
+
+def test_the_same_name_with_another_dimension_is_a_change_too(tmp_path: Path) -> None:
+    small, large = DeterministicFakeEmbedding(size=4), DeterministicFakeEmbedding(size=8)
+    with VectorStore(tmp_path, embedder=resolve_embedder(small), namespace=ME) as store:
+        store.upsert("entries", [VectorItem("a", "a")])
+    with VectorStore(tmp_path, embedder=resolve_embedder(large), namespace=ME) as store:
+        for call in (
+            lambda: store.query("entries", "a", k=1),
+            lambda: store.upsert("entries", [VectorItem("b", "b")]),
+            lambda: store.upsert("other", [VectorItem("b", "b")]),
+        ):
+            with pytest.raises(EmbedderChangedError, match=r"4 numbers.*8 numbers"):
+                call()
+        assert store.reembed() == {"entries": 1}
+        assert store.query("entries", "a", k=1)[0].similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_reembed_makes_every_vector_of_the_folder_again(tmp_path: Path) -> None:
+    progress: list[tuple[int, int]] = []
+    with changed(tmp_path) as store:
+        assert store.reembed(progress=lambda done, total: progress.append((done, total))) == {
+            "atoms": 1,
+            "entries": 3,
+        }
+        assert progress[-1] == (4, 4)
+        store.check()
+        assert ids(store.query("entries", "b", k=2)) == ["b", "a"]
+        assert store.get("entries", ["a"]) == [Hit("a", "aaa", {"n": 1})]
+        assert store.scoped(("toolmem", "you")).count("entries") == 1
+        assert store.size()["embedder"] == "letters:abc"
+        assert store.size()["dimension"] == 3
+        assert store.reembed() == {}
+    with VectorStore(tmp_path, embedder=resolve_embedder(Letters()), namespace=ME) as again:
+        again.check()
+        assert ids(again.query("atoms", "c", k=1)) == ["c"]
+
+
+def test_reembed_within_a_namespace_leaves_others_alone(tmp_path: Path) -> None:
+    with changed(tmp_path) as store:
+        assert store.reembed(within=ME) == {"atoms": 1, "entries": 2}
+        assert store.count("entries") == 2
+        with pytest.raises(EmbedderChangedError):
+            store.scoped(("toolmem", "you")).count("entries")
+
+
+def test_reembed_that_fails_half_way_loses_nothing(tmp_path: Path) -> None:
+    letters = Letters()
+    with changed(tmp_path) as store:
+        store.embedder = resolve_embedder(letters)
+        assert store.embedder.dimension() == 3
+        letters.broken = True
+        with pytest.raises(StorageError, match="TimeoutError: no answer"):
+            store.reembed()
+        with pytest.raises(EmbedderChangedError):
+            store.query("entries", "a", k=1)
+        letters.broken = False
+        assert store.reembed() == {"atoms": 1, "entries": 3}
+        assert store.count("entries") == 2
+
+
+@pytest.mark.parametrize("stop_before", ["delete_collection", "modify"])
+def test_a_crash_at_the_end_of_a_rebuilding_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_before: str
+) -> None:
+    from chromadb.api.client import Client
+    from chromadb.api.models.Collection import Collection
+
+    class Killed(BaseException):
+        pass
+
+    def kill(self: Any, *args: Any, **options: Any) -> None:
+        if stop_before == "modify" or args[0].endswith(".v1"):
+            raise Killed
+        real(self, *args, **options)
+
+    with changed(tmp_path) as store:
+        owner: Any = Client if stop_before == "delete_collection" else Collection
+        real = getattr(owner, stop_before)
+        monkeypatch.setattr(owner, stop_before, kill)
+        with pytest.raises(Killed):
+            store.reembed()
+        monkeypatch.undo()
+        assert sum(store.reembed().values()) >= 3
+        assert (store.count("entries"), store.count("atoms")) == (2, 1)
+        assert store.kinds() == ["atoms", "entries"]
+        assert ids(store.query("atoms", "c", k=1)) == ["c"]
+
+
+def test_a_whole_rebuilding_that_lacks_its_name_is_found_without_reembed(tmp_path: Path) -> None:
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        store.upsert("entries", [VectorItem("a", "a")])
+        client = store._connection.client()
+        [collection] = client.list_collections()
+        collection.modify(name=collection.name.removesuffix(".v1") + ".new")
+        store._collections.clear()
+        assert store.count("entries") == 1
+        assert [each.name for each in client.list_collections()] == ["tm.entries.toolmem.me.v1"]
+
+
+# failures
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "chroma").write_text("a file is in the way")
+    with (
+        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
+        pytest.raises(StorageError, match=r"Chroma in .*could not open.*toolmem doctor"),
+    ):
+        store.count("entries")
+
+
+def test_a_damaged_database_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "chroma").mkdir()
+    (tmp_path / "chroma" / "chroma.sqlite3").write_bytes(b"no database at all" * 300)
+    with (
+        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
+        pytest.raises(StorageError, match="Chroma in "),
+    ):
+        store.upsert("entries", [VectorItem("a", "a")])
+
+
+def test_metadata_that_chroma_cannot_keep_is_a_storage_error(store: VectorStore) -> None:
+    with pytest.raises(StorageError, match=r"could not write 'entries'.*a dict"):
+        store.upsert("entries", [VectorItem("a", "a", {"nested": {"x": 1}})])
+    with pytest.raises(StorageError, match="could not write"):
+        store.upsert("entries", [VectorItem("", "a")])
+    store.upsert("entries", [VectorItem("a", "a")])
+    with pytest.raises(StorageError, match="could not search"):
+        store.query("entries", "a", k=1, where={"$nonsense": 1})
+
+
+def test_a_closed_store_says_so_and_closes_twice(tmp_path: Path) -> None:
+    store = VectorStore(tmp_path, embedder=LEXICAL, namespace=ME)
+    store.close()
+    store.close()
+    with pytest.raises(StorageError, match="closed"):
+        store.count("entries")
+
+
+def test_a_collection_replaced_by_another_handle_is_found_again(tmp_path: Path, store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem("a", "a")])
+    other = store.scoped(ME)
+    other.drop("entries")
+    assert store.count("entries") == 0
+    other.upsert("entries", [VectorItem("b", "b"), VectorItem("c", "c")])
+    assert store.count("entries") == 2
+    other.drop("entries")
+    store.upsert("entries", [VectorItem("d", "d")])
+    assert ids(other.get("entries")) == ["d"]
+
+
+def test_a_foreign_collection_under_our_name_is_refused(store: VectorStore) -> None:
+    store._connection.client().create_collection("tm.entries.toolmem.me.v1", embedding_function=None)
+    with pytest.raises(StorageError, match="not made by this package"):
+        store.count("entries")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_forked_child_is_told_and_does_not_hang(tmp_path: Path, folder: bool) -> None:
+    # In a process of its own: pytest's other threads make a fork warn.
+    code = f"""
+import os, pathlib, signal
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
+folder = pathlib.Path({str(tmp_path)!r}) if {folder} else None
+make = lambda: VectorStore(folder, embedder=resolve_embedder(None), namespace=("x",))
+store = make()
+store.upsert("entries", [VectorItem("a", "a")])
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    told = 0
+    for each in (store, make()):
+        try:
+            each.upsert("entries", [VectorItem("a", "a")])
+        except StorageError as error:
+            told += "forked" in str(error)
+    store.close()
+    os._exit(told)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.count("entries"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["2", "1"]
+
+
+# a server
+
+
+@contextmanager
+def chroma_run(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A real ``chroma run`` on a free port of loopback: the port and the process."""
+    chroma = Path(sys.executable).parent / "chroma"
+    if not chroma.exists():
+        pytest.skip("the chroma executable is not beside this Python")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    command = [str(chroma), "run", "--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        assert process.poll() is None, (folder / "log").read_text()
+        yield port, process
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with chroma_run(tmp_path_factory.mktemp("server")) as (port, _):
+        yield port
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[int], Any]]:
+    """Makes HTTP clients and closes them."""
+    import chromadb
+    from chromadb.config import Settings
+
+    clients: list[Any] = []
+
+    def client(port: int) -> Any:
+        settings = Settings(anonymized_telemetry=False)
+        clients.append(chromadb.HttpClient(host="127.0.0.1", port=port, settings=settings))
+        return clients[-1]
+
+    yield client
+    for each in clients:
+        each.close()
+        # chromadb 1.5 leaves its sockets open in Client.close(), and an open socket is a warning here.
+        for part in (each, each._admin_client):
+            part._server._session.close()
+
+
+async def test_two_workers_share_a_server(server: int, connect: Callable[[int], Any], tmp_path: Path) -> None:
+    clients = [connect(server), connect(server)]
+    one, two = (VectorStore(tmp_path, embedder=LEXICAL, client=c, namespace=("shared", "é")) for c in clients)
+    one.upsert("entries", [VectorItem("a", "send mail", {"n": 1}), VectorItem("b", "book a flight")])
+    assert ids(two.query("entries", "mail", k=1)) == ["a"]
+    assert ids(await two.aquery("entries", "flights", k=1, where=None)) == ["b"]
+    two.upsert("entries", [VectorItem("a", "send a letter", {"n": None})])
+    assert one.get("entries", ["a"]) == [Hit("a", "send a letter", {})]
+    two.drop("entries")
+    assert one.count("entries") == 0
+    assert one.size()["bytes"] is None
+    one.close()
+    assert clients[0].heartbeat() > 0
+
+
+def test_reembed_on_a_server_keeps_to_its_namespace(server: int, connect: Callable[[int], Any]) -> None:
+    client = connect(server)
+    for namespace in (("app1",), ("app2",)):
+        VectorStore(None, embedder=LEXICAL, client=client, namespace=namespace).upsert("k", [VectorItem("a", "a")])
+    store = VectorStore(None, embedder=resolve_embedder(Letters()), client=client, namespace=("app1",))
+    with pytest.raises(EmbedderChangedError):
+        store.check()
+    assert store.reembed() == {"k": 1}
+    store.check()
+    assert VectorStore(None, embedder=LEXICAL, client=client, namespace=("app2",)).count("k") == 1
+
+
+def test_a_server_that_goes_away_is_a_storage_error(connect: Callable[[int], Any], tmp_path: Path) -> None:
+    with chroma_run(tmp_path) as (port, process):
+        store = VectorStore(None, embedder=LEXICAL, client=connect(port), namespace=("gone",))
+        store.upsert("k", [VectorItem("a", "a")])
+        process.terminate()
+        process.wait(timeout=20)
+        for call in (lambda: store.upsert("k", [VectorItem("a", "a")]), lambda: store.query("k", "a", k=1)):
+            with pytest.raises(StorageError, match=r"given by the application.*Check that the server runs"):
+                call()
+
+
+# tools
+
+
+def test_no_collections_at_all(store: VectorStore) -> None:
+    assert reembed_collections(store._connection, LEXICAL, ()) == {}
+
+
+def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> None:
+    def soiled() -> None:  # as hnswlib leaves it: not cleared
+        for file in tmp_path.rglob("data_level0.bin"):
+            with file.open("r+b") as opened:
+                opened.seek(-20, os.SEEK_END)
+                opened.write(b"secretword")
+
+    def found() -> bool:
+        return any(b"secretword" in each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+
+    def opened() -> VectorStore:
+        return VectorStore(tmp_path, embedder=LEXICAL, namespace=ME)
+
+    with opened() as store:
+        store.upsert("tools", [VectorItem("1", "send mail")])
+        soiled()
+        assert found()
+    assert not found()  # closing clears it
+    soiled()  # by a process that was killed
+    with opened() as store:
+        assert [hit.id for hit in store.query("tools", "mail", k=1)] == ["1"]
+        assert not found()
+        store.upsert("tools", [VectorItem(f"n{i}", f"send {i}") for i in range(2500)])
+    with opened() as store:
+        assert store.count("tools") == 2501
+        assert {hit.text for hit in store.get("tools")} == {"send mail", *(f"send {i}" for i in range(2500))}
+        assert len(store.query("tools", "send", k=50)) == 50
+
+
+def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.chroma.MAX_IN_USE", 5)
+    opened: list[int] = []
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
+        stores = [store.scoped(("user", str(n))) for n in range(24)]
+        for round_ in range(2):
+            for n, each in enumerate(stores):
+                each.upsert("notes", [VectorItem(f"{round_}", f"note {n}")])
+                opened.append(len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0)
+        assert max(opened) - min(opened) < 60  # four files a collection
+        for n, each in enumerate(stores):
+            assert {hit.text for hit in each.get("notes")} == {f"note {n}"}
+            assert each.count("notes") == 2
+        threads = [threading.Thread(target=lambda s=each: s.query("notes", "note", k=1)) for each in stores * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert len(store._connection._in_use) <= 24

@@ -1,0 +1,176 @@
+"""Folders and logs of older versions: read once, and written in the present form."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import call, history, schema, user
+from kept import inertia, ledger, navigator, sit
+from langgraph.store.memory import InMemoryStore
+from places import TESTS
+
+from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.cli.watch import Watcher
+from langgraph_toolmem.stores import journal, plain_pickle
+from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT
+
+DATA = TESTS / "data" / "format4"
+"""What version 4 wrote, with every operation it had: a snapshot and a journal after it (a user was forgotten, tools
+were pruned, turns and offers are open, summaries wait), the log of two workers, and what that version knew of both."""
+KNOWN = json.loads((DATA / "known.json").read_text())
+LOG = json.loads((DATA / "log.json").read_text())
+TOOLS = [
+    schema("find_customer", "name", description="Finds a customer by name."),
+    schema("open_file", "id", "mode"),
+    schema("write_mail", "email text"),
+    schema("pay", "amount:number"),
+]
+EAGER = InertiaPolicy(min_precision=0.3, audit_rate=0.0, max_wrong_per_100=None)
+POLICIES = (EAGER, InertiaPolicy(), InertiaPolicy.paper())
+
+
+def now() -> float:
+    return float(KNOWN["clock"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in (SNAPSHOT, JOURNAL):
+        shutil.copy(DATA / name, tmp_path)
+    return tmp_path
+
+
+def knows(memory: ToolMemory) -> dict[str, Any]:
+    here = [user("Write to Zoe please")]
+    after = history(here, call("find_customer", {"name": "Zoe"}, {"person": {"id": "id-Zoe", "email": "zoe@x.org"}}))
+    report = memory.report().to_dict()
+    assert report.pop("problems") == ()
+    del report["reflections"]
+    successes, uses = navigator(memory).recent(now(), 30)
+    found = {
+        "repr": repr(memory).rpartition(": ")[2],
+        "report": report,
+        "view": asdict(memory.view()),
+        "decisions": [asdict(memory.inertia.explain(at, policy=policy)) for at in (here, after) for policy in POLICIES],
+        "pruned": memory.navigator.pruned(),
+        "rules": memory.navigator.cluster_constraints().to_dict(),
+        "shifts": navigator(memory).shifts,
+        "recent": [sorted([*link, n] for link, n in successes.items()), uses],
+        "outputs": navigator(memory).outputs,
+    }
+    return json.loads(json.dumps(found, default=asdict))  # type: ignore[no-any-return]
+
+
+def test_a_folder_of_format_4_is_taken_over_with_all_it_knows(folder: Path) -> None:
+    with ToolMemory(folder, tools=TOOLS, now=now, read_only=True) as memory:
+        assert knows(memory) == KNOWN["folder"]
+    assert (folder / JOURNAL).read_bytes() == (DATA / JOURNAL).read_bytes(), "nothing was written"
+    with ToolMemory(folder, tools=TOOLS, now=now) as memory:
+        assert knows(memory) == KNOWN["folder"]
+        assert len(inertia(memory).open_turns) == len(sit(memory).drafts) - 7 == len(ledger(memory).turns) / 2 == 2
+        found = journal.parse((folder / JOURNAL).read_bytes())
+        assert {operation[0] for _, record in found.records for operation in record} > {"turn_opened", "followed"}
+        shutil.copytree(folder, folder / "killed")
+    for place in (folder, folder / "killed"):
+        with ToolMemory(place, tools=TOOLS, now=now) as memory:
+            assert knows(memory) == KNOWN["folder"]
+            memory.feedback("ann-2-1", score=0.0)
+            report = memory.report()
+            assert (report.atoms.helped, report.atoms.hurt) == (5, 1)
+            assert (report.recall.helped, report.recall.hurt) == (5, 1)
+        versions = [plain_pickle.read_version((place / SNAPSHOT).read_bytes())]
+        versions.append(journal.parse((place / JOURNAL).read_bytes()).version)
+        assert versions == [plain_pickle.FORMAT_VERSION] * 2
+
+
+def test_a_turn_that_was_open_is_counted_once_when_it_ends(folder: Path) -> None:
+    with ToolMemory(folder, tools=TOOLS, now=now) as memory:
+        before = memory.report().turns
+        memory.observe(history(user("Write to Gil2 please"), call("pay", {"amount": 1})), thread_id="open-2")
+        assert (memory.report().turns, len(inertia(memory).open_turns)) == (before, 1)
+        assert memory.report().hints["sit"].offered == KNOWN["folder"]["report"]["hints"]["sit"]["offered"]
+        memory.forget(user_id="bob")
+        assert (memory.report().turns, len(inertia(memory).open_turns)) == (before - 1, 0)
+
+
+def test_a_folder_of_format_4_can_be_watched(folder: Path) -> None:
+    with Watcher(folder) as watcher:
+        assert watcher.look(now())[-1].what
+        report = watcher.report().to_dict()
+    with ToolMemory(folder, read_only=True) as memory:
+        assert report == {**memory.report().to_dict(), "rules": ()}
+
+
+def shared() -> InMemoryStore:
+    store = InMemoryStore()
+    for namespace, key, value in LOG:
+        store.put(tuple(namespace), key, value)
+    return store
+
+
+def test_logs_of_workers_that_have_the_old_version_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.graph_store.POLL_SECONDS", 0.0)
+    store = shared()
+    with ToolMemory(None, store=store, tools=TOOLS, now=now) as memory:
+        assert knows(memory) == KNOWN["shared"]
+        memory.observe(history(user("Pay 3"), call("pay", {"amount": 3})), thread_id="new", user_id="ann")
+        with ToolMemory(None, store=store, tools=TOOLS, now=now) as other:
+            assert other.report().turns == KNOWN["shared"]["report"]["turns"] + 1
+            assert user_digest("ann") in repr(store._data)
+            memory.forget(user_id="ann")
+            assert user_digest("ann") not in repr(store._data).replace(f'["user_forgotten","{user_digest("ann")}"', "")
+            other.observe([], user_id="bob")
+            assert numbers(other) == numbers(memory)
+
+
+def numbers(memory: ToolMemory) -> Any:
+    return {**memory.report().to_dict(), "reflections": None}
+
+
+def _third(state: dict[str, Any]) -> None:
+    del state["evolving"]
+
+
+def _second(state: dict[str, Any]) -> None:
+    _third(state)
+    del state["recalls"]
+
+
+def _first(state: dict[str, Any]) -> None:
+    _second(state)
+    for name in ("periods", "walks", "drafts", "offers"):
+        del state[name]
+    state["counters"] |= {"tokens": 900, "turns_with_tokens": 3}
+
+
+@pytest.mark.parametrize(("version", "older"), [(1, _first), (2, _second), (3, _third)])
+def test_formats_before_that_are_taken_over_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, version: int, older: Callable[[dict[str, Any]], None]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(plain_pickle, "FORMAT_VERSION", 4)
+        whole: Any = plain_pickle.loads((DATA / SNAPSHOT).read_bytes())
+        older(whole["state"])
+        whole["generation"] = 7
+        patch.setattr(plain_pickle, "FORMAT_VERSION", version)
+        (folder / SNAPSHOT).write_bytes(plain_pickle.dumps(whole))
+        tokens = [["n", "tokens", 300], ["n", "turns_with_tokens", 1]] if version == 1 else []
+        record = [None, [["n", "turns", 1], *tokens, ["t", "pay", "ok"]]]
+        (folder / JOURNAL).write_bytes(journal.header(7) + journal.frame(record))
+    with ToolMemory(folder, tools=TOOLS) as memory:
+        report = memory.report()
+        assert (report.problems, report.tokens_saved) == ((), None)
+        assert report.turns == whole["state"]["counters"]["turns"] + 1
+        assert (memory.navigator.pruned(), memory.navigator.propagate()) == ([], [])
+        assert bool(report.periods) == (version > 1)
+        memory.observe(history(user("Pay 3"), call("pay", {"amount": 3})), thread_id="new")
+    with ToolMemory(folder, tools=TOOLS) as memory:
+        assert memory.report().turns == report.turns + 1
+    assert not list(folder.glob("*.corrupt-*"))
