@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -239,15 +239,6 @@ class Reminders(Table):
 
     def _remind(self, text: str, user: str | None) -> None:
         self.counts[text] = self.counts.get(text, 0) + 1
-
-    def to_state(self) -> dict[str, Any]:
-        return {"counts": self.counts}
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.counts = state["counts"]
-
-    def forget(self, user: str, runs: Collection[str]) -> int:
-        return 0
 
 
 def opened(folder: Path, *tables: type[Table]) -> GraphStore:

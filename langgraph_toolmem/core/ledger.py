@@ -165,14 +165,6 @@ class LedgerTable(Table):
         self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
         return 0
 
-    def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
-        return {"turns": self.turns, "runs": self.runs, "figures": self.figures}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        self.turns, self.runs, self.figures = state["turns"], state["runs"], state["figures"]
-
 
 class Booking(NamedTuple):
     """What is to be added to the rows of a method's items; below 0: taken back."""
