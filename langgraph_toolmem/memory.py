@@ -167,12 +167,13 @@ class ToolMemory(EvolvingGraph, KeepingEntries, KeepingDecisions, Planning, Impo
         return self._engine.decide(state, thought=run.thought, policy=policy, user=user, specs=specs)[0]
 
     def _book_row(self, booking: Booking) -> None:
-        what, book = {
+        methods = {
             "sit": ("a summary", self._book_summaries),
             "atoms": ("atoms", self._book_atoms),
             "entries": ("an entry", self._book_entries),
-        }[booking.method]
-        if not self._store.read_only:
+        }
+        if booking.method in methods and not self._store.read_only:
+            what, book = methods[booking.method]
             self._quietly(f"the record of {what} could not be kept", partial(book, booking))
 
     # --- looking ---

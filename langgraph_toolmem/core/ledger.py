@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import GOOD, IsShared, Operation, Record
+from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.runs.run import Turn
 
 MAX_TURNS: Final = 4_096
@@ -41,10 +41,6 @@ class Shown(Operation):
     items: dict[str, str | None]
     user: str | None
 
-    def without_user(self, is_shared: IsShared) -> Shown:  # noqa: ARG002
-        """That something was shown is a count."""
-        return Shown(self.method, self.run, self.turn, self.items, None)
-
 
 @dataclass(slots=True)
 class Followed(Operation):
@@ -60,10 +56,6 @@ class Followed(Operation):
     ids: list[str]
     right: int
     user: str | None
-
-    def without_user(self, is_shared: IsShared) -> Followed:  # noqa: ARG002
-        """That it was followed is a count."""
-        return Followed(self.method, self.run, self.turn, self.ids, self.right, None)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ Here are those of the evidence that all methods share. A method has operations o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -52,7 +52,9 @@ class Operation:
 
     def without_user(self, is_shared: IsShared) -> Operation | None:  # noqa: ARG002 - some keep what is shared
         """What is left of it when its user is forgotten."""
-        return None if self.personal else self
+        if self.personal:
+            return None
+        return replace(self, **{"user": None}) if hasattr(self, "user") else self
 
 
 Record: TypeAlias = list[Operation]
@@ -316,8 +318,8 @@ class Verdict(Operation):
 
 @dataclass(slots=True)
 class UserForgotten(Operation):
-    """A user is forgotten, at a time in seconds since 1970."""
+    """A user (digest) is forgotten, at a time in seconds since 1970."""
 
     kind = "user_forgotten"
-    user: str
+    forgotten: str
     when: float
