@@ -84,7 +84,6 @@ class Learning(Reflecting):
             if success is not None:
                 self._verdict(run.digest, float(success), comment, user_id)
         self._keep_summaries(run, user_id, over=True)
-        self._ledger.flush()
         self._keep_entry(run, user_id)
         if wait:
             self._wait()
