@@ -120,7 +120,6 @@ class EvidenceGraph:
                 op.ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
                 op.Sources: self._add_sources,
                 op.Value: self._add_value,
-                op.Witness: self._add_witness,
                 op.Request: self.cases.open,
                 op.RequestCall: self.cases.add_call,
                 op.RequestEnd: self.cases.end,
@@ -234,12 +233,14 @@ class EvidenceGraph:
             kinds = known.setdefault(parameter, {})
             kinds[kind] = kinds.get(kind, 0) + 1
 
-    def _add_sources(self, slot: str, previous: str, judged: dict[str, int]) -> None:
+    def _add_sources(self, slot: str, previous: str, judged: dict[str, int], user: str | None) -> None:
         narrow = f"{slot}\x1e{previous}"
         for descriptor, hit in judged.items():
             column = HIT if hit else MISS
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
+            if user is not None and "|" in descriptor:
+                self.descriptor_witnesses.add(slot, descriptor, "", user)
 
     def _add_value(self, slot: str, previous: str, value: str | None, pattern: str, run: str, user: str | None) -> None:
         if value is not None:
@@ -248,10 +249,6 @@ class EvidenceGraph:
             self.value_witnesses.add(slot, value, run, user)
         if pattern:
             self.pattern_witnesses.add(slot, pattern, run, user)
-
-    def _add_witness(self, slot: str, descriptors: list[str], user: str) -> None:
-        for descriptor in descriptors:
-            self.descriptor_witnesses.add(slot, descriptor, "", user)
 
     def count(self, counter: str, amount: float = 1, hour: int | None = None) -> None:
         """Adds to a counter; if an hour is given, to the counters of that hour too."""

@@ -209,11 +209,7 @@ def _learn_arguments(
         if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not _may_be_from_output(value, truth, state):
             given.append(parameter)
         if judged:
-            record.append(op.Sources(slot, previous, judged))
-            # Not only those with words of a text: a JSON path may have a person's name in it.
-            places = [d for d in judged if "|" in d]
-            if user is not None and places:
-                record.append(op.Witness(slot, places, user))
+            record.append(op.Sources(slot, previous, judged, user))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
             record.append(op.Value(slot, previous, encoded, pattern_of(value, state), run, user))
