@@ -167,7 +167,7 @@ class InertiaEngine:
         """
         state = RunState(cut=run.truncated)
         at_hand = self.specs if specs is None else specs
-        new = 0
+        name, new = run.digest, 0
         thought = ""
         chosen_by: list[str] = []  # with the calls that would have been shortcuts counted as such
         for index, event in enumerate(run.events):
@@ -186,11 +186,11 @@ class InertiaEngine:
                         event,
                         specs=at_hand,
                         neighbours=neighbours,
-                        run=run.digest,
+                        run=name,
                         user=user,
                         hour=hour,
                     )
-                    apply(key, record if more is None else [*record, *more(state, event, run.digest)])
+                    apply(key, record if more is None else [*record, *more(state, event, name)])
                     if decision is not None:
                         acts = decision.acts
                         if on_turn is not None:
