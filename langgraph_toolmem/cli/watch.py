@@ -15,19 +15,9 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.ledger import Followed, ItemsJudged, LedgerTable, Shown
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import (
-    GOOD,
-    Arguments,
-    Count,
-    Operation,
-    Outcome,
-    Record,
-    RunSeen,
-    ToolCount,
-    UserForgotten,
-    Verdict,
-)
+from langgraph_toolmem.graph import operations as op
+from langgraph_toolmem.graph.evidence import FIGURES, EvidenceGraph
+from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import budget_figures
@@ -38,21 +28,9 @@ from langgraph_toolmem.stores.folder_lock import holder, is_held
 from langgraph_toolmem.stores.tail import GraphTail
 
 _TABLES: Final = (InertiaEvidence, SITEvidence, LedgerTable)
-_EVIDENCE: Final = (
-    "successors",
-    "sources",
-    "values",
-    "value_witnesses",
-    "pattern_witnesses",
-    "descriptor_witnesses",
-    "cases",
-    "seen",
-    "waiting",
-)
-"""Parts of a snapshot that are not kept."""
-_COUNTS: Final = (Count, ToolCount, Outcome, RunSeen, Verdict, UserForgotten, Shown, Followed, ItemsJudged)
+_COUNTS: Final = (op.Count, op.ToolCount, op.Outcome, op.RunSeen, op.Verdict, op.UserForgotten)
 _COUNTED: Final[Mapping[type[Operation], Mapping[str, Any]]] = {
-    **{kind: {} for kind in (*_COUNTS, TurnClosed, DraftsTaken)},
+    **{kind: {} for kind in (*_COUNTS, TurnClosed, DraftsTaken, Shown, Followed, ItemsJudged)},
     TurnOpened: {"windows": [], "rules": [], "judged": []},
     TransitionSeen: {"step": "", "source": "", "target": ""},  # that a run is there, whatever it did
     Draft: {"place": "", "target": "", "text": "", "made_by": ""},
@@ -191,7 +169,7 @@ def _counters_of(state: dict[str, Any] | None) -> EvidenceGraph:
         run: {step: ["", "", "", "", draft[-1]] for step, draft in drafts.items()}
         for run, drafts in sit["drafts"].items()
     }
-    graph.load({**state, **{name: empty[name] for name in _EVIDENCE}, "tables": tables})
+    graph.load({**empty, **{name: state[name] for name in FIGURES}, "tables": tables})
     return graph
 
 
@@ -200,16 +178,17 @@ def read_record(record: Record) -> tuple[tuple[str, ...], str] | None:
 
     What the record holds of arguments, values and words of people is left alone.
     """
-    counted = {each.counter for each in record if isinstance(each, Count)}
-    outcomes = {each.counter: each.tool for each in record if isinstance(each, ToolCount)}  # of the proposal → its tool
-    ended = {each.status: each.tool for each in record if isinstance(each, Outcome)}
+    counted = {each.counter for each in record if isinstance(each, op.Count)}
+    # What came of the proposal → its tool.
+    outcomes = {each.counter: each.tool for each in record if isinstance(each, op.ToolCount)}
+    ended = {each.status: each.tool for each in record if isinstance(each, op.Outcome)}
     tools = tuple(
         each.tool
         for each in record
-        if isinstance(each, Arguments) or (isinstance(each, Outcome) and each.status == "rejected")
+        if isinstance(each, op.Arguments) or (isinstance(each, op.Outcome) and each.status == "rejected")
     )
     for each in record:
-        if isinstance(each, Verdict):
+        if isinstance(each, op.Verdict):
             return (), f"verdict on a run: {'good' if each.score >= GOOD else 'bad'} ({each.score:g})"
     if taken := counted & {"acted_ok", "acted_failed", "acted_stopped"}:
         return tools or (outcomes[taken.pop()],), _shortcut(counted)

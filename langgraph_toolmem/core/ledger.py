@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import GOOD, IsShared, Operation, Record
+from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.runs.run import Turn
 
 MAX_TURNS: Final = 4_096
@@ -42,10 +42,6 @@ class Shown(Operation):
     items: dict[str, str | None]
     user: str | None
 
-    def without_user(self, is_shared: IsShared) -> Shown:
-        """That something was shown is a count."""
-        return Shown(self.method, self.run, self.turn, self.items, None)
-
 
 @dataclass(slots=True)
 class Followed(Operation):
@@ -61,10 +57,6 @@ class Followed(Operation):
     ids: list[str]
     right: int
     user: str | None
-
-    def without_user(self, is_shared: IsShared) -> Followed:
-        """That it was followed is a count."""
-        return Followed(self.method, self.run, self.turn, self.ids, self.right, None)
 
 
 @dataclass(slots=True)
@@ -165,14 +157,6 @@ class LedgerTable(Table):
                 del waiting[method]
         self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
         return 0
-
-    def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
-        return {"turns": self.turns, "runs": self.runs, "figures": self.figures}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        self.turns, self.runs, self.figures = state["turns"], state["runs"], state["figures"]
 
 
 class Booking(NamedTuple):

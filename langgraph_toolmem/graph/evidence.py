@@ -13,31 +13,9 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
 from langgraph_toolmem.base.shapes import Shape, anything, check, each, fields, items, maybe, number, row, text
+from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.cases import CASES, CaseIndex
-from langgraph_toolmem.graph.operations import (
-    Arguments,
-    Count,
-    Operation,
-    Outcome,
-    Plain,
-    Record,
-    Repeat,
-    Request,
-    RequestCall,
-    RequestEnd,
-    RunSeen,
-    Sources,
-    Successor,
-    ToolCount,
-    ToolDescribed,
-    Unknown,
-    UserForgotten,
-    Value,
-    Verdict,
-    Witness,
-    reader,
-    without,
-)
+from langgraph_toolmem.graph.operations import Operation, Plain, Record, reader, without
 from langgraph_toolmem.graph.tables import WITNESSES, CountTable, WitnessTable, counts
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
@@ -53,6 +31,8 @@ MAX_WAITING: Final = 10_000
 """Operations kept for tables that are not registered; the oldest leave."""
 SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
 """Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
+FIGURES: Final = ("tools", "counters", "by_tool", "runs", "periods")
+"""The parts that a report is made of; the others are evidence."""
 OPEN: Final = "?"
 """Successor of a context whose model turn began and whose end has not been seen."""
 
@@ -69,7 +49,7 @@ class Table:
 
     Attributes:
         name: its place in the snapshot.
-        shapes: the parts of its state, each with its shape.
+        shapes: the parts of its state (attributes, unless `to_state` says otherwise), each with its shape.
         graph: where it is registered.
     """
 
@@ -85,10 +65,12 @@ class Table:
 
     def to_state(self) -> dict[str, Any]:
         """Plain containers only."""
-        return {}
+        return {name: getattr(self, name) for name in self.shapes}
 
     def load(self, state: dict[str, Any]) -> None:
         """Takes the place of what it holds; the inverse of `to_state`. The state has the table's shapes."""
+        for name in self.shapes:
+            setattr(self, name, state[name])
 
     def forget(self, user: str, runs: Collection[str]) -> int:
         """Takes out what came from a user (digest) or one of the user's runs.
@@ -131,25 +113,24 @@ class EvidenceGraph:
         self._unclaimed: dict[str, Any] = {}
         self._waiting: deque[Plain] = deque(maxlen=MAX_WAITING)
         self._kinds: dict[str, type[Operation]] = {}
-        self._handlers: dict[type[Operation], list[Handler]] = {Unknown: [self._waiting.append]}
+        self._handlers: dict[type[Operation], list[Handler]] = {op.Unknown: [self._waiting.append]}
         self._handle(
             {
-                Successor: self._add_successor,
-                Outcome: self._add_outcome,
-                Repeat: self._add_repeat,
-                Arguments: self._add_arguments,
-                ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
-                Sources: self._add_sources,
-                Value: self._add_value,
-                Witness: self._add_witness,
-                Request: self.cases.open,
-                RequestCall: self.cases.add_call,
-                RequestEnd: self.cases.end,
-                Count: self.count,
-                ToolCount: self._count_tool,
-                RunSeen: self._add_run,
-                Verdict: self._add_verdict,
-                UserForgotten: self._forget,
+                op.Successor: self._add_successor,
+                op.Outcome: self._add_outcome,
+                op.Repeat: self._add_repeat,
+                op.Arguments: self._add_arguments,
+                op.ToolDescribed: lambda tool, note: self.tools.setdefault(tool, {}).update(note),
+                op.Sources: self._add_sources,
+                op.Value: self._add_value,
+                op.Request: self.cases.open,
+                op.RequestCall: self.cases.add_call,
+                op.RequestEnd: self.cases.end,
+                op.Count: self.count,
+                op.ToolCount: self._count_tool,
+                op.RunSeen: self._add_run,
+                op.Verdict: self._add_verdict,
+                op.UserForgotten: self._forget,
             }
         )
         for kind in tables:
@@ -204,7 +185,7 @@ class EvidenceGraph:
         if not (isinstance(plain, list) and isinstance(plain[0], str)):
             raise TypeError("an operation is a list that begins with its kind")
         kind = self._kinds.get(plain[0])
-        return Unknown(plain) if kind is None else kind(*plain[1:])
+        return op.Unknown(plain) if kind is None else kind(*plain[1:])
 
     def has_seen(self, key: str) -> bool:
         """Whether an observation with this key (16 hex digits) was applied already."""
@@ -255,12 +236,14 @@ class EvidenceGraph:
             kinds = known.setdefault(parameter, {})
             kinds[kind] = kinds.get(kind, 0) + 1
 
-    def _add_sources(self, slot: str, previous: str, judged: dict[str, int]) -> None:
+    def _add_sources(self, slot: str, previous: str, judged: dict[str, int], user: str | None) -> None:
         narrow = f"{slot}\x1e{previous}"
         for descriptor, hit in judged.items():
             column = HIT if hit else MISS
             self.sources.add(slot, descriptor, column)
             self.sources.add(narrow, descriptor, column)
+            if user is not None and "|" in descriptor:
+                self.descriptor_witnesses.add(slot, descriptor, "", user)
 
     def _add_value(self, slot: str, previous: str, value: str | None, pattern: str, run: str, user: str | None) -> None:
         if value is not None:
@@ -269,10 +252,6 @@ class EvidenceGraph:
             self.value_witnesses.add(slot, value, run, user)
         if pattern:
             self.pattern_witnesses.add(slot, pattern, run, user)
-
-    def _add_witness(self, slot: str, descriptors: list[str], user: str) -> None:
-        for descriptor in descriptors:
-            self.descriptor_witnesses.add(slot, descriptor, "", user)
 
     def count(self, counter: str, amount: float = 1, hour: int | None = None) -> None:
         """Adds to a counter; if an hour is given, to the counters of that hour too."""
@@ -360,7 +339,7 @@ class EvidenceGraph:
     def to_state(self) -> dict[str, Any]:
         """Plain containers only; see `load`."""
         state: dict[str, Any] = {name: getattr(self, name).to_state() for name in _COUNTED}
-        state |= {name: getattr(self, name) for name in _PLAIN}
+        state |= {name: getattr(self, name) for name in FIGURES}
         state["cases"] = self.cases.to_state()
         state["seen"] = struct.pack(f"<{len(self._seen)}Q", *self._seen)
         state["tables"] = self._unclaimed | {name: table.to_state() for name, table in self._tables.items()}
@@ -376,7 +355,7 @@ class EvidenceGraph:
         check(state, SHAPES)
         for name in _COUNTED:
             setattr(self, name, type(getattr(self, name)).from_state(state[name]))
-        for name in _PLAIN:
+        for name in FIGURES:
             setattr(self, name, state[name])
         self.cases.load(state["cases"])
         seen: Iterable[int] = struct.unpack(f"<{len(state['seen']) // 8}Q", state["seen"])
@@ -389,7 +368,6 @@ class EvidenceGraph:
 
 _WITNESSES: Final = ("value_witnesses", "pattern_witnesses", "descriptor_witnesses")
 _COUNTED: Final = ("successors", "sources", "values", *_WITNESSES)
-_PLAIN: Final = ("tools", "counters", "by_tool", "runs", "periods")
 
 SHAPES: Final[Mapping[str, Shape]] = {
     "tools": each(fields(given=maybe(each(number)))),

@@ -8,25 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
 from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
-from langgraph_toolmem.graph.operations import (
-    Arguments,
-    Count,
-    Outcome,
-    Record,
-    Repeat,
-    Request,
-    RequestCall,
-    RequestEnd,
-    RunSeen,
-    Sources,
-    Successor,
-    Value,
-    Witness,
-)
+from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -135,27 +122,27 @@ def learn_turn(
     if turn.chosen_by == "model":
         following = WORDS if not turn.steps else (turn.steps[0].tool if len(turn.steps) == 1 else PARALLEL)
         ok = all(step.status == "ok" for step in turn.steps)
-        record.append(Successor(windows(state), following, 0 if ok else 1))
+        record.append(op.Successor(windows(state), following, 0 if ok else 1))
     elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
         # A person put another call in place of the shortcut's: that is what was wanted here.
-        record.append(Successor(windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1))
+        record.append(op.Successor(windows(state), turn.steps[0].tool, 0 if turn.steps[0].status == "ok" else 1))
     shortcuts = int(turn.chosen_by == "shortcut")
     if shortcuts or (user is not None and graph.owner(run) is None):
-        record.append(RunSeen(run, shortcuts, user))
+        record.append(op.RunSeen(run, shortcuts, user))
     request = state.user_key
     position = len(state.since_user)
     if request and state.user.raw:
         if not graph.cases.knows(request):
-            record.append(Request(request, state.user.raw[:MAX_CASE_TEXT], user))
+            record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user))
         if not turn.steps and turn.chosen_by == "model":
-            record.append(RequestEnd(request, position, state.signature()))
+            record.append(op.RequestEnd(request, position, state.signature()))
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
         if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
-            record.append(Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
+            record.append(op.Outcome(step.tool, step.status, tools[-1] if tools else None, hour))
         if step in executed:
             record += _learn_outcome(tools, step)
-            record.append(Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))
+            record.append(op.Repeat(step.tool, int((step.tool, canon_args(step.args)) in state.called)))
         sources: dict[str, list[str]] | None = None
         given: list[str] = []
         if step in executed and (step.chosen_by == "model" or step.review == "edited"):
@@ -164,11 +151,11 @@ def learn_turn(
             )
             record += learned
         if step in executed:
-            record.append(Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given))
+            record.append(op.Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given))
         if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
-            call = RequestCall(
+            call = op.RequestCall(
                 request, position + offset, step.tool, args, step.status, sources, state.signature(), beside
             )
             record.append(call)
@@ -178,12 +165,12 @@ def learn_turn(
 
 def _count_turn(turn: Turn, hour: int | None) -> Record:
     """Turns, and what the model did in them; a turn that the shortcut took has no calls of the model."""
-    record: Record = [Count("turns", 1, hour)]
+    record: Record = [op.Count("turns", 1, hour)]
     if turn.chosen_by == "model":
-        record.append(Count("calls", len(turn.steps)) if turn.steps else Count("answers", 1))
+        record.append(op.Count("calls", len(turn.steps)) if turn.steps else op.Count("answers", 1))
         if turn.input_tokens or turn.output_tokens:
             used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
-            record += [Count(name, amount, hour) for name, amount in used.items()]
+            record += [op.Count(name, amount, hour) for name, amount in used.items()]
     return record
 
 
@@ -191,7 +178,7 @@ def _learn_outcome(tools: list[str], step: Step) -> Record:
     """The paper's windows: what the model chose is evidence, what the shortcut chose is feedback."""
     keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
     column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
-    return [Successor(keys, step.tool, column)] if keys else []
+    return [op.Successor(keys, step.tool, column)] if keys else []
 
 
 def _learn_arguments(
@@ -231,14 +218,10 @@ def _learn_arguments(
         if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not _may_be_from_output(value, truth, state):
             given.append(parameter)
         if judged:
-            record.append(Sources(slot, previous, judged))
-            # Not only those with words of a text: a JSON path may have a person's name in it.
-            places = [d for d in judged if "|" in d]
-            if user is not None and places:
-                record.append(Witness(slot, places, user))
+            record.append(op.Sources(slot, previous, judged, user))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
-            record.append(Value(slot, previous, encoded, pattern_of(value, state), run, user))
+            record.append(op.Value(slot, previous, encoded, pattern_of(value, state), run, user))
     return record, sources, given
 
 

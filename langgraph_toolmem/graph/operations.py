@@ -11,7 +11,7 @@ Here are those of the evidence that all methods share. A method has operations o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -52,7 +52,9 @@ class Operation:
 
     def without_user(self, is_shared: IsShared) -> Operation | None:
         """What is left of it when its user is forgotten."""
-        return None if self.personal else self
+        if self.personal:
+            return None
+        return replace(self, **{"user": None}) if hasattr(self, "user") else self
 
 
 Record: TypeAlias = list[Operation]
@@ -184,15 +186,19 @@ class ToolDescribed(Operation):
 
 @dataclass(slots=True)
 class Sources(Operation):
-    """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot."""
+    """Argument sources (`graph.sources`) that were right (1) or wrong (0) for a slot, and who was seen with them.
+
+    Those with a ``|`` are places with words of a text or a path, which may be a person's.
+    """
 
     kind = "sources"
     slot: str
     previous: str
     judged: dict[str, int]
+    user: str | None = None
 
     def without_user(self, is_shared: IsShared) -> Sources:
-        """Places with words or paths that nobody else was seen with go."""
+        """Places that nobody else was seen with go."""
         kept = {each: hit for each, hit in self.judged.items() if "|" not in each or is_shared(self.slot, each)}
         return Sources(self.slot, self.previous, kept)
 
@@ -209,17 +215,6 @@ class Value(Operation):
     pattern: str
     run: str
     user: str | None
-
-
-@dataclass(slots=True)
-class Witness(Operation):
-    """Who was seen with argument sources: their words and paths may be a person's."""
-
-    kind = "witness"
-    personal = True
-    slot: str
-    sources: list[str]
-    user: str
 
 
 # --- requests and the calls that followed them ---
@@ -316,8 +311,8 @@ class Verdict(Operation):
 
 @dataclass(slots=True)
 class UserForgotten(Operation):
-    """A user is forgotten, at a time in seconds since 1970."""
+    """A user (digest) is forgotten, at a time in seconds since 1970."""
 
     kind = "user_forgotten"
-    user: str
+    forgotten: str
     when: float

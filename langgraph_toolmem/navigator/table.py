@@ -197,14 +197,3 @@ class NavigatorEvidence(Table):
             if fields.forget(known, user):
                 self._change(tool)
         return 0
-
-    # --- persistence ---
-
-    def to_state(self) -> dict[str, Any]:
-        """See `Table`."""
-        return {name: getattr(self, name) for name in self.shapes}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        for name in self.shapes:
-            setattr(self, name, state[name])

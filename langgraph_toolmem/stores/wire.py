@@ -76,7 +76,6 @@ _NAMES: Final = {
     "d": "tool_described",
     "a": "sources",
     "v": "value",
-    "w": "witness",
     "co": "request",
     "cc": "request_call",
     "ce": "request_end",
@@ -96,7 +95,7 @@ _NAMES: Final = {
     "gr": "clusters_grouped",
 }
 """Operations that had the same fields."""
-CODES: Final = {*_NAMES, "h", "dy", "o+", "sm", "of+", "of-", "rc", "rv"}
+CODES: Final = {*_NAMES, "w", "h", "dy", "o+", "sm", "of+", "of-", "rc", "rv"}
 """Operations of format 4 and before."""
 _METHODS: Final = {"sga": "atoms", "hints": "atoms", "recall": "entries"}
 _COUNTERS: Final = {
@@ -138,6 +137,8 @@ def _fifth_record(entry: Any) -> Any:
             new += [["turn_opened", rest[0], *_opened(rest[1])], ["count", "turns_open", -1]]
         elif code == "o-":
             new += [["turn_closed", *rest], ["count", "turns_open", 1]]
+        elif code == "w":
+            new[-1].append(rest[2])  # who was seen with the sources right before it
         elif code == "sm":
             new.append(["draft", *rest[:2], *rest[2], rest[3]])
         elif code == "of+":

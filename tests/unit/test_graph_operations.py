@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -36,9 +36,8 @@ OPERATIONS: dict[str, Operation] = {
         core.Repeat("b", 1),
         core.Arguments("b", {"x": "string"}, ["x"]),
         core.ToolDescribed("b", {"description": "B.", "parameters": {}}),
-        core.Sources("b\x1fx", "a", {"c": 1, f"o|a|$.{SECRET}": 1}),
+        core.Sources("b\x1fx", "a", {"c": 1, f"o|a|$.{SECRET}": 1}, ANN),
         core.Value("b\x1fx", "a", f'"{SECRET}"', SECRET, RUN, ANN),
-        core.Witness("b\x1fx", [f"o|a|$.{SECRET}"], ANN),
         core.Request("c1", f"Ask {SECRET}", ANN),
         core.RequestCall("c1", 0, "b", f'{{"x": "{SECRET}"}}', "ok", {"x": ["c"]}, "", 0),
         core.RequestEnd("c1", 1, ""),
@@ -123,8 +122,8 @@ def test_requests_and_runs_are_claimed_by_their_user() -> None:
 
 
 def test_what_was_seen_with_others_too_stays() -> None:
-    sources, who = core.Sources("s", "a", {"c": 1, "o|a|$.id": 1, f"o|a|$.{SECRET}": 0}), core.Witness("s", [], ANN)
-    [kept] = redacted([sources, who], ANN, (), lambda slot, source: (slot, source) == ("s", "o|a|$.id"))
+    sources = core.Sources("s", "a", {"c": 1, "o|a|$.id": 1, f"o|a|$.{SECRET}": 0}, ANN)
+    [kept] = redacted([sources], ANN, (), lambda slot, source: (slot, source) == ("s", "o|a|$.id"))
 
     assert kept == core.Sources("s", "a", {"c": 1, "o|a|$.id": 1})
 
@@ -239,15 +238,6 @@ class Reminders(Table):
 
     def _remind(self, text: str, user: str | None) -> None:
         self.counts[text] = self.counts.get(text, 0) + 1
-
-    def to_state(self) -> dict[str, Any]:
-        return {"counts": self.counts}
-
-    def load(self, state: dict[str, Any]) -> None:
-        self.counts = state["counts"]
-
-    def forget(self, user: str, runs: Collection[str]) -> int:
-        return 0
 
 
 def opened(folder: Path, *tables: type[Table]) -> GraphStore:

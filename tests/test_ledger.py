@@ -1,0 +1,177 @@
+"""What was shown, followed and how it ended: by hand on small runs, then sums by property."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import Counter
+
+import pytest
+from histories import FAILED, call, calls, run_of, user, words
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core import ledger
+from langgraph_toolmem.core.ledger import FIGURES, Booking, Followed, ItemsJudged, Ledger, LedgerTable, Shown
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import RunSeen
+from langgraph_toolmem.runs.run import Turn
+
+
+class Kept:
+    """A ledger with the bookings that it made."""
+
+    def __init__(self) -> None:
+        self.graph = EvidenceGraph()
+        self.booked: list[Booking] = []
+        self.ledger = Ledger(self.graph, self.graph.apply, self.booked.append, threading.RLock())
+        self.table = self.graph.register(LedgerTable)
+
+    def follow(self, turn: Turn) -> None:
+        self.graph.apply(None, self.ledger.followed(turn))
+
+    def judge(self, run: str, score: float) -> None:
+        self.graph.apply(None, self.ledger.judged(run, score))
+
+    def sums(self, item: str) -> tuple[int, ...]:
+        """What the rows of an item have: shown, followed, right, helped, hurt."""
+        self.ledger.flush()
+        mine = [booking for booking in self.booked if item in booking.ids]
+        return tuple(sum(column) for column in zip(*(booking[4:] for booking in mine), strict=True)) or (0,) * 5
+
+    def figures(self, method: str = "sit") -> tuple[float, ...]:
+        return tuple(self.table.figures_of(method)[name] for name in FIGURES)
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def turn_of(*parts: object) -> Turn:
+    turn = run_of(user("Go."), *parts).events[1]
+    assert isinstance(turn, Turn)
+    return turn
+
+
+OK, BAD, NONE = turn_of(call("a")), turn_of(call("a", {}, FAILED)), turn_of(words())
+
+
+@pytest.mark.parametrize(
+    ("turn", "figures", "items"),
+    [
+        (OK, (1, 1, 1, 1, 0, 0), [(1, 1, 1, 0, 0), (1, 0, 0, 0, 0)]),
+        (BAD, (1, 1, 0, 1, 0, 0), [(1, 1, 0, 0, 0), (1, 0, 0, 0, 0)]),
+        (NONE, (1, 0, 0, 0, 0, 0), [(1, 0, 0, 0, 0), (1, 0, 0, 0, 0)]),
+        (
+            turn_of(calls([("b", {}, FAILED), ("a", {}, "ok")])),
+            (1, 1, 1, 1, 0, 0),
+            [(1, 1, 1, 0, 0), (1, 1, 1, 0, 0)],
+        ),
+    ],
+    ids=["right", "failed", "words", "both"],
+)
+def test_what_was_shown_before_a_turn_is_followed_by_it(kept, turn, figures, items):
+    for _ in range(2):  # shown again, it counts once
+        kept.ledger.shown("sit", {"x": "a", "y": "b"}, run="r", turn=turn.key)
+    assert kept.ledger.items(turn.key, "sit") == {"x": "a", "y": "b"}
+    kept.follow(turn)
+    assert kept.ledger.followed(turn) == []
+
+    assert kept.figures() == figures
+    assert [kept.sums("x"), kept.sums("y")] == items
+    assert kept.table.turns == {}
+
+
+def test_shown_again_before_the_same_turn_adds_to_what_was_shown(kept):
+    kept.ledger.shown("sit", {"x": "a"}, run="r", turn=OK.key)
+    kept.ledger.shown("sit", {"x": "a", "y": "b"}, run="r", turn=OK.key)
+
+    assert (kept.figures()[0], kept.sums("x")[0], kept.sums("y")[0]) == (1, 1, 1)
+
+
+def test_each_method_has_figures_of_its_own(kept):
+    kept.ledger.shown("sit", {"x": "a"}, run="r", turn=OK.key)
+    kept.ledger.shown("atoms", {"x": "b"}, run="r", turn=OK.key)
+    kept.follow(OK)
+    kept.judge("r", 1.0)
+
+    assert (kept.figures("sit"), kept.figures("atoms")) == ((1, 1, 1, 1, 1, 0), (1, 0, 0, 0, 0, 0))
+    assert kept.figures("entries") == (0,) * 6
+
+
+def test_an_item_counts_for_the_verdict_as_it_was_shown_or_followed(kept):
+    kept.ledger.shown("entries", {"e": None}, run="r")
+    kept.ledger.shown("atoms", {"followed": "a", "passed over": "b"}, run="r", turn=OK.key)
+    kept.follow(OK)
+    kept.judge("r", 1.0)
+
+    assert [kept.sums(item)[3:] for item in ("e", "followed", "passed over")] == [(1, 0), (1, 0), (0, 0)]
+
+
+def test_a_verdict_may_turn_and_what_comes_later_waits_for_the_next(kept):
+    kept.ledger.shown("entries", {"e": None}, run="r", user_id="ann")
+    for score in (1.0, 0.9, 0.2):
+        kept.judge("r", score)
+    assert (kept.sums("e"), kept.figures("entries")) == ((1, 0, 0, 0, 1), (0, 0, 0, 1, 0, 1))
+
+    kept.ledger.shown("entries", {"e": None, "late": None}, run="r")
+    assert (kept.sums("late"), kept.ledger.judged("r", 0.0) != []) == ((1, 0, 0, 0, 0), True)
+    kept.judge("r", 0.0)
+    assert kept.figures("entries") == (0, 0, 0, 1, 0, 1)
+    assert kept.ledger.judged("nobody knows this run", 1.0) == []
+
+
+@given(st.lists(st.sampled_from(["show", "follow", "good", "bad"]), max_size=12))
+@settings(max_examples=80, deadline=None)
+def test_rows_and_figures_end_where_the_latest_verdict_says(done):
+    kept, followed, score = Kept(), False, None
+    for what in done:
+        if what == "show":
+            kept.ledger.shown("atoms", {"x": "a"}, run="r", turn=OK.key)
+        elif what == "follow":
+            followed |= bool(kept.ledger.items(OK.key, "atoms"))
+            kept.follow(OK)
+        else:
+            kept.judge("r", float(what == "good"))
+            score = what if followed else None
+
+    assert kept.sums("x")[3:] == ((0, 0) if score is None else (int(score == "good"), int(score == "bad")))
+    assert kept.figures("atoms")[3:] == (int(followed), *kept.sums("x")[3:])
+    assert kept.sums("x")[:3] == kept.figures("atoms")[:3]
+
+
+def test_in_whatever_order_workers_are_read_the_figures_are_the_same():
+    told = [Shown("sit", "r", "t", {"x": "a"}, None), Followed("sit", "r", "t", ["x"], 1, None)]
+    figures = []
+    for order in (told, told[::-1]):
+        kept = Kept()
+        kept.graph.apply(None, [*copy.deepcopy(order), ItemsJudged("r", 1)])
+        figures.append(kept.figures())
+
+    assert figures == [(1, 1, 1, 1, 1, 0)] * 2
+
+
+def test_what_a_forgotten_user_was_shown_is_gone_and_counted(kept):
+    for who in ("ann", "bob"):
+        kept.ledger.shown("entries", {"e": None}, run=f"of {who}", user_id=who)
+        kept.ledger.shown("sit", {"x": "a"}, run=f"of {who}", turn=f"turn of {who}", user_id=who)
+    kept.graph.apply(None, [RunSeen("nobody said so", 0, user_digest("ann"))])
+    kept.ledger.shown("entries", {"e": None}, run="nobody said so")
+    kept.graph.forget_user(str(user_digest("ann")))
+
+    assert (list(kept.table.runs), list(kept.table.turns)) == (["of bob"], ["turn of bob"])
+    assert (kept.figures("entries")[3], kept.figures("sit")[0]) == (3, 2)
+
+
+def test_turns_and_runs_are_bounded(kept, monkeypatch):
+    monkeypatch.setattr(ledger, "MAX_TURNS", 2)
+    monkeypatch.setattr(ledger, "MAX_RUNS", 2)
+    for i in range(4):
+        kept.ledger.shown("sit", {"x": "a"}, run=f"r{i}", turn=f"t{i}")
+        kept.ledger.shown("entries", {"e": None}, run=f"r{i}")
+
+    assert (list(kept.table.turns), list(kept.table.runs)) == (["t2", "t3"], ["r2", "r3"])
+    kept.judge("r0", 1.0)
+    assert Counter(booking.helped for booking in kept.booked) == {}
