@@ -104,7 +104,7 @@ class CurrentGraph:
 def follow(
     graph: ToolDependencyGraph,
     specs: Mapping[str, ToolSpec],
-    left_out: Collection[str],
+    left_out: frozenset[str],
     *,
     changed: Outputs,
     outputs_of: Callable[[Collection[str]], Outputs],
@@ -120,14 +120,16 @@ def follow(
     """
     for name, seen in changed.items():
         graph.note_outputs(name, seen)
-    graph.leave_out(left_out)
+    if left_out != graph.left_out:
+        graph.leave_out(left_out)
     for name in [name for name in graph.apis if name not in specs]:
         graph.remove(name)
     new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
-    known = outputs_of([spec.name for spec in new])  # those of a tool that left were forgotten by the graph
-    for spec in new:
-        graph.note_outputs(spec.name, known.get(spec.name, {}))
-    graph.update(new)
+    if new:
+        known = outputs_of([spec.name for spec in new])  # those of a tool that left were forgotten by the graph
+        for spec in new:
+            graph.note_outputs(spec.name, known.get(spec.name, {}))
+        graph.update(new)
 
 
 def _readable(plain: object) -> ClusterConstraints | None:
