@@ -27,13 +27,13 @@ from langgraph_toolmem.navigator.arguments import check_names, check_plan, check
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
-from langgraph_toolmem.navigator.plan.chains import Chain, Plan, Subgraph
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.evidence import Evidence
+    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
     from langgraph_toolmem.navigator.tool_search.current import PastRunsOf
@@ -160,6 +160,7 @@ class Navigator(GraphEvolution):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
+        from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
         from langgraph_toolmem.navigator.plan.planner import plan
 
         if scorer is not None:
@@ -223,6 +224,7 @@ class Navigator(GraphEvolution):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
+        from langgraph_toolmem.navigator.plan.chains import Chain
         from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):

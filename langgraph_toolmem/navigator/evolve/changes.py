@@ -6,26 +6,20 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.graph.export import START
 from langgraph_toolmem.navigator.arguments import check_names
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, Evidence
-from langgraph_toolmem.navigator.evolve.evolution import (
-    Leaving,
-    Moved,
-    Regrouping,
-    moved,
-    prunable,
-    regrouping,
-    shifts_of,
-)
 from langgraph_toolmem.navigator.history import History
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
 
 
 class GraphEvolution:
@@ -74,6 +68,8 @@ class GraphEvolution:
             ConfigurationError: there is no bound, or an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
+        from langgraph_toolmem.navigator.evolve.evolution import prunable
+
         if above is not None and not is_number(above):
             raise ConfigurationError(f"above is a score, a number, not {above!r}.")
         if most is not None and not is_count(most, 0):
@@ -138,6 +134,8 @@ class GraphEvolution:
             ConfigurationError: an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
+        from langgraph_toolmem.navigator.evolve.evolution import moved, shifts_of
+
         if not is_number(days) or not 1 <= days <= MOST_DAYS:
             raise ConfigurationError(f"days is a number from 1 to {MOST_DAYS}, not {days!r}.")
         if not is_share(eta):
@@ -153,6 +151,8 @@ class GraphEvolution:
 
     def cluster_constraints(self) -> ClusterConstraints:
         """What a user said about clusters of parameters (`regroup`); empty if nothing."""
+        from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+
         self._evidence.refresh()
         return ClusterConstraints.from_dict(self._evidence.constraints()[1])
 
@@ -170,7 +170,17 @@ class GraphEvolution:
             ConfigurationError: the constraints cannot be read.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        new = constraints if isinstance(constraints, ClusterConstraints) else _read(constraints)
+        from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+        from langgraph_toolmem.navigator.evolve.evolution import regrouping
+
+        if isinstance(constraints, (str, Path)):
+            new = ClusterConstraints.from_file(constraints)
+        else:
+            new = (
+                constraints
+                if isinstance(constraints, ClusterConstraints)
+                else ClusterConstraints.from_dict(constraints)
+            )
         self._check_writable(dry_run)
         made = self._graph.rebuilt(new)  # others plan meanwhile
         with self._graph.held() as old:
@@ -190,9 +200,3 @@ class GraphEvolution:
             raise ConfigurationError(f"dry_run is True or False, not {dry_run!r}.")
         if not dry_run and self._evidence.read_only:
             raise StorageError("A memory opened with read_only=True changes nothing: do this where it is written.")
-
-
-def _read(given: Mapping[str, Any] | str | Path | None) -> ClusterConstraints:
-    if isinstance(given, (str, Path)):
-        return ClusterConstraints.from_file(given)
-    return ClusterConstraints.from_dict(given)
