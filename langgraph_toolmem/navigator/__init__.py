@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
+    from langgraph_toolmem.navigator.plan.settings import PlanSettings
     from langgraph_toolmem.navigator.tool_search.current import PastRunsOf
     from langgraph_toolmem.runs.tools import ToolSpec
     from langgraph_toolmem.stores.vectors import VectorStore
@@ -51,24 +52,31 @@ class Navigator(GraphEvolution):
         vectors: with an embedder of one's own: what tools and parameters mean; its vectors are kept there.
         past_runs: whose requests and calls are precedents.
         scorer: weighs links in place of structure and record.
+        settings: how chains are searched.
 
     Raises:
         ConfigurationError: `scorer` cannot weigh links.
     """
 
     def __init__(
-        self, evidence: Evidence, *, vectors: VectorStore, past_runs: PastRunsOf, scorer: EdgeScorer | None = None
+        self,
+        evidence: Evidence,
+        *,
+        vectors: VectorStore,
+        past_runs: PastRunsOf,
+        scorer: EdgeScorer | None = None,
+        settings: PlanSettings | None = None,
     ) -> None:
         super().__init__(evidence, CurrentGraph(evidence, vectors))
         if scorer is not None:
             check_scorer(scorer)
-        self._scorer = scorer
+        self._scorer, self._settings = scorer, settings
         self.tool_search = CurrentSearch(evidence, past_runs, vectors)
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
         """The tools known now, by name."""
-        return self._evidence.tools()
+        return self.evidence.tools()
 
     def search(
         self,
@@ -188,6 +196,7 @@ class Navigator(GraphEvolution):
                 known,
                 k=k,
                 strategy=strategy,
+                settings=self._settings,
                 history=history,
                 scorer=scorer or self._scorer,
                 avoid=out,
@@ -239,6 +248,7 @@ class Navigator(GraphEvolution):
                 out,
                 known,
                 done=done,
+                settings=self._settings,
                 history=history,
                 scorer=self._scorer,
                 strategy=strategy,
