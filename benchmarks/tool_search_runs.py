@@ -48,9 +48,9 @@ def chain_methods(
     before: dict[str, Counter[str]] = {}
     for episode in known:
         for place, tool in enumerate(episode.tools):
-            before.setdefault(tool, Counter()).update(set(episode.tools[:place]) - {tool})
-        for tool in set(episode.tools):
-            together.setdefault(tool, Counter()).update(set(episode.tools) - {tool})
+            before.setdefault(tool, Counter()).update(sorted({*episode.tools[:place]} - {tool}))
+        for tool in dict.fromkeys(episode.tools):
+            together.setdefault(tool, Counter()).update(sorted({*episode.tools} - {tool}))
 
     def with_counts(table: Mapping[str, Counter[str]], request: str, target: str) -> list[str]:
         # Tools without a count have no rank in the history: ranked anyhow, they would drown what was found.

@@ -34,7 +34,6 @@ from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import Evidence
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
-from langgraph_toolmem.navigator.plan.chains import Chain, Plan, Subgraph
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
@@ -44,8 +43,10 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+    from langgraph_toolmem.navigator.plan.chains import Chain, Plan
     from langgraph_toolmem.navigator.plan.planner import Strategy
     from langgraph_toolmem.navigator.plan.reroute import Recombination
+    from langgraph_toolmem.navigator.plan.settings import PlanSettings
     from langgraph_toolmem.runs.tools import ToolSpec
 
 PATIENCE: Final = 0.5
@@ -61,6 +62,7 @@ class Navigator(GraphEvolution, Method):
     Args:
         scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
             an object with ``weight(link) -> float`` (`dependencies.links.EdgeScorer`).
+        settings: how chains are searched.
 
     Raises:
         ConfigurationError: `scorer` cannot weigh links.
@@ -69,25 +71,25 @@ class Navigator(GraphEvolution, Method):
     name: ClassVar[str] = "navigator"
     tables: ClassVar[tuple[type[Table], ...]] = (NavigatorEvidence,)
 
-    def __init__(self, *, scorer: EdgeScorer | None = None) -> None:
+    def __init__(self, *, scorer: EdgeScorer | None = None, settings: PlanSettings | None = None) -> None:
         if scorer is not None:
             check_scorer(scorer)
-        self._scorer = scorer
+        self._scorer, self._settings = scorer, settings
         self._decisions: DecisionLog | None = None
 
     def open(self, core: Core) -> None:
         """Takes its table."""
         super().open(core)
-        self._evidence = Evidence(core)
-        self._graph = CurrentGraph(self._evidence, core.vectors)
-        self.tool_search = CurrentSearch(self._evidence, self._past_runs, core.vectors)
+        self.evidence = Evidence(core)
+        self._graph = CurrentGraph(self.evidence, core.vectors)
+        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
 
     # --- asking ---
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
         """The tools known now, by name."""
-        return self._evidence.tools()
+        return self.evidence.tools()
 
     def search(
         self,
@@ -179,6 +181,7 @@ class Navigator(GraphEvolution, Method):
             ConfigurationError: an argument cannot work, or a target is no known tool.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
+        from langgraph_toolmem.navigator.plan.chains import Plan, Subgraph
         from langgraph_toolmem.navigator.plan.planner import plan
 
         if scorer is not None:
@@ -208,6 +211,7 @@ class Navigator(GraphEvolution, Method):
                 strategy=strategy,
                 history=history,
                 scorer=scorer or self._scorer,
+                settings=self._settings,
                 avoid=out,
                 done=done,
                 seed=seed,
@@ -242,6 +246,7 @@ class Navigator(GraphEvolution, Method):
             ConfigurationError: an argument cannot work.
             EmbedderChangedError: stored vectors were made by another embedder.
         """
+        from langgraph_toolmem.navigator.plan.chains import Chain
         from langgraph_toolmem.navigator.plan.reroute import recombine
 
         if not isinstance(chain, Chain):
@@ -258,13 +263,16 @@ class Navigator(GraphEvolution, Method):
                 done=done,
                 history=history,
                 scorer=self._scorer,
+                settings=self._settings,
                 strategy=strategy,
                 seed=seed,
                 clock=time.monotonic,
                 budget=budget,
             )
 
-    aplan, areroute = twin(plan), twin(reroute)
+    aplan, areroute, aprune = twin(plan), twin(reroute), twin(GraphEvolution.prune)
+    arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
+    apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
 
     @property
     def decisions(self) -> DecisionLog:
@@ -293,7 +301,7 @@ class Navigator(GraphEvolution, Method):
 
     def turn(self, learned: LearnedTurn) -> Record:
         """What results showed that was not known of their tools yet."""
-        return self._evidence.learned(learned)
+        return self.evidence.learned(learned)
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Deletes a user's recorded decisions, and what is in RAM of the user's past runs."""

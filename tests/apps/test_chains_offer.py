@@ -9,7 +9,7 @@ import histories as h
 import pytest
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navigator.plan.chains import Chain, Gift, Plan, Step, Subgraph
+from langgraph_toolmem.navigator.plan.chains import Chain, ChainStep, Gift, Plan, Subgraph
 from langgraph_toolmem.navigator.select.candidates import (
     Candidates,
     find_candidates,
@@ -27,8 +27,8 @@ from langgraph_toolmem.turn.hints import merge_offered, new_offered, offered_now
 
 def chain(*tools: str) -> Chain:
     """A chain in which each tool gives its id to the next."""
-    made = [Step(tool, gives=(Gift("id", after, "id"),)) for tool, after in pairwise(tools)]
-    return Chain(tools[-1], (*made, Step(tools[-1])), (), 1.0)
+    made = [ChainStep(tool, gives=(Gift("id", after, "id"),)) for tool, after in pairwise(tools)]
+    return Chain(tools[-1], (*made, ChainStep(tools[-1])), (), 1.0)
 
 
 def planned(*chains: Chain) -> Plan:

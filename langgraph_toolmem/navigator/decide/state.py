@@ -10,7 +10,7 @@ from langgraph.managed import RemainingSteps
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.checks import expect, is_count
-from langgraph_toolmem.navigator.plan.chains import Ask, Chain, Feed, Gift, Plan, Step
+from langgraph_toolmem.navigator.plan.chains import Ask, Chain, ChainStep, Feed, Gift, Plan
 
 WINDOW: Final = 3
 """Observation–action pairs before the current one that a decider sees (NaviAgent, arXiv 2506.19500)."""
@@ -199,9 +199,9 @@ def retrieved_of(recall: str, plan: Plan | None, hits: Iterable[str] = ()) -> Re
 def chain_of(plain: Mapping[str, Any]) -> Chain:
     """A chain from its plain values."""
 
-    def step(value: Mapping[str, Any]) -> Step:
+    def step(value: Mapping[str, Any]) -> ChainStep:
         feeds = tuple(Feed(**feed) for feed in value["feeds"])
-        return Step(value["tool"], feeds, tuple(Gift(**gift) for gift in value["gives"]), value["calls"])
+        return ChainStep(value["tool"], feeds, tuple(Gift(**gift) for gift in value["gives"]), value["calls"])
 
     def ask(value: Mapping[str, Any]) -> Ask:
         instead = value["instead"]

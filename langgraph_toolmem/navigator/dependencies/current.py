@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import Evidence, Outputs
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -19,6 +17,8 @@ from langgraph_toolmem.stores.text_vectors import PARAMETERS, text_vectors
 from langgraph_toolmem.stores.vectors import VectorStore
 
 if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
@@ -68,6 +68,8 @@ class CurrentGraph:
 
     def rebuilt(self, constraints: ClusterConstraints) -> ToolDependencyGraph:
         """Another graph of the same tools, with other constraints. It may take seconds; the present one is free."""
+        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+
         with self.held() as present:
             specs, observed = [node.spec for node in present.apis.values()], present.observed
         return ToolDependencyGraph(specs, constraints=constraints, vectors=self._vectors, observed=observed)
@@ -80,6 +82,8 @@ class CurrentGraph:
         evidence = self._evidence
         specs, left_out, (constrained, plain) = dict(evidence.tools()), evidence.left_out(), evidence.constraints()
         if self._graph is None or self._constrained is not constrained:
+            from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+
             self._vectors = self._vectors or self._meanings()
             self._outputs, observed = evidence.outputs(None)
             self._graph = ToolDependencyGraph(
@@ -104,7 +108,7 @@ class CurrentGraph:
 def follow(
     graph: ToolDependencyGraph,
     specs: Mapping[str, ToolSpec],
-    left_out: Collection[str],
+    left_out: frozenset[str],
     *,
     changed: Outputs,
     outputs_of: Callable[[Collection[str]], Outputs],
@@ -120,18 +124,22 @@ def follow(
     """
     for name, seen in changed.items():
         graph.note_outputs(name, seen)
-    graph.leave_out(left_out)
+    if left_out != graph.left_out:
+        graph.leave_out(left_out)
     for name in [name for name in graph.apis if name not in specs]:
         graph.remove(name)
     new = [spec for name, spec in specs.items() if name not in graph or graph.apis[name].spec != spec]
-    known = outputs_of([spec.name for spec in new])  # those of a tool that left were forgotten by the graph
-    for spec in new:
-        graph.note_outputs(spec.name, known.get(spec.name, {}))
-    graph.update(new)
+    if new:
+        known = outputs_of([spec.name for spec in new])  # those of a tool that left were forgotten by the graph
+        for spec in new:
+            graph.note_outputs(spec.name, known.get(spec.name, {}))
+        graph.update(new)
 
 
 def _readable(plain: object) -> ClusterConstraints | None:
     """What a user said of clusters; None, and the log says so, if it cannot be read."""
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+
     try:
         return ClusterConstraints.from_dict(plain)
     except ConfigurationError as error:

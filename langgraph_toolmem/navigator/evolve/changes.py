@@ -6,26 +6,20 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.graph.export import START
 from langgraph_toolmem.navigator.arguments import check_names
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
-from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, Evidence
-from langgraph_toolmem.navigator.evolve.evolution import (
-    Leaving,
-    Moved,
-    Regrouping,
-    moved,
-    prunable,
-    regrouping,
-    shifts_of,
-)
 from langgraph_toolmem.navigator.history import History
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+    from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
 
 
 class GraphEvolution:
@@ -36,7 +30,7 @@ class GraphEvolution:
     """
 
     def __init__(self, evidence: Evidence, graph: CurrentGraph) -> None:
-        self._evidence, self._graph = evidence, graph
+        self.evidence, self._graph = evidence, graph
 
     def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:
         """The dependency graph as it is now; nobody changes it within the ``with`` block."""
@@ -74,6 +68,8 @@ class GraphEvolution:
             ConfigurationError: there is no bound, or an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
+        from langgraph_toolmem.navigator.evolve.evolution import prunable
+
         if above is not None and not is_number(above):
             raise ConfigurationError(f"above is a score, a number, not {above!r}.")
         if most is not None and not is_count(most, 0):
@@ -87,13 +83,13 @@ class GraphEvolution:
             found = prunable(graph, history, above=above, most=most, keep={*keep, *graph.left_out}, unused=unused)
         if dry_run or not found:
             return found
-        self._evidence.leave_out([each.tool for each in found])
+        self.evidence.leave_out([each.tool for each in found])
         return [replace(each, gone=True) for each in found]
 
     def leave_out(self, tools: Collection[str]) -> None:
         """Leaves these tools out of plans, as `prune` does. Raises StorageError if the memory is read-only."""
         self._check_writable(False)
-        self._evidence.leave_out(tools)
+        self.evidence.leave_out(tools)
 
     def restore(self, tools: str | Collection[str]) -> list[str]:
         """Puts tools that were pruned back, one or several.
@@ -111,13 +107,13 @@ class GraphEvolution:
             there = f"left out are: {', '.join(out)}" if out else "no tool is left out"
             raise ConfigurationError(f"{wrong[0]!r} is not left out; {there}.")
         if names:
-            self._evidence.put_back(names)
+            self.evidence.put_back(names)
         return names
 
     def pruned(self) -> list[str]:
         """The tools that are left out at present, by name."""
-        self._evidence.refresh()
-        return sorted(self._evidence.left_out())
+        self.evidence.refresh()
+        return sorted(self.evidence.left_out())
 
     def propagate(self, *, days: float = 7.0, eta: float = 0.9, dry_run: bool = True) -> list[Moved]:
         """Lets the weights of links follow recent use: w_t = η·w_{t−1} + (1 − η)·(recent successes / recent uses).
@@ -138,23 +134,27 @@ class GraphEvolution:
             ConfigurationError: an argument cannot work.
             StorageError: the memory is read-only, and this is no dry run.
         """
+        from langgraph_toolmem.navigator.evolve.evolution import moved, shifts_of
+
         if not is_number(days) or not 1 <= days <= MOST_DAYS:
             raise ConfigurationError(f"days is a number from 1 to {MOST_DAYS}, not {days!r}.")
         if not is_share(eta):
             raise ConfigurationError(f"eta is a share from 0 to 1, not {eta!r}.")
         self._check_writable(dry_run)
-        with self._evidence.lock:
+        with self.evidence.lock:
             history = self._graph.history(at_once=True)
-            found = moved(history, *self._evidence.recent(days), eta=eta, without=(START,))
+            found = moved(history, *self.evidence.recent(days), eta=eta, without=(START,))
             if not dry_run and found:
-                self._evidence.shift(shifts_of(found, history))
+                self.evidence.shift(shifts_of(found, history))
                 self._graph.expire()
         return found
 
     def cluster_constraints(self) -> ClusterConstraints:
         """What a user said about clusters of parameters (`regroup`); empty if nothing."""
-        self._evidence.refresh()
-        return ClusterConstraints.from_dict(self._evidence.constraints()[1])
+        from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+
+        self.evidence.refresh()
+        return ClusterConstraints.from_dict(self.evidence.constraints()[1])
 
     def regroup(
         self, constraints: ClusterConstraints | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
@@ -170,7 +170,17 @@ class GraphEvolution:
             ConfigurationError: the constraints cannot be read.
             StorageError: the memory is read-only, and this is no dry run.
         """
-        new = constraints if isinstance(constraints, ClusterConstraints) else _read(constraints)
+        from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
+        from langgraph_toolmem.navigator.evolve.evolution import regrouping
+
+        if isinstance(constraints, (str, Path)):
+            new = ClusterConstraints.from_file(constraints)
+        else:
+            new = (
+                constraints
+                if isinstance(constraints, ClusterConstraints)
+                else ClusterConstraints.from_dict(constraints)
+            )
         self._check_writable(dry_run)
         made = self._graph.rebuilt(new)  # others plan meanwhile
         with self._graph.held() as old:
@@ -180,19 +190,13 @@ class GraphEvolution:
             found = regrouping(old, made)
             if dry_run:
                 return found
-            with self._evidence.lock:
-                self._evidence.constrain(new.to_dict() or None)
+            with self.evidence.lock:
+                self.evidence.constrain(new.to_dict() or None)
                 self._graph.use(made)
         return replace(found, done=True)
 
     def _check_writable(self, dry_run: bool) -> None:
         if not isinstance(dry_run, bool):
             raise ConfigurationError(f"dry_run is True or False, not {dry_run!r}.")
-        if not dry_run and self._evidence.read_only:
+        if not dry_run and self.evidence.read_only:
             raise StorageError("A memory opened with read_only=True changes nothing: do this where it is written.")
-
-
-def _read(given: Mapping[str, Any] | str | Path | None) -> ClusterConstraints:
-    if isinstance(given, (str, Path)):
-        return ClusterConstraints.from_file(given)
-    return ClusterConstraints.from_dict(given)

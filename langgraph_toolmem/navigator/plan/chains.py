@@ -49,7 +49,7 @@ class Gift:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChainStep:
     """One call of a chain.
 
     Attributes:
@@ -100,7 +100,7 @@ class Chain:
     """
 
     target: str
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     asks: tuple[Ask, ...]
     score: float
 
@@ -232,7 +232,7 @@ def chain_of(draft: Draft, problem: Problem, score: float) -> Chain:
                 else:
                     asks[question] = _ask(port, draft, problem, order[:index])
     steps = tuple(
-        Step(tool, tuple(feeds[tool]), tuple(gifts[tool]), _calls(gifts[tool], problem.graph)) for tool in order
+        ChainStep(tool, tuple(feeds[tool]), tuple(gifts[tool]), _calls(gifts[tool], problem.graph)) for tool in order
     )
     return Chain(problem.target, steps, tuple(asks.values()), score)
 

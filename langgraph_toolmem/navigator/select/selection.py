@@ -8,26 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from langgraph_toolmem.navigator.plan.chains import Chain, Plan, Step
+from langgraph_toolmem.navigator.plan.chains import Chain, ChainStep, Plan
+from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 
 MAX_ASKED: Final = 120
 """Characters of the model's own words that a reason repeats."""
-
-
-class Hit(Protocol):
-    """A tool that a search found, with a score from 0 to 1."""
-
-    @property
-    def name(self) -> str:
-        """The tool."""
-        ...
-
-    @property
-    def score(self) -> float:
-        """How well it fits."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +58,7 @@ class Selection:
 
 def select_tools(
     plan: Plan | None,
-    hits: Sequence[Hit],
+    hits: Sequence[ToolHit],
     *,
     most: int,
     always: Collection[str] = (),
@@ -154,7 +141,7 @@ def _reasons(chain: Chain, target: str) -> dict[str, str]:
     return {**found, chain.target: f"{target}{needs}"}
 
 
-def _gives(step: Step, chain: Chain) -> str:
+def _gives(step: ChainStep, chain: Chain) -> str:
     if not step.gives:
         return f"comes before {chain.target}"
     gift = step.gives[0]

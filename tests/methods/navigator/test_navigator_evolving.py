@@ -260,7 +260,7 @@ def test_a_tool_that_leaves_and_comes_back_gives_what_it_gave() -> None:
         return {tool: seen[tool] for tool in tools if tool in seen}
 
     for there in ({name: spec for name, spec in specs.items() if name != "look_up"}, specs):
-        follow(graph, there, (), changed={}, outputs_of=outputs_of)
+        follow(graph, there, frozenset(), changed={}, outputs_of=outputs_of)
         assert graph.apis.keys() == there.keys()
     assert [port.path for port in graph.apis["look_up"].outputs] == ["person.email"]
     chain = plan(graph, "write_mail").chain

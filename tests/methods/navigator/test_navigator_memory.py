@@ -13,7 +13,11 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import ConfigurationError, EmbedderChangedError, ToolMemory
 from langgraph_toolmem.cli import app
+from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.plan.chains import Plan
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.vectors import VectorStore
 
 SCHEMAS = [
     h.schema("find_customer", "name"),
@@ -161,6 +165,15 @@ def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: P
     shown = CliRunner().invoke(app, ["graph", "--memory", str(tmp_path), "--target", "close_account", "--json"])
     steps = json.loads(shown.stdout)["plan"]["chains"][0]["steps"]
     assert [step["tool"] for step in steps] == ["lookup", "close_account"]
+
+
+def test_a_navigator_searches_by_its_settings() -> None:
+    vectors = VectorStore(None, embedder=resolve_embedder(None), namespace=("n",))
+    with taught() as memory, vectors:
+        options = {"vectors": vectors, "past_runs": lambda _: None}
+        shallow = Navigator(memory.navigator.evidence, **options, settings=PlanSettings(depth=1))
+        assert best(memory.plan(target="refund_order")) == ("find_customer", "list_orders", "refund_order")
+        assert best(shallow.plan(target="refund_order")) == ("refund_order",), "who the customer is lies too deep"
 
 
 class Synonyms(Embeddings):
