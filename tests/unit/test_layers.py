@@ -1,4 +1,4 @@
-"""The house: imports go down, methods do not import each other, no private name crosses a folder, nothing is too long."""
+"""The house: imports go down, no method imports another, no private name crosses a folder, nothing is too long."""
 
 from __future__ import annotations
 
