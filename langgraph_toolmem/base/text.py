@@ -1,4 +1,4 @@
-"""Texts for prompts and rows: values as text, and long ones cut."""
+"""Texts for prompts, rows and terminals: values as text, and long ones cut."""
 
 from __future__ import annotations
 
@@ -26,3 +26,13 @@ def as_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):
         return str(value)
+
+
+def printable(text: str) -> str:
+    """The text on one line, safe for a terminal and for XML: control characters become space or U+FFFD."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+
+
+def count(number: int, noun: str) -> str:
+    """`3 runs`, `1 run`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

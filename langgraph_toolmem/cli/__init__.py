@@ -11,7 +11,9 @@
 ``discover``    tool calls searched in a sandbox; what worked becomes atoms
 ``atoms``       what is kept for planning, and which of it a goal brings up
 ``export``      recorded decisions as training data
-``feedback``    a verdict on a run; which past runs a request brings up
+``feedback``    a verdict on a run
+``derived``     commands that methods declare: their options, printing, JSON, the question before a change
+``recall``      which past runs a request brings up
 ``graph``       which tool gives what to which, and plans
 ``evolve``      what changes that: prune, restore, propagate, constraints
 ``record``      what a memory did so far, in sentences and tables

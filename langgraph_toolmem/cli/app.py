@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from enum import Enum
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
-from langgraph_toolmem.cli import evolve
-from langgraph_toolmem.cli.atoms import atoms
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
+from langgraph_toolmem.cli import atoms, evolve, graph, recall
 from langgraph_toolmem.cli.bootstrap import bootstrap
+from langgraph_toolmem.cli.derived import add_commands, own_methods
 from langgraph_toolmem.cli.discover import discover
 from langgraph_toolmem.cli.export import export
-from langgraph_toolmem.cli.feedback import feedback, recall
+from langgraph_toolmem.cli.feedback import feedback
 from langgraph_toolmem.cli.inputs import (
     POLICY_HELP,
     By,
@@ -39,7 +40,7 @@ from langgraph_toolmem.cli.options import (
     Namespace,
     ToolsFile,
 )
-from langgraph_toolmem.cli.terminal import Commands, answer_json, console, note, progress, write_text
+from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
 
 if TYPE_CHECKING:
     from langgraph_toolmem.runs.logs import RunLog
@@ -70,6 +71,11 @@ class _Format(str, Enum):
 
 def main() -> None:
     """Entry point of the `toolmem` program."""
+    try:
+        for method in own_methods():
+            add_commands(app, _groups, method.name, method.commands)
+    except ToolMemoryError as error:
+        sys.exit(fail(str(error)))
     app()
 
 
@@ -183,7 +189,7 @@ def import_(
         calls |= {"atom_steps": done.atom_steps, "atom_model_calls": done.atom_calls}
         answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **_skipped(log)})
         return
-    from langgraph_toolmem.cli.tables import count
+    from langgraph_toolmem.base.text import count
 
     known, of = count(_calls(view), "tool call"), count(len(view.tools), "tool")
     typer.echo(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
@@ -365,12 +371,13 @@ def doctor(
 
 
 app.command()(export)
-app.add_typer(evolve.app, name="graph")
-app.command()(atoms)
+_groups = {"graph": graph.app}
+app.add_typer(graph.app, name="graph")
+for _name, _commands in (("navigator", evolve.COMMANDS), ("atoms", atoms.COMMANDS), ("entries", recall.COMMANDS)):
+    add_commands(app, _groups, _name, _commands)
 app.command()(bootstrap)
 app.command()(discover)
 app.command()(feedback)
-app.command()(recall)
 
 
 def _skipped(log: RunLog) -> dict[str, Any]:

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.cli.inputs import open_memory
-from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
-from langgraph_toolmem.cli.tables import count
-from langgraph_toolmem.cli.terminal import answer_json, console
-from langgraph_toolmem.graph.export import printable
+from langgraph_toolmem.base.text import count
+from langgraph_toolmem.core.contributions import Answer, Command
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms.record import AtomRecord
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def atoms(
-    memory: MemoryFolder,
+    method: Any,
     goal: Annotated[
         str | None, typer.Argument(metavar="[GOAL]", help="What is to be achieved next, in words [default: list all].")
     ] = None,
@@ -32,11 +29,8 @@ def atoms(
         ),
     ] = None,
     most: Annotated[int, typer.Option("--most", "-k", min=1, help="Atoms shown, at most.")] = 20,
-    user_id: UserId = None,
-    namespace: Namespace = "toolmem",
-    embeddings: Embeddings = "builtin",
-    as_json: Json = False,
-) -> None:
+    user_id: str | None = None,
+) -> Answer:
     """Show what a memory keeps for planning: single steps of what worked, and how their hints fared.
 
     Without a goal all atoms, those of most visits first, also those that are shown no longer because they mislead.
@@ -50,27 +44,23 @@ def atoms(
         raise InputError("the goal is empty; without one all atoms are listed")
     if goal is None and (known or state):
         raise InputError("--known and --state are for a goal: what is to be achieved next?")
-    with open_memory(memory, read_only=True, namespace=namespace, embeddings=embeddings) as opened:
-        all_of_them = opened.atoms.all(user_id=user_id)
-        if goal is None:
-            hits = [AtomHit(atom, 0.0, 0.0, 0.0, atom.tool) for atom in all_of_them[:most]]
-        else:
-            hits = opened.atoms.search(goal, state=state, slots=_known(known or []), k=most, user_id=user_id)
-        records = opened.atoms.records((hit.atom.id for hit in hits), user_id=user_id)
+    all_of_them = method.all(user_id=user_id)
+    if goal is None:
+        hits = [AtomHit(atom, 0.0, 0.0, 0.0, atom.tool) for atom in all_of_them[:most]]
+    else:
+        hits = method.search(goal, state=state, slots=_known(known or []), k=most, user_id=user_id)
+    records = method.records((hit.atom.id for hit in hits), user_id=user_id)
     searched = goal is not None
-    if as_json:
-        shown = [_plain(hit, records[hit.atom.id], searched=searched) for hit in hits]
-        answer_json({"goal": goal, "atoms": len(all_of_them), "shown": shown})
-        return
-    out = console()
+    lines = []
     if not hits:
-        out.print("None of the atoms fits." if all_of_them else "No atoms yet.")
+        lines.append("None of the atoms fits." if all_of_them else "No atoms yet.")
     for number, hit in enumerate(hits, start=1):
-        out.print(printable(f"{number}. {pattern(hit).removeprefix('- ')}"), soft_wrap=True)
-        for line in _lines(hit, records[hit.atom.id], searched=searched):
-            out.print(printable(f"   {line}"), soft_wrap=True)
+        lines.append(f"{number}. {pattern(hit).removeprefix('- ')}")
+        lines += [f"   {line}" for line in _lines(hit, records[hit.atom.id], searched=searched)]
     if not searched and len(hits) < len(all_of_them):
-        out.print(f"{count(len(all_of_them) - len(hits), 'more atom')}; --most shows more")
+        lines.append(f"{count(len(all_of_them) - len(hits), 'more atom')}; --most shows more")
+    shown = [_plain(hit, records[hit.atom.id], searched=searched) for hit in hits]
+    return Answer({"goal": goal, "atoms": len(all_of_them), "shown": shown}, lines)
 
 
 def _known(given: list[str]) -> dict[str, list[str]]:
@@ -109,3 +99,6 @@ def _lines(hit: AtomHit, record: AtomRecord, *, searched: bool) -> Iterator[str]
     yield f"from {count(atom.visits, 'step')} of {origin}, value {atom.value:.2f}; {fate}"
     if record.misleads:
         yield "it misleads: agents are shown it no longer"
+
+
+COMMANDS = (Command(atoms),)

@@ -14,11 +14,10 @@ import typer
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.models import resolve_model
+from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.inputs import check_folder, open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
-from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, described_progress, note
-from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

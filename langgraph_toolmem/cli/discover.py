@@ -14,11 +14,10 @@ import typer
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, LockedError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.models import resolve_model
+from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.inputs import open_memory
 from langgraph_toolmem.cli.options import AtomModel, Embeddings, Json, MemoryFolder, Namespace, UserId
-from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, note
-from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,158 +5,110 @@ Each says first what it would do. With `--apply` it asks, and then does what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.cli.graph import adopt, graph, lines_of
-from langgraph_toolmem.cli.inputs import open_memory, read_tools_file
-from langgraph_toolmem.cli.options import Json, MemoryFolder
-from langgraph_toolmem.cli.tables import count, table
-from langgraph_toolmem.cli.terminal import answer_json, console, note
-from langgraph_toolmem.graph.export import printable
+from langgraph_toolmem.base.text import count
+from langgraph_toolmem.core.contributions import Answer, Command, TextTable
 
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Regrouping
 
-LINKS_SHOWN: Final = 20
-DRY_RUN: Final = "Dry run: nothing was changed. Do it with --apply."
-
-Apply = Annotated[bool, typer.Option("--apply", help="Do it, after a question.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")]
-Schemas = Annotated[
-    Path | None,
-    typer.Option(
-        "--tools", metavar="FILE", help="Tool schemas or an OpenAPI document (JSON), besides those the memory saw."
-    ),
-]
+LEAVING = ("tool", "score", "calls", "failed")
+"""Columns of tools that are to be left out."""
 
 
-class OrShow(TyperGroup):
-    """Commands of which `show` may go without its name: ``toolmem graph "send a mail" --memory FOLDER``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts `show` in front of what begins with no command and asks for no help."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["show", *args]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
-
-
-app = typer.Typer(
-    cls=OrShow,
-    rich_markup_mode=None,
-    help="Show the dependency graph of the tools and plans in it, or change it. `toolmem graph [REQUEST] --memory "
-    "FOLDER` is `toolmem graph show`.",
-)
-app.command("show")(graph)
-
-
-@app.command()
 def prune(
-    memory: MemoryFolder,
+    method: Any,
     above: Annotated[float | None, typer.Option(metavar="SCORE", help="Those with a score above this.")] = None,
     most: Annotated[int | None, typer.Option(min=0, metavar="N", help="At most so many.")] = None,
     keep: Annotated[str, typer.Option(metavar="A,B", help="Tools that stay.")] = "",
     unused: Annotated[bool, typer.Option("--unused", help="Tools that were never called may go, too.")] = False,
-    tools: Schemas = None,
-    apply: Apply = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Leave tools that fail or are hardly used out of plans.
 
     A score is half the failure rate, half how rarely a tool is called, from 0.5 to 1. The agent can still call what is
     left out; after a call that goes well the tool is back, as after `toolmem graph restore`.
     """
     kept = [name.strip() for name in keep.split(",") if name.strip()]
-    schemas = read_tools_file(tools)
-    with open_memory(memory, read_only=True) as opened:
-        adopt(opened, schemas)
-        found = opened.navigator.prune(above=above, most=most, keep=kept, unused=unused)
-    if not as_json:
-        _show_leaving(found)
-    if apply and found:
-        _sure(f"Leave {count(len(found), 'tool')} out of plans?", yes)
-        with open_memory(memory) as opened:
-            opened.navigator.leave_out([each.tool for each in found])
-        found = [replace(each, gone=True) for each in found]
-    if as_json:
-        answer_json([asdict(each) for each in found])
-    elif apply and found:
-        typer.echo(f"{count(len(found), 'tool')} left out. `toolmem graph restore TOOL` puts one back.")
-    elif found:
-        typer.echo(DRY_RUN)
+    found = method.prune(above=above, most=most, keep=kept, unused=unused)
+    plain = [asdict(each) for each in found]
+    if not found:
+        return Answer(plain, ["No tool has such a score."])
+    shown = TextTable("To be left out of plans", LEAVING, leaving_rows(found), len(found))
+    return Answer(plain, [shown], question=f"Leave {count(len(found), 'tool')} out of plans?")
 
 
-@app.command()
+def _pruned(method: Any, answer: Answer, **_: Any) -> Answer:
+    method.leave_out([each["tool"] for each in answer.plain])
+    gone = [{**each, "gone": True} for each in answer.plain]
+    return Answer(gone, [f"{count(len(gone), 'tool')} left out. `toolmem graph restore TOOL` puts one back."])
+
+
+def leaving_rows(found: Iterable[Leaving]) -> tuple[tuple[str, ...], ...]:
+    """Tools that are to be left out, as rows of a table."""
+    return tuple((e.tool, f"{e.score:.3f}", f"{e.calls:,.0f}", f"{e.failure_rate:.0%}") for e in found)
+
+
 def restore(
-    memory: MemoryFolder,
-    tools: Annotated[
+    method: Any,
+    names: Annotated[
         list[str] | None, typer.Argument(metavar="[TOOL]...", help="What is to be put back [default: list them].")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Put tools back that were pruned, or list those that are left out."""
-    with open_memory(memory, read_only=not tools) as opened:
-        found = opened.navigator.restore(tools) if tools else opened.navigator.pruned()
-    if as_json:
-        answer_json(found)
-    elif tools:
-        typer.echo(f"{count(len(found), 'tool')} put back.")
-    else:
-        typer.echo("Left out are:" if found else "No tool is left out.")
-        for name in found:
-            typer.echo(f"  {printable(name)}")
+    if names:
+        back = method.restore(names)
+        return Answer(back, [f"{count(len(back), 'tool')} put back."])
+    out = method.pruned()
+    return Answer(out, ["Left out are:" if out else "No tool is left out.", *(f"  {name}" for name in out)])
 
 
-@app.command()
+def _named(options: Mapping[str, Any]) -> bool:
+    return bool(options["names"])
+
+
 def propagate(
-    memory: MemoryFolder,
+    method: Any,
     days: Annotated[float, typer.Option(metavar="D", help="How many days are recent, today included.")] = 7.0,
     eta: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the old weight.")] = 0.9,
-    apply: Apply = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Let the weights of links follow recent use.
 
     New weight = eta * old weight + (1 - eta) * recent successes / recent uses. Call it every so many days.
     """
-    with open_memory(memory, read_only=True) as opened:
-        found = opened.navigator.propagate(days=days, eta=eta)
-    if not as_json:
-        _show_moved(found, days)
-    if apply and found:
-        _sure(f"Change the {'weights' if len(found) > 1 else 'weight'} of {count(len(found), 'link')}?", yes)
-        with open_memory(memory) as opened:
-            found = opened.navigator.propagate(days=days, eta=eta, dry_run=False)
-    if as_json:
-        answer_json({"applied": apply and bool(found), "links": [asdict(each) for each in found]})
-    elif apply and found:
-        typer.echo(f"{count(len(found), 'link')} changed.")
-    elif found:
-        typer.echo(DRY_RUN)
+    found = method.propagate(days=days, eta=eta)
+    plain = {"applied": False, "links": [asdict(each) for each in found]}
+    if not found:
+        return Answer(plain, ["No weight would change."])
+    rows = tuple(
+        (e.source, e.target, f"{e.before:.3f}", f"{e.after:.3f}", f"{e.successes:,.0f} of {e.uses:,.0f}") for e in found
+    )
+    columns = ("after", "comes", "weight now", "then", "lately")
+    shown = TextTable(f"Links by their use on the last {days:g} days", columns, rows)
+    weights = "weights" if len(found) > 1 else "weight"
+    return Answer(plain, [shown], question=f"Change the {weights} of {count(len(found), 'link')}?")
 
 
-@app.command()
+def _propagated(method: Any, _: Answer, days: float, eta: float) -> Answer:
+    done = method.propagate(days=days, eta=eta, dry_run=False)
+    plain = {"applied": True, "links": [asdict(each) for each in done]}
+    return Answer(plain, [f"{count(len(done), 'link')} changed."])
+
+
 def constraints(
-    memory: MemoryFolder,
+    method: Any,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="YAML or JSON [default: show the constraints in use].")
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="No constraints any more.")] = False,
-    tools: Schemas = None,
-    apply: Apply = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Join or split parameters by a file of your own, in place of the constraints in use.
 
     Shows each cluster before and after. The memory keeps the file's content.
@@ -174,86 +126,35 @@ def constraints(
     """
     if file is not None and clear:
         raise ConfigurationError("give a FILE or --clear, not both")
-    schemas = read_tools_file(tools)
-    with open_memory(memory, read_only=True) as opened:
-        if file is None and not clear:
-            _show_constraints(opened.navigator.cluster_constraints(), as_json=as_json)
-            return
-        adopt(opened, schemas)
-        found = opened.navigator.regroup(file)
-    if not as_json:
-        _show_regrouping(found)
-    if apply:
-        _sure("Use these constraints from now on?" if file is not None else "Drop the constraints in use?", yes)
-        with open_memory(memory) as opened:
-            found = replace(found, done=opened.navigator.regroup(file, dry_run=False).done)
-    if as_json:
-        answer_json(asdict(found))
-    else:
-        typer.echo("Done." if apply else DRY_RUN)
+    if file is None and not clear:
+        used = method.cluster_constraints()
+        return Answer(used.to_dict(), list(_in_words(used)))
+    found: Regrouping = method.regroup(file)
+    shown = [] if found.before or found.after else ["No parameter of a known tool would move."]
+    for title, texts in (("Before", found.before), ("After", found.after)):
+        if texts:
+            shown += [title, *("\n".join(f"  {line}" for line in text.splitlines()) for text in texts)]
+    question = "Use these constraints from now on?" if file is not None else "Drop the constraints in use?"
+    return Answer(asdict(found), shown, [f"fits nothing: {member}" for member in found.unmatched], question)
 
 
-def _sure(question: str, yes: bool) -> None:
-    """Asks, unless `yes`; ends the program if the answer is no."""
-    if yes:
-        return
-    try:
-        agreed = typer.confirm(question, err=True)
-    except typer.Abort:
-        raise ConfigurationError("nobody said yes, so nothing was changed; --yes answers in advance") from None
-    if not agreed:
-        note("Nothing was changed.")
-        raise typer.Exit(1)
+def _constrained(method: Any, answer: Answer, file: Path | None, **_: Any) -> Answer:
+    return replace(
+        answer, plain={**answer.plain, "done": method.regroup(file, dry_run=False).done}, shown=["Done."], notes=()
+    )
 
 
-def _show_leaving(found: list[Leaving]) -> None:
-    rows = [(each.tool, f"{each.score:.3f}", f"{each.calls:,.0f}", f"{each.failure_rate:.0%}") for each in found]
-    table(console(), "To be left out of plans", ("tool", "score", "calls", "failed"), rows, len(rows))
-    if not found:
-        typer.echo("No tool has such a score.")
-
-
-def _show_moved(found: list[Moved], days: float) -> None:
-    rows = [
-        (
-            each.source,
-            each.target,
-            f"{each.before:.3f}",
-            f"{each.after:.3f}",
-            f"{each.successes:,.0f} of {each.uses:,.0f}",
-        )
-        for each in found
-    ]
-    columns = ("after", "comes", "weight now", "then", "lately")
-    table(console(), f"Links by their use on the last {days:g} days", columns, rows, LINKS_SHOWN)
-    if not found:
-        typer.echo("No weight would change.")
-
-
-def _show_constraints(constraints: ClusterConstraints, *, as_json: bool) -> None:
-    if as_json:
-        answer_json(constraints.to_dict())
-        return
+def _in_words(constraints: ClusterConstraints) -> Iterator[str]:
     if not constraints.groups:
-        typer.echo("There are no constraints: parameters are one by what they mean.")
+        yield "There are no constraints: parameters are one by what they mean."
     for group in constraints.groups:
-        typer.echo(f"{group.kind} {printable(group.name)}")
-        for member in group.members:
-            typer.echo(f"  {printable(str(member))}")
+        yield f"{group.kind} {group.name}"
+        yield from (f"  {member}" for member in group.members)
 
 
-def _show_regrouping(found: Regrouping) -> None:
-    if not found.before and not found.after:
-        typer.echo("No parameter of a known tool would move.")
-    _show_texts("Before", found.before)
-    _show_texts("After", found.after)
-    for member in found.unmatched:
-        note(f"fits nothing: {member}")
-
-
-def _show_texts(title: str, texts: Iterable[str]) -> None:
-    shown = list(texts)
-    if shown:
-        typer.echo(title)
-        for text in shown:
-            typer.echo("\n".join(f"  {line}" for line in lines_of(text).splitlines()))
+COMMANDS = (
+    Command(prune, group="graph", change=_pruned, tools=True),
+    Command(restore, group="graph", writes=_named),
+    Command(propagate, group="graph", change=_propagated),
+    Command(constraints, group="graph", change=_constrained, tools=True),
+)

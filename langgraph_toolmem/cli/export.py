@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.text import count
 from langgraph_toolmem.cli.inputs import open_memory
 from langgraph_toolmem.cli.options import Json, MemoryFolder
-from langgraph_toolmem.cli.tables import count
 from langgraph_toolmem.cli.terminal import answer_json, note
 
 if TYPE_CHECKING:

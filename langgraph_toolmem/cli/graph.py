@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.cli.inputs import open_memory, read_tools_file
+from langgraph_toolmem.base.text import count, printable
+from langgraph_toolmem.cli.evolve import COMMANDS, LEAVING, leaving_rows
+from langgraph_toolmem.cli.inputs import adopt_tools, open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder
-from langgraph_toolmem.cli.tables import count, table
+from langgraph_toolmem.cli.tables import table
 from langgraph_toolmem.cli.terminal import answer_json, console, write_text
-from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.navigator.dependencies.clusters import Cluster
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.links import Link
@@ -31,10 +32,28 @@ LINKS_SHOWN: Final = 20
 LINKS_READ: Final = 2_000
 """Tools whose inputs are looked at for who gives what, those that were called most first."""
 ROUTES: Final = 2
-COMMANDS: Final = ("show", "prune", "restore", "propagate", "constraints")
-"""The words that are commands of `toolmem graph`, and no requests."""
 
 
+class OrShow(TyperGroup):
+    """Commands of which `show` may go without its name: ``toolmem graph "send a mail" --memory FOLDER``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts `show` in front of what begins with no command and asks for no help."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
+app = typer.Typer(
+    cls=OrShow,
+    rich_markup_mode=None,
+    help="Show the dependency graph of the tools and plans in it, or change it. `toolmem graph [REQUEST] --memory "
+    "FOLDER` is `toolmem graph show`.",
+)
+
+
+@app.command("show")
 def graph(
     request: Annotated[str | None, typer.Argument(metavar="REQUEST", help="Plan for what a user says.")] = None,
     *,
@@ -64,7 +83,7 @@ def graph(
     Which parameters mean the same and why, who gives what to whom, the chain of calls for a request or a tool as a
     tree, and which tools pruning would take out. Writes nothing to the memory and calls no model.
     """
-    if request in COMMANDS:
+    if request in {"show", *(each.run.__name__ for each in COMMANDS)}:
         raise ConfigurationError(f"write the command first: toolmem graph {request} --memory {memory}")
     if request is not None and target is not None:
         raise ConfigurationError("give a REQUEST or --target, not both")
@@ -74,7 +93,7 @@ def graph(
 
     schemas = read_tools_file(tools)
     with open_memory(memory, read_only=True, embeddings=embeddings) as opened:
-        adopt(opened, schemas)
+        adopt_tools(opened, schemas)
         with opened.navigator.dependencies() as drawn:
             history = opened.navigator.history()
         plan = None
@@ -101,14 +120,6 @@ def graph(
         out.print()
         out.print(f"Pruned, in no plan but their own: {printable(', '.join(sorted(drawn.left_out)))}", soft_wrap=True)
     _show_leaving(out, gone)
-
-
-def adopt(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
-    """Has the memory know the tools of a file beside its own."""
-    from langgraph_toolmem.runs.tools import read_tools
-
-    if schemas is not None:
-        memory.core.catalogue.adopt({**memory.navigator.tools, **read_tools(schemas)})
 
 
 def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
@@ -163,7 +174,7 @@ def _show_graph(
         out.print()
         out.print("Parameters that several tools share", style="bold", soft_wrap=True)
         for each in shared[:clusters]:
-            out.print(lines_of(each.explain()), soft_wrap=True)
+            out.print(_lines_of(each.explain()), soft_wrap=True)
 
 
 def _show_plan(out: Console, plan: Plan) -> None:
@@ -174,7 +185,7 @@ def _show_plan(out: Console, plan: Plan) -> None:
     if not plan.chains:
         out.print("No tool fits that.")
     for chain in plan.chains:
-        out.print(lines_of(tree(chain)), soft_wrap=True)
+        out.print(_lines_of(tree(chain)), soft_wrap=True)
         for line in _asks(chain):
             out.print(f"  {printable(line)}", soft_wrap=True)
     if plan.cut_short:
@@ -188,9 +199,8 @@ def _asks(chain: Chain) -> Iterator[str]:
 
 
 def _show_leaving(out: Console, gone: list[Leaving]) -> None:
-    rows = [(each.tool, f"{each.score:.3f}", f"{each.calls:,.0f}", f"{each.failure_rate:.0%}") for each in gone]
     title = "What pruning would take out first (dry run, nothing is taken out)"
-    table(out, title, ("tool", "score", "calls", "failed"), rows, len(rows))
+    table(out, title, LEAVING, leaving_rows(gone), len(gone))
 
 
 def _in_plain(
@@ -229,6 +239,6 @@ def _sizes(drawn: ToolDependencyGraph, history: History) -> dict[str, int]:
     }
 
 
-def lines_of(text: str) -> str:
+def _lines_of(text: str) -> str:
     """Text of several lines in which names hold no control characters."""
     return "\n".join(printable(line) for line in text.splitlines())

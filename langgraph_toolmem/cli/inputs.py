@@ -134,6 +134,15 @@ def open_memory(
     )
 
 
+def adopt_tools(memory: ToolMemory, schemas: list[dict[str, Any]] | None) -> None:
+    """Has the memory know the tools of a file beside those it saw."""
+    from langgraph_toolmem.runs.tools import read_tools
+
+    if schemas is not None:
+        memory.core.refresh()
+        memory.core.catalogue.adopt({**memory.core.catalogue.known, **read_tools(schemas)})
+
+
 def read_model(text: str) -> BaseChatModel | None:
     """The chat model that `--summaries` names; None for `none` and `extractive`.
 

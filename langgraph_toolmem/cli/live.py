@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.cli.terminal import console, note
 from langgraph_toolmem.cli.watch import Event, Watcher
-from langgraph_toolmem.graph.export import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

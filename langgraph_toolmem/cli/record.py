@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.inputs import By
-from langgraph_toolmem.cli.tables import count, table
-from langgraph_toolmem.graph.export import printable
+from langgraph_toolmem.cli.tables import table
 from langgraph_toolmem.graph.operations import HOUR
-from langgraph_toolmem.inertia.calibrated import symbol_in_words
 from langgraph_toolmem.report.report import Report
 from langgraph_toolmem.report.savings import Period, group_periods, money_in_words, time_in_words
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TOOLS_SHOWN: Final = 20
-RULES_SHOWN: Final = 15
 PERIODS_SHOWN: Final = 24
 _BAR: Final = 10
 
@@ -62,17 +60,9 @@ def show_report(out: Console, report: Report, by: By | None = None) -> None:
         (title, *(f"{figures[name]:,}" for name in ("shown", "followed", "right"))) for title, figures in report.hints()
     ]
     table(out, "Suggestions to the model", ("what", "offered", "followed", "went well"), hints, len(hints))
-    rules = [
-        (
-            f"{symbol_in_words(rule.after)} → {rule.tool}",
-            sources_in_words(rule.sources),
-            _right(rule.hits, rule.misses),
-            f"{rule.hits / (rule.hits + rule.misses):.0%}" if rule.hits + rule.misses else "–",
-        )
-        for rule in report["inertia"].get("rules", ())
-    ]
-    heads = ("after → foreseen", "arguments from", "right", "share")
-    table(out, "Kinds of predictions, acted on or not", heads, rules, RULES_SHOWN)
+    for section in report.sections.values():
+        for each in section.tables:
+            table(out, each.title, each.columns, each.rows, each.most)
     if report.periods:
         _show_time(out, report, by or fitting(report))
     for problem in report.problems:
@@ -109,33 +99,6 @@ def bar(share: float, most: float, *, ascii_only: bool = False) -> str:
         return "#" * round(length)
     eighths = round(length * 8)
     return "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
-
-
-def sources_in_words(sources: str) -> str:
-    """Kinds of argument sources, as a rule names them (`graph.sources`), in words."""
-    words = []
-    for kind in sources.split("+") if sources else ():
-        plain = kind.removeprefix("[]").lstrip("^~")
-        known = _SOURCES.get(plain) or _SOURCES.get(plain[:1], plain)
-        if known not in words:
-            words.append(known)
-    return ", ".join(words) or "–"
-
-
-_SOURCES: Final = {
-    "c": "usual value",
-    "cp": "usual value",
-    "n": "nearest request",
-    "i": "earlier argument",
-    "o": "earlier output",
-    "l": "output list",
-    "u": "user's words",
-    "x": "output text",
-    "t": "template",
-    "env": "environment",
-    "goal": "user's goal",
-    "paper": "paper policy",
-}
 
 
 def _share(period: Period) -> float:

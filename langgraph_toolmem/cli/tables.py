@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from langgraph_toolmem.graph.export import START, GraphView, printable
+from langgraph_toolmem.base.text import count, printable
+from langgraph_toolmem.graph.export import START, GraphView
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,11 +133,6 @@ def skipped_notes(skipped: Sequence[LogError], shared_ids: int) -> list[str]:
         lines = count(shared_ids, "line")
         notes.append(f"note: {lines} had the id of an earlier line and counted as that run, seen later")
     return notes
-
-
-def count(number: int, noun: str) -> str:
-    """`3 runs`, `1 run`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _by_tool() -> tuple[str, ...]:

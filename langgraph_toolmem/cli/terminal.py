@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from langgraph_toolmem.base.errors import InputError, ToolMemoryError
-from langgraph_toolmem.graph.export import printable
+from langgraph_toolmem.base.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

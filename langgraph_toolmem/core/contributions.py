@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Rows under a title.
+
+    Attributes:
+        title: above it.
+        columns: their names.
+        rows: one text for each column.
+        most: rows that are shown on a terminal; how many more there are is said.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    most: int = 20
 
 
 @dataclass(frozen=True)
@@ -12,17 +29,16 @@ class Section:
     """One method's part of the report.
 
     Attributes:
-        title: above its table.
+        title: what it is about.
         figures: by name, fit for JSON.
         sentences: the same for a person.
-        columns, rows: a table, if there is one.
+        tables: after the sentences of all methods.
     """
 
     title: str
     figures: Mapping[str, Any] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
+    tables: tuple[TextTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -31,33 +47,41 @@ class Answer:
 
     Attributes:
         plain: fit for JSON.
-        lines: for a person.
-        columns, rows: a table after them.
+        shown: sentences and tables for a person.
+        notes: remarks for a person, beside the answer.
+        question: what a command that changes something asks before it does (`Command.change`); "": nothing to do.
     """
 
     plain: Any
-    lines: Sequence[str] = ()
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[Any]] = ()
+    shown: Sequence[str | TextTable] = ()
+    notes: Sequence[str] = ()
+    question: str = ""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of ``toolmem``: a function of an opened memory's method and of its own options, annotated for typer.
+    """A command of ``toolmem``: a function of an opened memory's method and of options of its own.
 
-    The options ``--memory``, ``--user-id``, ``--namespace``, ``--embeddings`` and ``--json`` come by themselves.
+    The command line derives the rest: ``--memory`` and ``--json``; ``--user-id``, ``--namespace`` and ``--embeddings``
+    if `run` takes a ``user_id``; ``--tools`` if `tools` is set; ``--apply`` and ``--yes`` if there is a `change`.
 
     Attributes:
-        run: called as ``run(method, user_id, **options)``; its docstring is the help.
+        run: called as ``run(method, **options)`` on a memory that is opened to be read; the options are annotated as
+            for typer, the docstring is the help.
         name: in place of the function's.
-        opens: "read" beside a writing process, or "write".
         group: of commands, such as ``toolmem graph …``; "" if it stands alone.
+        writes: says of the options whether `run` itself writes.
+        change: called as ``change(method, answer, **options)`` on a memory opened to be written to, once a person
+            agreed to the answer's question.
+        tools: schemas of tools can be given, besides those the memory saw.
     """
 
     run: Callable[..., Answer]
     name: str = ""
-    opens: Literal["read", "write"] = "read"
     group: str = ""
+    writes: Callable[[Mapping[str, Any]], bool] | None = None
+    change: Callable[..., Answer] | None = None
+    tools: bool = False
 
 
 def shown_in_words(what: str, sums: Mapping[str, int]) -> tuple[str, ...]:

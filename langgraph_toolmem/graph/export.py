@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from langgraph_toolmem.base.text import printable
+
 if TYPE_CHECKING:
     import networkx as nx
 
@@ -207,11 +209,6 @@ def graphml_of(graph: nx.MultiDiGraph[str]) -> str:
     for values in (*nodes, *(values for _, _, values in clean_graph.edges(data=True))):
         values.update({key: printable(value) for key, value in values.items() if isinstance(value, str)})
     return "\n".join(nx.generate_graphml(clean_graph)) + "\n"
-
-
-def printable(text: str) -> str:
-    """The text on one line, safe for a terminal and for XML: control characters become space or U+FFFD."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
 
 
 @dataclass(frozen=True, slots=True)

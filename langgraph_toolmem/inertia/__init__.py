@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.evidence import Table
@@ -287,7 +287,18 @@ class Inertia(Method):
             lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
         if not figures["budget_open"]:
             lines.append("The budget of misses has no room: the model is asked until it has.")
-        return Section("Kinds of predictions", {**figures, "rules": rules}, tuple(lines))
+        rows = tuple(
+            (
+                f"{calibrated.symbol_in_words(rule.after)} → {rule.tool}",
+                rule.sources_in_words,
+                f"{rule.hits:,} of {rule.hits + rule.misses:,}" if rule.hits + rule.misses else "–",
+                f"{rule.hits / (rule.hits + rule.misses):.0%}" if rule.hits + rule.misses else "–",
+            )
+            for rule in rules
+        )
+        columns = ("after → foreseen", "arguments from", "right", "share")
+        table = TextTable("Kinds of predictions, acted on or not", columns, rows, most=15)
+        return Section("Kinds of predictions", {**figures, "rules": rules}, tuple(lines), (table,))
 
 
 def _not_our_turn(run: Run) -> str:

@@ -71,6 +71,31 @@ class RuleRecord:
     hits: int
     misses: int
 
+    @property
+    def sources_in_words(self) -> str:
+        """Where the arguments come from: their kinds of sources (`graph.sources`)."""
+        words = []
+        for kind in self.sources.split("+") if self.sources else ():
+            plain = kind.removeprefix("[]").lstrip("^~")
+            words.append(_SOURCES.get(plain) or _SOURCES.get(plain[:1], plain))
+        return ", ".join(dict.fromkeys(words)) or "–"
+
+
+_SOURCES: Final = {
+    "c": "usual value",
+    "cp": "usual value",
+    "n": "nearest request",
+    "i": "earlier argument",
+    "o": "earlier output",
+    "l": "output list",
+    "u": "user's words",
+    "x": "output text",
+    "t": "template",
+    "env": "environment",
+    "goal": "user's goal",
+    "paper": "paper policy",
+}
+
 
 class InertiaEvidence(Table):
     """The track record of rules, and open turns.

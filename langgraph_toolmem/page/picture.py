@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts, printable
+from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page.layout import place, times

@@ -12,7 +12,8 @@ from typing import Any
 
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import MissingExtraError
-from langgraph_toolmem.graph.export import GraphView, printable
+from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
 from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
 from langgraph_toolmem.report.report import Report
