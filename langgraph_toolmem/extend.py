@@ -5,11 +5,13 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 ``ToolMemory(path, methods=default_methods(Reminders()))``.
 """
 
-from langgraph_toolmem.core.contributions import Answer, Command, Section
+from langgraph_toolmem.core.contributions import Answer, Command, Section, TextTable
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.rows import Near, RowKind, Rows
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.stores.items import Hit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.middleware import StepsMiddleware
@@ -24,14 +26,20 @@ __all__ = [
     "Command",
     "Core",
     "EndedRun",
+    "Hit",
     "Import",
     "JudgedRun",
     "LearnedTurn",
     "Method",
+    "Near",
+    "RowKind",
+    "Rows",
     "Said",
     "Section",
     "Step",
     "StepNode",
     "StepsMiddleware",
+    "TextTable",
     "User",
+    "VectorItem",
 ]

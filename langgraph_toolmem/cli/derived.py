@@ -140,7 +140,7 @@ class _Opened:
 
     def __enter__(self) -> Any:
         self._memory.__enter__()
-        return getattr(self._memory, self._method)
+        return self._memory.method(self._method)
 
     def __exit__(self, *error: Any) -> None:
         self._memory.__exit__(*error)

@@ -95,19 +95,6 @@ def show_graph(out: Console, view: GraphView) -> None:
         for edge in edges
     ]
     table(out, "What follows what", ("after", "comes", "times", "share"), followers, EDGES_SHOWN)
-    walks = [
-        (
-            _source_in_words(walk.source),
-            walk.target,
-            f"{walk.good:,} of {walk.good + walk.bad:,}",
-            f"{walk.weight:,.2f}",
-            f"{walk.success:.0%}",
-        )
-        for walk in view.walks
-        if walk.success is not None
-    ]
-    title = "What came next in whole runs (weight: N + Σ 1/n over the successful ones)"
-    table(out, title, ("after", "comes", "in good runs", "weight", "success"), walks, EDGES_SHOWN)
     flows = sorted(view.dataflow, key=lambda flow: (-flow.hits, flow.target_tool, flow.parameter, flow.path))
     sourced = [
         (

@@ -74,7 +74,7 @@ def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
                 "critiques are written only by a memory whose method Entries has a critic: Entries(critic=...)"
             )
         if any(each["kind"] == KINDS["wording"] for each in queue["pending"]):
-            notes.append("atoms are worded only by a memory with a model for it: ToolMemory(..., atom_model=...)")
+            notes.append("atoms are worded only by a memory whose method Atoms has a model: Atoms(model=...)")
     if cold is not None and cold["readable"]:
         stages = cold["stages"]
         if left := sum(stages.get(stage, 0) for stage in ("waiting", "running", "ran")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import check_namespace
@@ -16,6 +16,7 @@ from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Booking, Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.runs.executions import ExecutionLog
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
     from langgraph_toolmem.stores.executors import Executor
+
+T = TypeVar("T")
 
 DEFAULT_NAMESPACE: Final = ("toolmem",)
 
@@ -95,6 +98,10 @@ class Core(Evidence):
             MessageError: they cannot be read.
         """
         return self.executions.read(messages, thread_id)
+
+    def rows(self, kind: RowKind[T]) -> Rows[T]:
+        """Rows of a kind of a method's own; nothing is made or read before they are used."""
+        return Rows(kind, self.vectors, apart=self.users.apart, read_only=self.read_only)
 
     def owner_of(self, run: str, user: str | None = None) -> str:
         """Digest of the user whose run it is, so that `forget` finds what is said about it; "" if that is unknown.

@@ -15,7 +15,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.outputs import Status
-from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.run import Run, Step, Turn
 from langgraph_toolmem.search.embedders import clean
 
 MAX_QUERY: Final = 2_000
@@ -142,8 +142,7 @@ def entry_id(run: str) -> str:
 
 def request_of(run: Run, max_query: int = MAX_QUERY) -> str:
     """The user's words in a run, one message a line, cut; "" if there are none."""
-    said = [text for event in run.events if isinstance(event, UserMessage) and (text := event.text.strip())]
-    return shortened(clean("\n".join(said)), max_query)
+    return shortened(clean(run.request), max_query)
 
 
 def entry_of(

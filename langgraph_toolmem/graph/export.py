@@ -57,29 +57,6 @@ class EdgeView:
 
 
 @dataclass(frozen=True, slots=True)
-class WalkView:
-    """How runs in which `target` was called right after `source` ended (`START`: first in a run).
-
-    Attributes:
-        source: tool name or `START`.
-        target: tool name.
-        good: uses in successful runs.
-        bad: uses in runs that were not.
-        open: uses in runs without a verdict.
-        weight: N + Σ 1/n over the successful runs, N their uses and n the length of each (SIT-Graph).
-        success: share of the judged uses that belong to successful runs; None: none is judged.
-    """
-
-    source: str
-    target: str
-    good: int
-    bad: int
-    open: int
-    weight: float
-    success: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class FlowView:
     """An argument that had the value of an input or output of an earlier call in the same run.
 
@@ -104,12 +81,11 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class GraphView:
-    """A copy of the evidence graph: tools, what follows what, where arguments come from, how runs ended."""
+    """A copy of the evidence graph: tools, what follows what, where arguments come from."""
 
     tools: dict[str, ToolCounts] = field(default_factory=dict)
     edges: list[EdgeView] = field(default_factory=list)
     dataflow: list[FlowView] = field(default_factory=list)
-    walks: list[WalkView] = field(default_factory=list)
 
 
 def to_mermaid(view: GraphView, *, min_count: int = 1, max_edges: int = 60) -> str:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph
-from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts, WalkView
+from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.graph.state import PARALLEL, WORDS
 
 
-def view_of(graph: EvidenceGraph, walks: Iterable[WalkView] = ()) -> GraphView:
-    """Tools, edges between consecutive calls (and from the start), and where arguments came from.
-
-    Args:
-        graph: the evidence.
-        walks: the edges of whole runs, best first.
-    """
+def view_of(graph: EvidenceGraph) -> GraphView:
+    """Tools, edges between consecutive calls (and from the start), and where arguments came from."""
     tools = {
         name: ToolCounts(int(entry.get("ok", 0)), int(entry.get("failed", 0)))
         for name, entry in sorted(graph.tools.items())
@@ -41,7 +35,7 @@ def view_of(graph: EvidenceGraph, walks: Iterable[WalkView] = ()) -> GraphView:
                 )
                 edges.append(edge)
     edges.sort(key=lambda e: (-e.count, e.source, e.target))
-    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph), walks=list(walks))
+    return GraphView(tools=tools, edges=edges, dataflow=_flows(graph))
 
 
 def _flows(graph: EvidenceGraph) -> list[FlowView]:

@@ -127,6 +127,12 @@ class Run:
         return self.events[0].key if self.events else ""
 
     @property
+    def request(self) -> str:
+        """What the user said, one message a line; "" if nothing."""
+        said = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
+        return "\n".join(text for text in said if text)
+
+    @property
     def awaiting_model(self) -> bool:
         """Whether the model moves next: no call is pending and it has not just answered in words."""
         if self.next_key is None:

@@ -9,9 +9,9 @@ What a walk adds depends on its transitions and its verdict alone, not on their 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.graph.export import WalkView
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.tables import CountTable
 
@@ -39,6 +39,29 @@ class Edge(NamedTuple):
         """Share of its judged uses that belong to good runs; None if none is judged."""
         judged = self.good + self.bad
         return self.good / judged if judged else None
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRecord:
+    """How runs in which `target` was called right after `source` ended (`START`: first in a run).
+
+    Attributes:
+        source: tool name or `START`.
+        target: tool name.
+        good: uses in successful runs.
+        bad: uses in runs that were not.
+        open: uses in runs without a verdict.
+        weight: N + Σ 1/n over the successful runs, N their uses and n the length of each (SIT-Graph).
+        success: share of the judged uses that belong to successful runs; None: none is judged.
+    """
+
+    source: str
+    target: str
+    good: int
+    bad: int
+    open: int
+    weight: float
+    success: float | None
 
 
 class Walks:
@@ -96,10 +119,10 @@ class Walks:
             else:
                 self.edges.add(source, target, _BAD, sign)
 
-    def views(self) -> list[WalkView]:
-        """A plain copy of the edges, those of most weight first."""
-        views = [
-            WalkView(
+    def records(self) -> list[EdgeRecord]:
+        """The edges, those of most weight first."""
+        found = [
+            EdgeRecord(
                 source,
                 target,
                 round(edge.good),
@@ -111,4 +134,4 @@ class Walks:
             for source in self.edges.rows
             for target, edge in self.out_of(source).items()
         ]
-        return sorted(views, key=lambda w: (-w.weight, w.bad, w.source, w.target))
+        return sorted(found, key=lambda w: (-w.weight, w.bad, w.source, w.target))

@@ -17,7 +17,7 @@ from langchain_core.messages import convert_to_messages
 from places import ROOT
 from typer.testing import CliRunner
 
-from langgraph_toolmem import SIT, InertiaPolicy, default_methods
+from langgraph_toolmem import SIT, Entries, InertiaPolicy, default_methods
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, LogError
 from langgraph_toolmem.cli import app, health, tables, terminal
 from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
@@ -408,7 +408,7 @@ def test_import_says_what_it_learned_and_learns_nothing_twice(tmp_path, log, too
     assert answer["entries"] == len(entries(folder)) == 40
     assert (answer["runs"], answer["calls_learned"], answer["calls_known"]) == (40, 0, 80)
     assert (answer["states"]["by"], answer["states"]["teaching"], answer["states"]["stored"]) == ("extractive", 40, 0)
-    assert (answer["states"]["written"], answer["states"]["model_calls"], answer["states"]["left"]) == (0, 0, 0)
+    assert (answer["states"]["model_calls"], answer["states"]["left"]) == (0, 0)
 
 
 def test_import_of_a_bad_file_leaves_no_memory_behind(tmp_path, log):
@@ -462,7 +462,7 @@ def test_report_json_is_the_whole_report(warm):
     weeks = json.loads(run("report", "--memory", warm, "--json", "--by", "week").stdout)
 
     assert (answer["turns"], answer["calls"], answer["tools"]["search_mail"]["calls"]) == (120, 80, 40)
-    assert answer["rules"]
+    assert answer["sections"]["inertia"]["rules"]
     assert (answer["periods_by"], weeks["periods_by"]) == ("hour", "week")
     for periods, seconds in ((answer["periods"], 3600), (weeks["periods"], 604_800)):
         assert sum(period["turns"] for period in periods) == 120
@@ -625,7 +625,7 @@ def stored(folder: Path, user: str | None = None, **options: object) -> list:
     from langgraph_toolmem import ToolMemory
 
     with ToolMemory(folder, **options) as memory:
-        return memory._summary_store(user).summaries()
+        return memory.sit.states.store(memory.core.users.of(user)).summaries()
 
 
 def entries(folder: Path, user: str | None = None, **options: object) -> list:
@@ -633,7 +633,7 @@ def entries(folder: Path, user: str | None = None, **options: object) -> list:
     from langgraph_toolmem import ToolMemory
 
     with ToolMemory(folder, **options) as memory:
-        return memory.entries.library.store(tuple(n.format(user_id=user) for n in memory.namespace)).all()
+        return memory.entries.library.store(memory.core.users.of(user).namespace).all()
 
 
 def suggested(folder: Path, *messages: dict, **options: object) -> list:
@@ -647,7 +647,7 @@ def test_what_the_agent_wrote_is_used_and_the_rest_is_extracted(tmp_path):
     file, folder = written(tmp_path / "log.jsonl", with_summary(1)), tmp_path / "memory"
     answer = json.loads(run("import", file, "--memory", folder, "--json").stdout)
 
-    assert (answer["calls_learned"], answer["states"]["written"], answer["states"]["stored"]) == (2, 1, 2)
+    assert (answer["calls_learned"], answer["states"]["stored"]) == (2, 2)
     made_by = {each.target: each.made_by for each in stored(folder)}
     assert made_by == {"search_mail": "extractive", "delete_mail": "tool"}
     assert "summarize_state" not in json.loads(run("inspect", "--memory", folder, "--json").stdout)["tools"]
@@ -679,7 +679,7 @@ def test_words_of_a_live_memory_are_not_written_again(tmp_path, log):
             memory.finish(logged(number)["messages"], thread_id=f"run-{number}", success=True)
     answer = json.loads(run("import", log, "--memory", tmp_path / "memory", "--json").stdout)
 
-    assert (answer["states"]["written"], answer["calls_learned"]) == (74, 74)
+    assert (answer["states"]["stored"], answer["calls_learned"]) == (74, 74)
 
 
 def test_only_runs_labelled_successful_teach(tmp_path):
@@ -724,15 +724,14 @@ def test_runs_are_not_kept_where_that_is_not_wanted(tmp_path, log):
 
 
 def test_runs_that_cannot_be_kept_are_told_and_come_with_the_next_import(tmp_path, log, monkeypatch):
-    from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.base.errors import StorageError
 
     def full(*_, **__):
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(ToolMemory, "keep_entries", full)
+    monkeypatch.setattr(Entries, "imported", full)
     result = run("import", log, "--memory", tmp_path / "memory")
-    assert_refused(result, "runs could not be kept for recall; import again: the disk is full")
+    assert_refused(result, "not all could be kept; import again: the disk is full")
     monkeypatch.undo()
     again = json.loads(run("import", log, "--memory", tmp_path / "memory", "--json").stdout)
     assert (again["calls_learned"], again["entries"], again["states"]["left"]) == (0, 40, 0)
@@ -928,14 +927,14 @@ def test_the_weights_of_whole_runs_are_shown(tmp_path):
     runs = [logged(1), {**logged(2), "success": False}, {**logged(3), "messages": logged(3)["messages"][:3]}]
     folder = tmp_path / "memory"
     run("import", written(tmp_path / "log.jsonl", *runs), "--memory", folder)
-    result = run("inspect", "--memory", folder)
+    result = run("report", "--memory", folder)
     text = re.sub(r"[\s│]+", " ", result.stdout)
 
     # Out of the start: two good runs of 2 and 1 calls, N + Σ 1/n = 2 + 1/2 + 1; one bad one.
     assert "(start of a run) search_mail 2 of 3 3.50 67%" in text
     assert "search_mail delete_mail 1 of 2 1.50 50%" in text
-    walks = json.loads(run("inspect", "--memory", folder, "--json").stdout)["walks"]
-    assert walks[0] == {
+    edges = json.loads(run("report", "--memory", folder, "--json").stdout)["sections"]["sit"]["edges"]
+    assert edges[0] == {
         "source": START,
         "target": "search_mail",
         "good": 2,

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.record import FAILED_AFTER
 from langgraph_toolmem.cli import app
+from langgraph_toolmem.runs.run import parse_run
 
 TOOLS = [
     {**h.schema("find_order", "order_id"), "description": "Look an order up."},
@@ -82,7 +83,7 @@ def test_one_that_misleads_is_listed_and_not_found(folder: Path) -> None:
             hits = [
                 hit for hit in memory.atoms.search("find the order", slots=["ORDER_ID"]) if hit.tool == "find_order"
             ]
-            memory.offer_atoms(order(number)[:1], hits, thread_id=str(number))
+            memory.atoms.note_shown(parse_run(order(number)[:1], thread_id=str(number)), hits, None)
             memory.finish(order(number), thread_id=str(number), success=False)
     listed = {each["atom"]["tool"]: each["record"] for each in answer("--memory", folder)["shown"]}
     assert listed["find_order"]["misleads"]

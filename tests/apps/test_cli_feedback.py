@@ -49,8 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def entry(folder: Path, thread_id: str, user: str | None = None, **options: Any) -> Any:
     with ToolMemory(folder, **options) as memory:
-        namespace = tuple(label.format(user_id=user) for label in memory.namespace)
-        return memory.entries.library.store(namespace).of_run(digest("run", thread_id))
+        return memory.entries.library.store(memory.core.users.of(user).namespace).of_run(digest("run", thread_id))
 
 
 # --- feedback ---
@@ -172,7 +171,7 @@ def test_recall_changes_nothing_and_works_beside_a_writer(folder):
         before = {path: path.read_bytes() for path in folder.glob("graph*")}
         assert "customer 4" in run("recall", "Cancel the order of customer 4", "--memory", folder).stdout
         assert {path: path.read_bytes() for path in folder.glob("graph*")} == before
-        assert memory.report().recall.runs == 0
+        assert memory.report()["entries"]["runs"] == 0
 
 
 def test_recall_shows_one_users_runs_and_critiques(tmp_path):
@@ -218,7 +217,7 @@ def test_doctor_tells_what_waits_what_fails_and_what_was_given_up(folder):
     out = " ".join(result.stdout.split())
     assert "Note: still to be written, by the next process that works with the memory: 3 critiques." in out
     assert "Note: of these, tried before without success: 1 critique (TimeoutError at some.model:7)." in out
-    assert "Note: critiques are written only by a memory with a critic" in out
+    assert "Note: critiques are written only by a memory whose method Entries has a critic" in out
     assert "Problem: given up after repeated failures: 2 critiques (TimeoutError at some.model:7)." in out
     assert f"type: toolmem doctor --memory {folder} --retry" in out
     told = json.loads(run("doctor", "--memory", folder, "--json").stdout)["memory"]["reflections"]

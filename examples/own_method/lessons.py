@@ -1,0 +1,142 @@
+"""Lessons: what people said about runs that went wrong, told to the model when somebody asks for something similar."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
+
+import typer
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage
+
+from langgraph_toolmem import ToolMemory, default_methods
+from langgraph_toolmem.extend import (
+    Answer,
+    Call,
+    Command,
+    Core,
+    EndedRun,
+    Hit,
+    JudgedRun,
+    Method,
+    Near,
+    RowKind,
+    Said,
+    Section,
+    Step,
+    User,
+    VectorItem,
+)
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.testing import ScriptedChatModel
+
+
+class Lesson(NamedTuple):
+    """What was asked for in a run, and what somebody said about it; "" while nobody complained."""
+
+    run: str
+    request: str
+    comment: str
+
+
+class LessonRows(RowKind[Lesson]):
+    """Lessons are found by the request."""
+
+    name = "lesson"
+
+    def row(self, item: Lesson) -> VectorItem:
+        """See `RowKind`."""
+        return VectorItem(item.run, item.request, {"comment": item.comment})
+
+    def item(self, row: Hit) -> Lesson:
+        """See `RowKind`."""
+        return Lesson(row.id, row.text, row.metadata["comment"])
+
+
+class LessonStep(Step["Lessons"]):
+    """Tells the lessons of similar requests, once per user turn."""
+
+    role: ClassVar[str] = "lessons"
+    about: ClassVar[str] = "tells what people said about similar requests that went wrong; calls no model"
+    scope = "turn"
+
+    def look(self, call: Call) -> Said:
+        """The lessons near to what is asked for; the ledger notes that they are shown."""
+        run, user = self.core.read(call.messages, call.thread_id), self.core.users.of(call.user_id)
+        found = self.method.near(run.request, user)
+        shown: dict[str, str | None] = {each.id: None for each in found}
+        self.core.ledger.shown("lessons", shown, run=run.digest, user_id=call.user_id)
+        lines = [f'- About "{each.item.request}" somebody said: "{each.item.comment}"' for each in found]
+        return Said("\n".join(["Similar requests went wrong before:", *lines]) if lines else "")
+
+
+class Lessons(Method):
+    """The method. `alike`: from which cosine on a request is similar."""
+
+    name: ClassVar[str] = "lessons"
+    steps: ClassVar[tuple[type[Any], ...]] = (LessonStep,)
+
+    def __init__(self, alike: float = 0.3) -> None:
+        self.alike = alike
+
+    def open(self, core: Core) -> None:
+        """See `Method`."""
+        super().open(core)
+        self.rows = core.rows(LessonRows())
+
+    def near(self, request: str, user: User) -> list[Near[Lesson]]:
+        """The three lessons nearest to a request."""
+        found = self.rows.near(request, user)
+        return [each for each in found if each.item.comment and each.similarity >= self.alike][:3]
+
+    def ended(self, ended: EndedRun) -> None:
+        """See `Method`. A run that ends again has its lesson replaced."""
+        bad = ended.score is not None and ended.score < 0.5
+        if (request := ended.run.request) and not self.core.read_only:
+            self.rows.put([Lesson(ended.run.digest, request, (bad and ended.comment) or "")], ended.user)
+
+    def judged(self, judged: JudgedRun) -> None:
+        """See `Method`. A verdict that comes later, or is taken back."""
+        user = self.core.users.of(judged.user_id)
+        comment = judged.comment if judged.score < 0.5 else None
+        self.rows.put((each._replace(comment=comment or "") for each in self.rows.get([judged.run], user)), user)
+
+    def forget(self, user: User, runs: Any) -> int:
+        """See `Method`."""
+        return self.rows.forget(user)
+
+    def report(self) -> Section:
+        """See `Method`."""
+        sums = self.core.ledger.figures(self.name)
+        shown, helped, hurt = sums["runs"], sums["helped"], sums["hurt"]
+        words = f"Lessons were shown in {shown:,} runs; {helped:,} of these went well, {hurt:,} badly."
+        return Section("Lessons", sums, (words,))
+
+
+def lessons(
+    method: Lessons,
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What a user says.")],
+    user_id: str | None = None,
+) -> Answer:
+    """Show what people said about similar requests that went wrong."""
+    found = method.near(request, method.core.users.of(user_id))
+    shown = [f"{each.similarity:.2f}  {each.item.request}: {each.item.comment}" for each in found]
+    return Answer([each.item._asdict() for each in found], shown or ["Nobody complained about such a request."])
+
+
+Lessons.commands = (Command(lessons),)
+
+
+def main() -> None:
+    """A run goes wrong, somebody says why, and the model reads it when it is asked again."""
+    memory = ToolMemory.ephemeral(methods=default_methods(Lessons()))
+    past = [HumanMessage("Send the invoice to Ann Lee"), AIMessage("It is on its way.")]
+    memory.finish(past, thread_id="past", success=False, comment="Invoices go to the billing address.", wait=True)
+    model = ScriptedChatModel(script=lambda messages, _: AIMessage(str(messages[0].text)))
+    steps = [LessonStep(cast(Lessons, memory.method("lessons")))]
+    agent = create_agent(model, middleware=tool_memory_middleware(memory, steps=steps))
+    state = agent.invoke({"messages": [HumanMessage("Send the invoice to Bob Hill")]})
+    print(f"The model was told:\n{state['messages'][-1].text}\n\n{memory.report()}")
+
+
+if __name__ == "__main__":
+    main()
