@@ -359,11 +359,11 @@ class ToolMemory:
         What is not written yet waits on disk for the next opening.
         """
         core = self._core
+        core.ledger.flush()
         with core.lock:
             closed, core.closed = core.closed, True
         if closed:
             return
-        core.ledger.flush()
         core.jobs.close()  # without the lock: its thread may be about to take it
         for method in self._methods:
             core.quietly(f"{method.name} could not be closed", method.close)

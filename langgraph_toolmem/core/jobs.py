@@ -258,11 +258,11 @@ class Jobs:
 
     def place_of(self, run: str) -> tuple[str, ...] | None:
         """The namespace of a run's rows, if that was kept (`put` with `placed`)."""
-        return self.queue.place_of(run) if self.any else None
+        return self.queue.place_of(run) if self.any and not self._closed else None
 
     def owner_of(self, run: str) -> str:
         """Digest of the user whose run it is; "" if that was not kept, or it is nobody's."""
-        return self.queue.owner_of(run) if self.any else ""
+        return self.queue.owner_of(run) if self.any and not self._closed else ""
 
     def report(self) -> dict[str, int]:
         """See `JobQueue.report`."""

@@ -212,13 +212,13 @@ class Entries(Method):
         self,
         messages: Any,
         *,
-        policy: RecallPolicy | None,
-        thread_id: str | None,
-        user_id: str | None,
-        unjudged: bool,
-        budget: int,
+        policy: RecallPolicy | None = None,
+        thread_id: str | None = None,
+        user_id: str | None = None,
+        unjudged: bool = False,
+        budget: int = 0,
     ) -> Recollection:
-        """The past runs to show to the model now, and what could not be read. They are in the ledger then.
+        """The past runs to show to the model now, and what could not be read.
 
         A large memory that was not read from disk yet is not waited for: its entries come at a later turn.
 
@@ -226,7 +226,7 @@ class Entries(Method):
             messages: the history so far; what the user said in it is the request.
             policy, user_id, unjudged: as for `ranked`.
             thread_id: the thread; its run is not recalled for itself.
-            budget: tokens of the prompt: those that do not fit in it are not seen.
+            budget: tokens of the prompt: those that fit in it are seen, and in the ledger then. 0: nobody sees them.
         """
         from langgraph_toolmem.entries.entry import entry_id, request_of
         from langgraph_toolmem.entries.recollection import Recollection
@@ -246,14 +246,13 @@ class Entries(Method):
         if found is None:
             return Recollection(missing="past runs are still being read from disk")
         recollection = Recollection(tuple(found))
-        if found:
-            seen = found[: fitting(recollection, budget)]
+        if seen := found[: fitting(recollection, budget)]:
             ledger, items = self.core.ledger, {each.entry.id: None for each in seen}
             ledger.shown(self.name, items, run=run.digest, user_id=user_id)
             ledger.flush()
         return recollection
 
-    arecall, aranked, apreferences = twin(recall), twin(ranked), twin(preferences)
+    arecall, aranked, apreferences, arecollect = twin(recall), twin(ranked), twin(preferences), twin(recollect)
 
     # --- what happens ---
 

@@ -204,5 +204,5 @@ def _node(
     if options is not None and isinstance(given, options):
         how = given.options() if isinstance(given, SGASettings) else {name: given}
         return kind(memory, **how, **rest)
-    of = "" if options is None else f"{options.__name__} or "
+    of = "" if options is None else f"a {options.__name__} or "
     raise ConfigurationError(f"{what} is True, False, {of}a {getattr(kind, '__name__', kind)}, not {given!r}.")

@@ -1,4 +1,4 @@
-"""`PreferenceMiddleware` in real ``create_agent`` agents: users, shortcuts, people, other filters, sync and async."""
+"""Preference guiding in real ``create_agent`` agents: users, shortcuts, people, other filters, sync and async."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from pydantic import BaseModel
 from langgraph_toolmem import ConfigurationError, RecallPolicy, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.entries.preferences import SaidPreference, SaidPreferences, tool_prefix
-from langgraph_toolmem.middleware import InertiaMiddleware, PreferenceMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import PreferenceGuide
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -51,6 +52,10 @@ def memory(desk: ParcelDesk) -> Iterator[ToolMemory]:
         yield made
 
 
+def guided(memory: ToolMemory, **options: Any) -> list[Any]:
+    return tool_memory_middleware(memory, shortcut=False, preferences=PreferenceGuide(memory, **options))
+
+
 class LookupFailedError(Exception):
     """What a look-up raises in a test."""
 
@@ -60,7 +65,7 @@ class Lookups:
 
     def __init__(self, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, fail: Exception | None = None) -> None:
         self.asked: list[str | None] = []
-        real = memory.preferences
+        real = memory.entries.asking_preferences
 
         def preferences(query: Any, **options: Any) -> Any:
             self.asked.append(options.get("user_id"))
@@ -68,7 +73,7 @@ class Lookups:
                 raise fail
             return real(query, **options)
 
-        monkeypatch.setattr(memory, "preferences", preferences)
+        monkeypatch.setattr(memory.entries, "asking_preferences", preferences)
 
 
 class Agent:
@@ -117,7 +122,7 @@ class Agent:
 
 @BOTH
 async def test_a_tool_that_was_rated_badly_is_not_offered(memory: ToolMemory, desk: ParcelDesk, way: str) -> None:
-    agent = Agent(desk, [PreferenceMiddleware(memory)])
+    agent = Agent(desk, guided(memory))
     await agent.ask("Zoe", way, thread="before")
     assert desk.sent_by == ["fast_courier"]
     dislike_fast(memory)
@@ -132,7 +137,7 @@ async def test_one_bad_rating_leaves_all_tools_and_so_does_another_kind_of_reque
 ) -> None:
     rate(memory, True, "cheap_courier")
     rate(memory, False, "fast_courier")
-    agent = Agent(desk, [PreferenceMiddleware(memory)], model=lambda messages, tools: AIMessage("Hi"))
+    agent = Agent(desk, guided(memory), model=lambda messages, tools: AIMessage("Hi"))
     await agent.ask("Zoe", way)
     rate(memory, False, "fast_courier")
     other = {"messages": [HumanMessage("How many people live in Lisbon?")]}
@@ -145,7 +150,7 @@ async def test_one_bad_rating_leaves_all_tools_and_so_does_another_kind_of_reque
 async def test_ratings_of_one_user_change_nothing_for_another(desk: ParcelDesk, way: str) -> None:
     with ToolMemory.ephemeral(tools=desk.tools, namespace=("toolmem", "{user_id}")) as memory:
         dislike_fast(memory, "ann@example.com")
-        agent = Agent(desk, [PreferenceMiddleware(memory)])
+        agent = Agent(desk, guided(memory))
         await agent.ask("Zoe", way, thread="1", user_id="bob")
         await agent.ask("Zoe", way, thread="2", user_id="ann@example.com")
         await agent.ask("Zoe", way, thread="3", langgraph_user_id="ann@example.com")
@@ -158,12 +163,12 @@ async def test_without_a_user_nothing_is_left_out_where_one_is_needed(
 ) -> None:
     with ToolMemory.ephemeral(tools=desk.tools, namespace=("toolmem", "{user_id}")) as memory:
         dislike_fast(memory, "ann")
-        agent = Agent(desk, [PreferenceMiddleware(memory)])
+        agent = Agent(desk, guided(memory))
         await agent.ask("Zoe", way)
         assert agent.offers == [ALL] * 3
         errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-        assert len(errors) == 1
-        assert "PreferenceMiddleware failed and is passed over" in errors[0]
+        said = [text.partition(" (logged once)")[0] for text in errors]
+        assert said == ["PreferenceGuide failed and is passed over", "ToolMemoryInside failed and is passed over"]
 
 
 @BOTH
@@ -171,7 +176,7 @@ async def test_in_a_shared_namespace_the_ratings_of_the_user_count(
     memory: ToolMemory, desk: ParcelDesk, way: str
 ) -> None:
     dislike_fast(memory, "ann")
-    agent = Agent(desk, [PreferenceMiddleware(memory)])
+    agent = Agent(desk, guided(memory))
     await agent.ask("Zoe", way, thread="1", user_id="bob")
     await agent.ask("Zoe", way, thread="2", user_id="ann")
     assert agent.offers == [ALL] * 3 + [LEFT] * 3
@@ -193,7 +198,7 @@ async def test_a_domain_is_left_out_as_a_whole(way: str) -> None:
         for domain_of, left in ((None, 4), (tool_prefix, 2)):
             agent = Agent(
                 desk,
-                [PreferenceMiddleware(memory, domain_of=domain_of)],
+                guided(memory, domain_of=domain_of),
                 tools=[*tools, post],
                 model=lambda messages, tools: AIMessage("Hi"),
             )
@@ -207,7 +212,7 @@ async def test_where_nothing_would_be_left_all_tools_are(memory: ToolMemory, des
     dislike_fast(memory)
     agent = Agent(
         desk,
-        [PreferenceMiddleware(memory)],
+        guided(memory),
         tools=desk.tools[1:2],
         model=lambda messages, tools: AIMessage("Hi"),
     )
@@ -219,7 +224,7 @@ async def test_where_nothing_would_be_left_all_tools_are(memory: ToolMemory, des
 @BOTH
 async def test_keep_names_tools_that_stay(memory: ToolMemory, desk: ParcelDesk, way: str) -> None:
     dislike_fast(memory)
-    agent = Agent(desk, [PreferenceMiddleware(memory, keep=["fast_courier"])])
+    agent = Agent(desk, guided(memory, keep=["fast_courier"]))
     await agent.ask("Zoe", way)
     assert agent.offers == [ALL] * 3
 
@@ -227,7 +232,7 @@ async def test_keep_names_tools_that_stay(memory: ToolMemory, desk: ParcelDesk, 
 @BOTH
 async def test_a_policy_says_which_requests_are_alike(memory: ToolMemory, desk: ParcelDesk, way: str) -> None:
     dislike_fast(memory)
-    agent = Agent(desk, [PreferenceMiddleware(memory, policy=RecallPolicy(kind="fixed", n=1))])
+    agent = Agent(desk, guided(memory, policy=RecallPolicy(kind="fixed", n=1)))
     await agent.ask("Zoe", way)
     assert agent.offers == [ALL] * 3, "one run is no preference"
 
@@ -241,7 +246,7 @@ async def test_it_looks_once_per_user_turn(
 ) -> None:
     dislike_fast(memory)
     looks = Lookups(memory, monkeypatch)
-    agent = Agent(desk, [PreferenceMiddleware(memory)])
+    agent = Agent(desk, guided(memory))
     await agent.ask("Zoe", way)
     assert (len(looks.asked), len(agent.offers)) == (1, 3)
     await agent.ask("Yan", way)
@@ -262,7 +267,7 @@ async def test_a_verdict_that_comes_meanwhile_counts_from_the_next_turn_on(
             rate(memory, False, "fast_courier")
         return script(messages, tools)
 
-    agent = Agent(desk, [PreferenceMiddleware(memory)], model=rating)
+    agent = Agent(desk, guided(memory), model=rating)
     await agent.ask("Zoe", way)
     await agent.ask("Zoe", way)
     assert agent.offers == [ALL] * 3 + [LEFT] * 3
@@ -282,7 +287,7 @@ async def test_a_turn_stays_one_when_its_history_is_summarised(
     answers = iter(
         [calling("find_parcel", {"name": "Zoe"}, 1), calling("find_parcel", {"name": "Zoe"}, 2), AIMessage("Done.")]
     )
-    agent = Agent(desk, [summary, PreferenceMiddleware(memory)], model=lambda messages, tools: next(answers))
+    agent = Agent(desk, [summary, *guided(memory)], model=lambda messages, tools: next(answers))
     state = await agent.ask("Zoe", way)
     assert not any(m.text == request("Zoe") for m in state["messages"])
     assert agent.offers == [LEFT] * 3
@@ -298,11 +303,11 @@ async def test_tools_of_the_provider_stay_unless_the_ratings_name_them(
 ) -> None:
     dislike_fast(memory)
     search: dict[str, Any] = {"type": "web_search"}
-    agent = Agent(desk, [PreferenceMiddleware(memory)], tools=[*desk.tools, search])
+    agent = Agent(desk, guided(memory), tools=[*desk.tools, search])
     await agent.ask("Zoe", way)
     assert agent.offers == [[*LEFT, "web_search"]] * 3
     dicts = [{"type": "function", "function": {"name": name, "description": name}} for name in ALL]
-    agent = Agent(desk, [PreferenceMiddleware(memory)], tools=dicts, model=lambda messages, tools: AIMessage("Hi"))
+    agent = Agent(desk, guided(memory), tools=dicts, model=lambda messages, tools: AIMessage("Hi"))
     await agent.ask("Zoe", way)
     assert agent.offers == [LEFT]
 
@@ -321,7 +326,7 @@ async def test_the_tool_of_a_structured_answer_stays_and_gets_no_blame(
         answer = script(messages, tools)
         return answer if answer.tool_calls else calling("Verdict", {"sent": True}, len(messages), messages[0].id)
 
-    agent = Agent(desk, [PreferenceMiddleware(memory)], model=with_verdict, response_format=ToolStrategy(Verdict))
+    agent = Agent(desk, guided(memory), model=with_verdict, response_format=ToolStrategy(Verdict))
     rate(memory, True, "cheap_courier")
     for i in range(2):
         state = await agent.ask(NAMES[i], way, thread=f"bad-{i}")
@@ -354,9 +359,7 @@ async def test_a_tool_that_the_request_insists_on_stays(memory: ToolMemory, desk
         ("find_parcel", LEFT),
         ("any", LEFT),
     ):
-        agent = Agent(
-            desk, [Insisting(choice), PreferenceMiddleware(memory)], model=lambda messages, tools: AIMessage("Hi")
-        )
+        agent = Agent(desk, [Insisting(choice), *guided(memory)], model=lambda messages, tools: AIMessage("Hi"))
         await agent.ask("Zoe", way)
         assert agent.offers == [offer], choice
 
@@ -366,7 +369,7 @@ async def test_an_agent_without_tools_is_not_looked_up_for(
     memory: ToolMemory, desk: ParcelDesk, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = Lookups(memory, monkeypatch)
-    agent = Agent(desk, [PreferenceMiddleware(memory)], tools=[], model=lambda messages, tools: AIMessage("Hi"))
+    agent = Agent(desk, guided(memory), tools=[], model=lambda messages, tools: AIMessage("Hi"))
     await agent.ask("Zoe", way)
     assert (agent.offers, looks.asked) == ([[]], [])
 
@@ -385,7 +388,7 @@ async def test_the_model_may_be_told_instead(
 ) -> None:
     dislike_fast(memory)
     rate(memory, True, "cheap_courier")
-    agent = Agent(desk, [PreferenceMiddleware(memory, how=how)], system_prompt="You are kind.")
+    agent = Agent(desk, guided(memory, how=how), system_prompt="You are kind.")
     state = await agent.ask("Zoe", way)
     assert agent.offers == [offer] * 3
     for call in agent.model.calls:
@@ -420,13 +423,13 @@ async def test_a_model_may_read_the_ratings(memory: ToolMemory, desk: ParcelDesk
         kind="tool", name="fast_courier", liked=False, runs=[1, 2], text="Finds the fast courier dear."
     )
     reader = Reader(script=[], said=[said], asked=[])
-    agent = Agent(desk, [PreferenceMiddleware(memory, model=reader)])
+    agent = Agent(desk, guided(memory, model=reader))
     [event] = await agent.events("Zoe", way)
     assert agent.offers == [LEFT] * 3
     assert len(reader.asked) == 1
     assert request("Zoe") in reader.asked[0]
     assert event["left_out"]["fast_courier"].endswith('in words: "Finds the fast courier dear."')
-    silent = Agent(desk, [PreferenceMiddleware(memory, model=Reader(script=[], said=[], asked=[]))])
+    silent = Agent(desk, guided(memory, model=Reader(script=[], said=[], asked=[])))
     await silent.ask("Zoe", way)
     assert silent.offers == [ALL] * 3, "what the counts say is for the model to judge"
 
@@ -439,7 +442,7 @@ async def test_one_event_per_user_turn_says_what_is_left_out_and_why(
     memory: ToolMemory, desk: ParcelDesk, way: str
 ) -> None:
     dislike_fast(memory)
-    agent = Agent(desk, [PreferenceMiddleware(memory)])
+    agent = Agent(desk, guided(memory))
     [event] = await agent.events("Zoe", way)
     assert event["left_out"] == {"fast_courier": "rated badly in 2 similar runs, well in none"}
     assert event["kept"] == {}
@@ -460,7 +463,7 @@ async def test_a_memory_that_fails_leaves_all_tools_and_is_not_asked_again_in_th
 ) -> None:
     dislike_fast(memory)
     looks = Lookups(memory, monkeypatch, error)
-    agent = Agent(desk, [PreferenceMiddleware(memory)])
+    agent = Agent(desk, guided(memory))
     await agent.ask("Zoe", way)
     assert agent.offers == [ALL] * 3
     assert len(looks.asked) == 1
@@ -476,41 +479,14 @@ async def test_a_model_that_fails_is_the_hosts_own_affair(memory: ToolMemory, de
 
     dislike_fast(memory)
     with pytest.raises(LookupFailedError, match="the host's"):
-        await Agent(desk, [PreferenceMiddleware(memory)], model=broken).ask("Zoe", way)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"how": "softly"}, "how is one of 'leave_out', 'tell', 'both', not 'softly'"),
-        ({"domain_of": "calendar"}, "domain_of is a function"),
-        ({"model": "openai:x"}, "model is a chat model, not str"),
-        ({"policy": 3}, "policy is a RecallPolicy, not int"),
-        ({"keep": "fast_courier"}, "keep is a list of names"),
-        ({"keep": [3]}, "keep is a list of names"),
-        ({"keep": None}, "keep is a list of names"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_arguments_that_cannot_work(memory: ToolMemory, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(message)):
-        PreferenceMiddleware(memory, **options)
-    with pytest.raises(ConfigurationError, match="takes a ToolMemory"):
-        PreferenceMiddleware("memory")  # type: ignore[arg-type]
-    assert PreferenceMiddleware(memory, name="mine").name == "mine"
+        await Agent(desk, guided(memory), model=broken).ask("Zoe", way)
 
 
 # --- beside others ---
 
 
-def test_the_assembly_puts_it_in_front_of_the_shortcut(memory: ToolMemory) -> None:
-    middleware = tool_memory_middleware(memory, preferences=True)
-    names = [type(m).__name__ for m in middleware]
-    assert names.index("PreferenceMiddleware") < names.index("InertiaMiddleware")
-    assert not any(isinstance(m, PreferenceMiddleware) for m in tool_memory_middleware(memory))
-    with pytest.raises(ConfigurationError, match="the memory's own PreferenceMiddleware"):
-        tool_memory_middleware(memory, inside=[PreferenceMiddleware(memory)])
-    with pytest.raises(ConfigurationError, match="preferences is True or False"):
+def test_only_a_guide_or_a_yes_is_taken(memory: ToolMemory) -> None:
+    with pytest.raises(ConfigurationError, match="preferences is True, False, a PreferenceGuide"):
         tool_memory_middleware(memory, preferences="yes")  # type: ignore[arg-type]
 
 
@@ -521,8 +497,7 @@ async def test_no_shortcut_goes_to_a_tool_that_is_left_out(memory: ToolMemory, d
     dislike_fast(memory)
     made = {}
     for preferences in (False, True):
-        agent = Agent(desk, tool_memory_middleware(memory, policy=EAGER, preferences=preferences))
-        assert any(isinstance(m, InertiaMiddleware) for m in tool_memory_middleware(memory))
+        agent = Agent(desk, tool_memory_middleware(memory, shortcut=EAGER, preferences=preferences))
         state = await agent.ask("Ann", way, thread=str(preferences))
         calls = [m for m in state["messages"] if isinstance(m, AIMessage) and m.tool_calls]
         made[preferences] = [(m.tool_calls[0]["name"], "toolmem" in m.additional_kwargs) for m in calls]
@@ -556,7 +531,7 @@ async def test_an_llm_selector_chooses_among_what_is_left(memory: ToolMemory, de
     dislike_fast(memory)
     selector = LLMToolSelectorMiddleware(model=choosing("fast_courier", "cheap_courier"))
     inside = tool_memory_middleware(memory, inside=[selector], preferences=True, shortcut=False)
-    outside = [LLMToolSelectorMiddleware(model=choosing("fast_courier", "cheap_courier")), PreferenceMiddleware(memory)]
+    outside = [LLMToolSelectorMiddleware(model=choosing("fast_courier", "cheap_courier")), *guided(memory)]
     for middleware in (inside, outside):
         agent = Agent(desk, middleware, model=lambda messages, tools: AIMessage("Hi"))
         await agent.ask("Zoe", way)
@@ -574,7 +549,7 @@ async def test_what_a_selector_always_includes_stays(memory: ToolMemory, desk: P
     await agent.ask("Zoe", way)
     assert agent.offers == [["find_parcel", "fast_courier"]]
     # Without it the selector refuses to work: that is what the assembly spares the host.
-    alone = Agent(desk, [PreferenceMiddleware(memory), LLMToolSelectorMiddleware(**options)])
+    alone = Agent(desk, [*guided(memory), LLMToolSelectorMiddleware(**options)])
     with pytest.raises(ValueError, match="always_include not found"):
         await alone.ask("Zoe", way)
 

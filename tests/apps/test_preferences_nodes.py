@@ -20,8 +20,8 @@ from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_r
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.entries.preferences import tool_prefix
 from langgraph_toolmem.nodes import (
-    AvoidedState,
     InertiaShortcut,
+    LeftOutState,
     MemoryState,
     PreferenceGuide,
     guided_tools,
@@ -30,7 +30,7 @@ from langgraph_toolmem.nodes import (
 )
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import AVOIDED, avoided_now, merge_avoided, new_avoided
+from langgraph_toolmem.turn.hints import LEFT_OUT, left_out_now, merge_left_out, new_left_out
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)
@@ -102,8 +102,8 @@ async def test_a_tool_that_was_rated_badly_is_not_bound(
     await graph.ask("Zoe", way)
     dislike_fast(memory)
     looks = []
-    real = memory.preferences
-    monkeypatch.setattr(memory, "preferences", lambda *a, **b: looks.append(1) or real(*a, **b))
+    real = memory.entries.asking_preferences
+    monkeypatch.setattr(memory.entries, "asking_preferences", lambda *a, **b: looks.append(1) or real(*a, **b))
     await graph.ask("Zoe", way)
     assert graph.offers == [ALL] * 3 + [LEFT] * 3
     assert desk.sent_by == ["fast_courier", "cheap_courier"]
@@ -146,7 +146,7 @@ async def test_what_was_left_out_in_an_earlier_turn_is_offered_again(
     def gone(*_: Any, **__: Any) -> Any:
         raise RuntimeError("gone")
 
-    monkeypatch.setattr(memory, "preferences", gone)
+    monkeypatch.setattr(memory.entries, "asking_preferences", gone)
     await graph.ask("Zoe", way)
     assert graph.offers == [LEFT] * 3 + [ALL] * 3, "the state still holds what was found for the first turn"
     assert "PreferenceGuide failed and is passed over" in caplog.text
@@ -178,8 +178,8 @@ async def test_events_and_state(memory: ToolMemory, desk: ParcelDesk, way: str) 
     assert event["node"] == "preferences"
     assert event["left_out"] == {"fast_courier": "rated badly in 2 similar runs, well in none"}
     values = graph.graph.get_state(config).values
-    assert values[AVOIDED]["tools"] == event["left_out"]
-    assert json.loads(json.dumps(values[AVOIDED])) == values[AVOIDED]
+    assert values[LEFT_OUT]["tools"] == event["left_out"]
+    assert json.loads(json.dumps(values[LEFT_OUT])) == values[LEFT_OUT]
     node = graph.graph.get_graph().nodes["preferences"]
     assert node.metadata is not None
     assert node.metadata["toolmem"] == "preferences"
@@ -211,7 +211,7 @@ def test_another_key_of_the_messages(memory: ToolMemory, desk: ParcelDesk) -> No
 
 
 def test_a_state_of_ones_own_takes_the_key(memory: ToolMemory, desk: ParcelDesk) -> None:
-    class Own(MessagesState, AvoidedState):
+    class Own(MessagesState, LeftOutState):
         pass
 
     dislike_fast(memory)
@@ -228,7 +228,7 @@ def test_a_state_of_ones_own_takes_the_key(memory: ToolMemory, desk: ParcelDesk)
 
 def state_with(*names: str) -> dict[str, Any]:
     messages: list[BaseMessage] = [HumanMessage("Hello", id="1")]
-    return {"messages": messages, **new_avoided(dict.fromkeys(names, "rated badly"), messages)}
+    return {"messages": messages, **new_left_out(dict.fromkeys(names, "rated badly"), messages)}
 
 
 def test_tools_in_any_form() -> None:
@@ -259,28 +259,37 @@ def test_something_is_always_left() -> None:
 
 def test_it_holds_until_the_user_speaks() -> None:
     state = state_with("fast")
-    assert avoided_now(state) == {"fast": "rated badly"}
+    assert left_out_now(state) == {"fast": "rated badly"}
     state["messages"] += [AIMessage("", id="2"), AIMessage("Hi", id="3")]
-    assert avoided_now(state) == {"fast": "rated badly"}
-    assert avoided_now({**state, "messages": [*state["messages"], HumanMessage("And now?", id="4")]}) is None
-    assert avoided_now({"messages": state["messages"]}) is None
-    old, new = state_with("fast")[AVOIDED], state_with("slow")[AVOIDED]
-    assert merge_avoided(old, new) == new
-    assert merge_avoided(old, None) == old
-    assert merge_avoided(None, None) is None
+    assert left_out_now(state) == {"fast": "rated badly"}
+    assert left_out_now({**state, "messages": [*state["messages"], HumanMessage("And now?", id="4")]}) is None
+    assert left_out_now({"messages": state["messages"]}) is None
+    old, new = state_with("fast")[LEFT_OUT], state_with("slow")[LEFT_OUT]
+    assert merge_left_out(old, new) == new
+    assert merge_left_out(old, None) == old
+    assert merge_left_out(None, None) is None
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"how": "softly"}, "how is one of"), ({"keep": "x"}, "keep is a list"), ({"tools": [3]}, "tool")],
-    ids=["how", "keep", "tools"],
+    [
+        ({"how": "softly"}, "how is one of 'leave_out', 'tell', 'both', not 'softly'"),
+        ({"domain_of": "calendar"}, "domain_of is a function"),
+        ({"model": "openai:x"}, "model is a chat model, not str"),
+        ({"policy": 3}, "policy is a RecallPolicy, not int"),
+        ({"keep": "fast_courier"}, "keep is a list of names"),
+        ({"keep": [3]}, "keep is a list of names"),
+        ({"keep": None}, "keep is a list of names"),
+        ({"tools": [3]}, "tool"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_arguments_that_cannot_work(memory: ToolMemory, options: dict[str, Any], message: str) -> None:
-    options = {"tools": [], **options}
-    with pytest.raises(ConfigurationError, match=message):
-        PreferenceGuide(memory, options.pop("tools"), **options)
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        PreferenceGuide(memory, **{"tools": [], **options})
     with pytest.raises(ConfigurationError, match="takes a ToolMemory"):
         PreferenceGuide("memory", [])  # type: ignore[arg-type]
+    assert PreferenceGuide(memory, name="mine").name == "mine"
 
 
 def test_one_bad_rating_is_no_preference(memory: ToolMemory, desk: ParcelDesk) -> None:
@@ -288,7 +297,7 @@ def test_one_bad_rating_is_no_preference(memory: ToolMemory, desk: ParcelDesk) -
     rate(memory, False, "fast_courier")
     messages = [HumanMessage(request(NAMES[0]), id="1"), calling("find_parcel", {"name": NAMES[0]})]
     update = PreferenceGuide(memory, desk.tools).invoke({"messages": messages})
-    assert avoided_now({"messages": messages, **update}) == {}
+    assert left_out_now({"messages": messages, **update}) == {}
 
 
 @BOTH

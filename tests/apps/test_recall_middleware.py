@@ -1,10 +1,10 @@
-"""`RecallMiddleware` in real ``create_agent`` agents: once per user turn, for its user alone, beside all else."""
+"""Recall in real ``create_agent`` agents: once per user turn, for its user alone, beside all else."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,6 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from langgraph_toolmem.turn.per_turn import PerTurn
 from mailroom import (
     ADVICE,
     CAREFUL,
@@ -40,16 +39,11 @@ from mailroom import (
 
 from langgraph_toolmem import SIT, ConfigurationError, Entries, RecallPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.entries.render import NOTHING, tokens_in
-from langgraph_toolmem.middleware import (
-    InertiaMiddleware,
-    RecallMiddleware,
-    RecorderMiddleware,
-    ReflectionMiddleware,
-    SITMiddleware,
-    per_turn,
-    tool_memory_middleware,
-)
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import MemoryRecall
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn import memo
+from langgraph_toolmem.turn.call import Call
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)
@@ -59,6 +53,10 @@ BOTH = pytest.mark.parametrize("way", WAYS)
 def memory() -> Iterator[ToolMemory]:
     with ToolMemory.ephemeral(methods=default_methods(Entries(critic=critic))) as made:
         yield made
+
+
+def recalling(memory: ToolMemory, **options: Any) -> list[Any]:
+    return tool_memory_middleware(memory, shortcut=False, recall=MemoryRecall(memory, **options))
 
 
 @dataclass
@@ -71,7 +69,7 @@ class Agent:
 
     def __init__(self, memory: ToolMemory, tools: Sequence[Any], *, model: Any = None, **options: Any) -> None:
         self.model = model or ScriptedChatModel(script=script)
-        options.setdefault("middleware", [RecallMiddleware(memory)])
+        options.setdefault("middleware", recalling(memory))
         options.setdefault("checkpointer", InMemorySaver())
         self.graph: Any = create_agent(self.model, list(tools), context_schema=Context, **options)
         self.events: list[Any] = []
@@ -169,15 +167,18 @@ async def test_where_nothing_is_like_it_the_request_is_as_it_was(memory: ToolMem
 
 async def test_budget_policy_and_unjudged_runs(memory: ToolMemory) -> None:
     teach(memory)
-    for options, shown in (
-        ({"policy": RecallPolicy(kind="fixed", n=2)}, 2),
-        ({"budget": 160}, 1),
-        ({"unjudged": True}, 3),
+    two = RecallPolicy(kind="fixed", n=2)
+    for recall, shown, budget in (
+        (two, 2, 1500),
+        (MemoryRecall(memory, policy=two), 2, 1500),
+        (MemoryRecall(memory, budget=160), 1, 160),
+        (MemoryRecall(memory, unjudged=True), 3, 1500),
     ):
-        agent = Agent(memory, MailRoom().tools, middleware=[RecallMiddleware(memory, **options)])
-        await agent.ask(REQUEST.format("Zoe"), "sync", thread=repr(options))
+        middleware = tool_memory_middleware(memory, shortcut=False, recall=recall)
+        agent = Agent(memory, MailRoom().tools, middleware=middleware)
+        await agent.ask(REQUEST.format("Zoe"), "sync", thread=repr((shown, budget, recall)))
         assert prompts(agent.model)[0].count("Request: ") == shown
-        assert tokens_in(prompts(agent.model)[0]) <= options.get("budget", 1500)
+        assert tokens_in(prompts(agent.model)[0]) <= budget
 
 
 # --- once per user turn and run ---
@@ -211,7 +212,7 @@ async def test_a_retried_model_call_is_not_looked_up_again(memory: ToolMemory, w
 
     room = MailRoom()
     retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
-    middleware = [retry, RecallMiddleware(memory)]
+    middleware = [retry, *recalling(memory)]
     agent = Agent(memory, room.tools, model=ScriptedChatModel(script=flaky), middleware=middleware)
     await agent.ask(REQUEST.format("Zoe"), way)
     assert room.done == CAREFUL
@@ -250,7 +251,7 @@ async def test_summarising_in_the_middle_of_a_turn_does_not_end_it(memory: ToolM
         return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{made}"}])
 
     model = ScriptedChatModel(script=by_turns)
-    agent = Agent(memory, room.tools, model=model, middleware=[summarise, RecallMiddleware(memory)])
+    agent = Agent(memory, room.tools, model=model, middleware=[summarise, *recalling(memory)])
     state = await agent.ask(REQUEST.format("Zoe"), way)
     assert state["messages"][0].additional_kwargs == {"lc_source": "summarization"}
     assert [HEAD in prompt for prompt in prompts(model)] == [True] * 4
@@ -259,29 +260,30 @@ async def test_summarising_in_the_middle_of_a_turn_does_not_end_it(memory: ToolM
 
 
 def test_what_was_looked_up_is_kept_for_the_turns_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per_turn, "MAX_TURNS", 2)
-    with ToolMemory.ephemeral() as memory:
-        kept: PerTurn[str] = PerTurn(memory)
+    monkeypatch.setattr(memo, "MAX_TURNS", 2)
+    kept = memo.Memo("turn")
 
-        def key(thread: str | None, text: str, user: str | None = None, *more: Any) -> Any:
-            return kept.key([HumanMessage(text), *more], thread_id=thread, user_id=user)
+    def put(thread: str | None, text: str, found: str, *more: Any) -> Any:
+        return kept.put(Call([HumanMessage(text), *more], thread), 0, found).found
 
-        kept.put(key("a", "x"), "ax")
-        assert kept.put(key("a", "x"), "another") == "ax"
-        kept.put(key("b", "x"), "bx")
-        assert kept.get(key("a", "x")) == "ax"
-        kept.put(key("c", "x"), "")
-        assert [kept.get(key(thread, "x")) for thread in "abc"] == ["ax", None, ""]
-        assert kept.get(key("a", "x", "ann")) is None
-        assert kept.get(key("a", "y")) is None
-        memory.forget(user_id="somebody")
-        assert kept.get(key("a", "x")) is None
-        work = AIMessage("hm")
-        kept.put(key(None, "x", None), "one")
-        assert kept.get(key(None, "x", None)) is None  # it begins: another run
-        assert kept.get(key(None, "x", None, work)) == "one"
-        kept.put(key(None, "x", None), "two")
-        assert kept.get(key(None, "x", None, work)) == "two"
+    def get(thread: str | None, text: str, *more: Any, user: str | None = None, forgettings: int = 0) -> Any:
+        found = kept.get(Call([HumanMessage(text), *more], thread, user), forgettings)
+        return None if found is None else found.found
+
+    put("a", "x", "ax")
+    assert put("a", "x", "another") == "ax"
+    put("b", "x", "bx")
+    assert get("a", "x") == "ax"
+    put("c", "x", "")
+    assert [get(thread, "x") for thread in "abc"] == ["ax", None, ""]
+    assert get("a", "x", user="ann") is None
+    assert get("a", "y") is None
+    assert get("a", "x", forgettings=1) is None
+    work = AIMessage("hm")
+    for found in ("one", "two"):
+        put(None, "x", found)
+        assert get(None, "x") is None  # it begins: another run
+        assert get(None, "x", work) == found
 
 
 def test_many_threads_at_once_each_get_their_own(memory: ToolMemory) -> None:
@@ -341,7 +343,7 @@ async def test_a_memory_that_fails_stops_nobody_and_is_asked_once_per_turn(
         asked.append(messages)
         raise RuntimeError("secret of a user")
 
-    monkeypatch.setattr(memory, "recollect", broken)
+    monkeypatch.setattr(memory.entries, "recollect", broken)
     room = MailRoom()
     agent = Agent(memory, room.tools)
     for _ in range(2):
@@ -351,7 +353,7 @@ async def test_a_memory_that_fails_stops_nobody_and_is_asked_once_per_turn(
     assert len(asked) == 2
     failed = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert len(failed) == 1
-    assert failed[0].startswith("RecallMiddleware failed")
+    assert failed[0].startswith("MemoryRecall failed")
     assert "secret" not in failed[0]
 
 
@@ -364,8 +366,9 @@ async def test_without_the_user_the_namespace_needs_nothing_is_shown(
         agent = Agent(memory, MailRoom().tools)
         await agent.ask(REQUEST.format("Zoe"), way)
         assert prompts(agent.model) == [""] * 2
-    [failed] = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-    assert "needs a user id" in failed
+    failed = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    assert [text.split()[0] for text in failed] == ["MemoryRecall", "ToolMemoryInside"]
+    assert all("needs a user id" in text for text in failed)
 
 
 # --- beside the shortcut and the others ---
@@ -378,7 +381,7 @@ async def test_a_skipped_step_looks_nothing_up(way: str) -> None:
         for i in range(30):
             memory.finish(history(i), thread_id=f"warm-{i}", success=True)
         assert memory.flush()
-        stack = tool_memory_middleware(memory, recall=True, policy=EAGER)
+        stack = tool_memory_middleware(memory, recall=True, shortcut=EAGER)
         agent = Agent(memory, desk.tools, model=ScriptedChatModel(script=desk_script), middleware=stack)
         await agent.ask(request("Zoe"), way)
         assert len(desk.done) == 3
@@ -401,52 +404,16 @@ async def test_beside_suggestions_recall_stands_first(way: str) -> None:
             assert 0 <= prompt.find(HEAD) < prompt.find("Likely next tools")
 
 
-def test_the_order_of_the_whole_list(memory: ToolMemory) -> None:
-    mine = ModelRetryMiddleware()
-    full = tool_memory_middleware(memory, inside=[mine], suggest=True, recall=True, reflect=True)
-    assert [type(m) for m in full] == [
-        ReflectionMiddleware,
-        InertiaMiddleware,
-        ModelRetryMiddleware,
-        RecallMiddleware,
-        SITMiddleware,
-        RecorderMiddleware,
-    ]
-    assert [type(m) for m in tool_memory_middleware(memory)] == [InertiaMiddleware, RecorderMiddleware]
-    few = tool_memory_middleware(memory, recall=RecallPolicy.paper(), shortcut=False)
-    assert [type(m) for m in few] == [RecallMiddleware, RecorderMiddleware]
-    assert isinstance(few[0], RecallMiddleware)
-    assert few[0].options["policy"] == RecallPolicy.paper()
+@pytest.mark.parametrize("given", ["paper", 1, SITPolicy()])
+def test_only_a_policy_or_a_node_or_a_yes_is_taken(memory: ToolMemory, given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="recall is True, False, a RecallPolicy or a MemoryRecall"):
+        tool_memory_middleware(memory, recall=given)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        (lambda memory: {"inside": [RecallMiddleware(memory)]}, r"inside\[0\] is the memory's own RecallMiddleware"),
-        (lambda memory: {"inside": [ReflectionMiddleware(memory)]}, "the memory's own ReflectionMiddleware"),
-        (lambda memory: {"recall": "paper"}, "recall is True, False or a RecallPolicy, not str"),
-        (lambda memory: {"reflect": 1}, "reflect is True or False"),
-    ],
-    ids=["recall inside", "reflection inside", "recall", "reflect"],
-)
-def test_a_list_that_cannot_work_is_refused(
-    memory: ToolMemory, options: Callable[[ToolMemory], dict[str, Any]], match: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=match):
-        tool_memory_middleware(memory, **options(memory))
-
-
-def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
-    for wrong in ({"budget": -1}, {"policy": SITPolicy()}, {"unjudged": None}):
-        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-            RecallMiddleware(memory, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        RecallMiddleware(None)  # type: ignore[arg-type]
-
-
-async def test_two_in_one_agent_have_names_of_their_own(memory: ToolMemory) -> None:
+async def test_two_in_one_agent_each_say_theirs(memory: ToolMemory) -> None:
     teach(memory)
-    both = [RecallMiddleware(memory, name="few", budget=160), RecallMiddleware(memory, name="many")]
+    few, many = MemoryRecall(memory, budget=160), MemoryRecall(memory)
+    both = tool_memory_middleware(memory, shortcut=False, recall=few, steps=[many.step])
     agent = Agent(memory, MailRoom().tools, middleware=both)
     await agent.ask(REQUEST.format("Zoe"), "sync")
     assert prompts(agent.model)[0].count(HEAD) == 2

@@ -214,7 +214,7 @@ def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
     for wrong in ({"budget": 0}, {"budget": 1.5}, {"budget": True}, {"policy": "paper"}, {"unjudged": 1}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             MemoryRecall(memory, **wrong)  # type: ignore[arg-type]
-    for wrong in ({"verdict": True}, {"wait": "yes"}):
+    for wrong in ({"verdict": True}, {"verdict": 1}, {"wait": "yes"}, {"wait": None}):
         with pytest.raises(ConfigurationError, match=next(iter(wrong))):
             ReflectionWriter(memory, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="ToolMemory"):
@@ -298,8 +298,8 @@ async def test_a_memory_that_fails_stops_nobody(
         raise RuntimeError("secret of a user")
 
     teach(memory)
-    for name in ("recollect", "finish"):
-        monkeypatch.setattr(memory, name, broken)
+    monkeypatch.setattr(memory.entries, "recollect", broken)
+    monkeypatch.setattr(memory.core.events, "finish", broken)
     room = MailRoom()
     built = build(memory, room, place="loop", reflect=ReflectionWriter(memory))
     state = await built.ask(REQUEST.format("Zoe"), way)
@@ -457,7 +457,7 @@ async def test_waiting_means_that_all_is_written(memory: ToolMemory, way: str) -
     for name, verdict in (("Zoe", False), ("Ida", 0.0)):
         writer = ReflectionWriter(memory, verdict=lambda state, verdict=verdict: verdict, wait=True)
         await build(memory, MailRoom(), reflect=writer).ask(REQUEST.format(name), way, thread=name)
-    entries = memory.entries.library.store(memory.namespace).all()
+    entries = memory.entries.library.store(("toolmem",)).all()
     assert [ADVICE in entry.critique for entry in entries] == [True, True]
 
 

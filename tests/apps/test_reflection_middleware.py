@@ -1,4 +1,4 @@
-"""`ReflectionMiddleware`: runs are kept at their end, and when an error ends them; the host sees its errors as ever."""
+"""Reflection in agents: runs are kept at their end, and when an error ends them; the host sees its errors as ever."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from mailroom import ADVICE, CAREFUL, CARELESS, PER_USER, REQUEST, MailRoom, critic, script, teach
 
-from langgraph_toolmem import ConfigurationError, Entries, StorageError, ToolMemory, default_methods
+from langgraph_toolmem import ConfigurationError, Entries, Inertia, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.middleware import ReflectionMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.nodes import ReflectionWriter
+from langgraph_toolmem.stores import job_queue
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -42,6 +44,10 @@ THREAD: Any = {"configurable": {"thread_id": "t"}}
 def memory() -> Iterator[ToolMemory]:
     with ToolMemory.ephemeral(methods=default_methods(Entries(critic=critic))) as made:
         yield made
+
+
+def reflecting(memory: ToolMemory, **options: Any) -> list[Any]:
+    return tool_memory_middleware(memory, reflect=ReflectionWriter(memory, **options))
 
 
 class Agent:
@@ -114,7 +120,7 @@ def failing(at: int, script: Callable[..., AIMessage] = script, times: int = 1) 
 async def test_a_run_is_kept_with_its_verdict(
     memory: ToolMemory, way: str, verdict: Any, score: float | None, thread: str | None
 ) -> None:
-    middleware = [ReflectionMiddleware(memory, verdict=verdict)]
+    middleware = reflecting(memory, verdict=verdict)
     agent = Agent(None, MailRoom().tools, middleware=middleware, checkpointer=InMemorySaver() if thread else None)
     await agent.ask(ZOE, way, thread=thread)
     entry = only(memory)
@@ -130,15 +136,15 @@ async def test_the_verdict_reads_the_state_of_the_agent(memory: ToolMemory, way:
         seen.append([m.type for m in state["messages"]])
         return True
 
-    await Agent(None, MailRoom().tools, middleware=[ReflectionMiddleware(memory, verdict=judge)]).ask(ZOE, way)
+    await Agent(None, MailRoom().tools, middleware=reflecting(memory, verdict=judge)).ask(ZOE, way)
     assert seen == [["human", "ai", "tool", "ai"]]
 
 
 @BOTH
 async def test_waiting_means_that_the_critique_is_written(memory: ToolMemory, way: str) -> None:
-    middleware = [ReflectionMiddleware(memory, verdict=lambda state: False, wait=True)]
+    middleware = reflecting(memory, verdict=lambda state: False, wait=True)
     await Agent(None, MailRoom().tools, middleware=middleware).ask(ZOE, way)
-    [entry] = memory.entries.library.store(memory.namespace).all()
+    [entry] = memory.entries.library.store(("toolmem",)).all()
     assert ADVICE in entry.critique
 
 
@@ -155,13 +161,14 @@ async def test_it_teaches_the_next_run(memory: ToolMemory, way: str) -> None:
 
 @BOTH
 async def test_the_stream_tells_of_it(memory: ToolMemory, way: str) -> None:
-    agent = Agent(None, MailRoom().tools, middleware=[ReflectionMiddleware(memory, verdict=lambda state: 0.5)])
+    agent = Agent(None, MailRoom().tools, middleware=reflecting(memory, verdict=lambda state: 0.5))
     feed, config = {"messages": [HumanMessage(ZOE)]}, {"configurable": {"thread_id": "t"}}
     if way == "sync":
         events = list(agent.graph.stream(feed, config, stream_mode="custom"))
     else:
         events = [event async for event in agent.graph.astream(feed, config, stream_mode="custom")]
-    assert events == [{"toolmem": {"node": "reflection", "score": 0.5, "learned_turns": 2}}]
+    [told] = [event["toolmem"] for event in events if event["toolmem"]["node"] == "reflection"]
+    assert told == {"node": "reflection", "score": 0.5, "learned_turns": 0}  # a recorder was there
 
 
 @BOTH
@@ -171,19 +178,11 @@ async def test_the_stream_tells_of_it(memory: ToolMemory, way: str) -> None:
 async def test_a_verdict_that_fails_is_none_and_said_once(
     memory: ToolMemory, way: str, verdict: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    agent = Agent(None, MailRoom().tools, middleware=[ReflectionMiddleware(memory, verdict=verdict)])
+    agent = Agent(None, MailRoom().tools, middleware=reflecting(memory, verdict=verdict))
     for thread in "ab":
         await agent.ask(ZOE, way, thread=thread)
     assert [entry.score for entry in entries(memory)] == [None, None] or len(entries(memory)) == 1
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
-
-
-def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
-    for wrong in ({"verdict": 1}, {"wait": None}):
-        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-            ReflectionMiddleware(memory, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        ReflectionMiddleware("memory")  # type: ignore[arg-type]
 
 
 # --- people ---
@@ -232,7 +231,7 @@ async def test_an_interrupt_within_a_tool_is_no_error(memory: ToolMemory, way: s
 
 @BOTH
 async def test_a_verdict_may_ask_a_person(memory: ToolMemory, way: str) -> None:
-    middleware = [ReflectionMiddleware(memory, verdict=lambda state: interrupt("All right?"))]
+    middleware = reflecting(memory, verdict=lambda state: interrupt("All right?"))
     agent = Agent(None, MailRoom().tools, middleware=middleware)
     assert "__interrupt__" in await agent.ask(ZOE, way)
     assert entries(memory) == []
@@ -244,12 +243,11 @@ async def test_a_verdict_may_ask_a_person(memory: ToolMemory, way: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "whole list"])
-async def test_a_tool_that_raises_leaves_an_entry_that_nobody_judged(memory: ToolMemory, way: str, alone: bool) -> None:
+@pytest.mark.parametrize("kind", [tool_memory_middleware, lambda *a, **b: [ToolMemoryMiddleware(*a, **b)]])
+async def test_a_tool_that_raises_leaves_an_entry_that_nobody_judged(memory: ToolMemory, way: str, kind: Any) -> None:
     teach_look_up = failing(99, _looking_up)
     room = MailRoom("send_mail")
-    middleware = [ReflectionMiddleware(memory)] if alone else None
-    agent = Agent(memory, room.tools, model=teach_look_up, middleware=middleware)
+    agent = Agent(memory, room.tools, model=teach_look_up, middleware=kind(memory, reflect=True))
     with pytest.raises(OSError, match=r"no line to zoe@example\.org"):
         await agent.ask(ZOE, way)
     entry = only(memory)
@@ -458,20 +456,12 @@ async def test_errors_reach_the_host_as_they_are(memory: ToolMemory, way: str) -
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, CancelledError], ids=lambda error: error.__name__)
 async def test_what_stops_the_program_or_the_call_is_not_noted(memory: ToolMemory, error: Any) -> None:
-    middleware = ReflectionMiddleware(memory)
-
-    def stopped(_: Any) -> Any:
+    def stopped(messages: Any, tools: Any) -> Any:
         raise error
 
-    asked = type("Request", (), {"state": {"messages": [*_with_a_call()]}, "runtime": None})()
     with pytest.raises(error):
-        middleware.wrap_model_call(asked, stopped)  # type: ignore[arg-type]
+        await Agent(memory, MailRoom().tools, model=stopped).ask(ZOE, "sync")
     assert entries(memory) == []
-
-
-def _with_a_call() -> list[Any]:
-    made = AIMessage("", tool_calls=[{"name": "send_mail", "args": {"to": "Zoe"}, "id": "call_1"}])
-    return [HumanMessage(ZOE), made, ToolMessage("sent", tool_call_id="call_1")]
 
 
 async def test_a_cancelled_run_is_not_noted(memory: ToolMemory) -> None:
@@ -493,7 +483,7 @@ async def test_a_cancelled_run_is_not_noted(memory: ToolMemory) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "whole list"])
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "beside the shortcut"])
 @pytest.mark.parametrize("broken", ["", "latest_order", "model"])
 async def test_the_same_is_done_and_learned_with_and_without_it(way: str, broken: str, alone: bool) -> None:
     """A run that an error ends, and is resumed, is learned as if nobody had noted it in between."""
@@ -513,8 +503,7 @@ async def test_the_same_is_done_and_learned_with_and_without_it(way: str, broken
         with ToolMemory.ephemeral(tools=desk.tools) as memory:
             for i in range(0 if alone else 30):
                 memory.finish(history(i), thread_id=f"warm-{i}")
-            whole = tool_memory_middleware(memory, reflect=reflect, policy=EAGER)
-            stack = [m for m in whole if isinstance(m, ReflectionMiddleware) or not alone]
+            stack = tool_memory_middleware(memory, reflect=reflect, shortcut=not alone and EAGER)
             model = failing(1 if not alone else 2, desk_script) if broken == "model" else desk_script
             agent = Agent(memory, desk.tools, model=model, middleware=stack)
             if broken:
@@ -537,10 +526,10 @@ async def test_a_memory_that_fails_stops_nobody(
     def broken(*_: Any, **__: Any) -> Any:
         raise StorageError("the secret disk is full")
 
-    monkeypatch.setattr(memory, "_learn", broken)
-    monkeypatch.setattr(memory.core.jobs, "write", broken)
+    monkeypatch.setattr(memory.core.events, "learn", broken)
+    monkeypatch.setattr(memory.core.jobs, "put", broken)
     room = MailRoom() if end == "well" else MailRoom("send_mail")
-    agent = Agent(None, room.tools, middleware=[ReflectionMiddleware(memory)])
+    agent = Agent(None, room.tools, middleware=tool_memory_middleware(memory, shortcut=False, reflect=True))
     for _ in range(2):
         if end == "well":
             await agent.ask(ZOE, way)
@@ -548,31 +537,25 @@ async def test_a_memory_that_fails_stops_nobody(
             with pytest.raises(OSError, match="no line"):
                 await agent.ask(ZOE, way)
     failed = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-    assert len(failed) == 1
-    assert failed[0].startswith("ReflectionMiddleware failed")
-    assert "secret" not in failed[0]
+    here = ["ReflectionWriter", "ToolMemoryInside", *([] if end == "well" else ["ToolMemory"])]
+    assert sorted(text.partition(" failed")[0] for text in failed) == sorted(here)
+    assert "secret" not in "".join(failed)
 
 
 @BOTH
-@pytest.mark.parametrize("memory", ["off", "read-only"], indirect=False)
-async def test_a_memory_that_keeps_no_entries_gets_none(way: str, memory: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"entries": False} if memory == "off" else {"read_only": True}
+async def test_a_memory_that_keeps_no_entries_gets_none(way: str, tmp_path: Path) -> None:
     with ToolMemory(tmp_path):
         pass
-    with ToolMemory(tmp_path, **options) as made:
+    with ToolMemory(tmp_path, read_only=True) as made:
         with pytest.raises(OSError, match="no line"):
-            await Agent(None, MailRoom("send_mail").tools, middleware=[ReflectionMiddleware(made)]).ask(ZOE, way)
+            await Agent(made, MailRoom("send_mail").tools).ask(ZOE, way)
         assert made.entries.recall(ZOE) == []
-    assert not (tmp_path / "reflections.db").exists()
-
-
-def test_the_whole_list_judges_with_one_in_front(memory: ToolMemory) -> None:
-    """As the docstring of `tool_memory_middleware` says."""
-    stack = [ReflectionMiddleware(memory, verdict=lambda state: True), *tool_memory_middleware(memory)]
-    create_agent(ScriptedChatModel(script=script), MailRoom().tools, middleware=stack).invoke(
-        {"messages": [("user", ZOE)]}
-    )
-    assert only(memory).good
+    assert not (tmp_path / job_queue.NAME).exists()
+    with (
+        ToolMemory(None, methods=[Inertia()]) as made,
+        pytest.raises(ConfigurationError, match=r"needs .* Entries\(\)"),
+    ):
+        tool_memory_middleware(made, reflect=True)
 
 
 async def test_the_verdict_of_an_earlier_turn_stays_when_a_later_one_ends_with_an_error(memory: ToolMemory) -> None:

@@ -13,21 +13,18 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem.base.errors import InputError, MissingExtraError, StorageError
+from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.base.errors import MissingExtraError, StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core import jobs as workers
-from langgraph_toolmem.core.jobs import ReflectionWorker
-from langgraph_toolmem.entries.critique import Critique, ModelCritic
+from langgraph_toolmem.core import jobs
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Call, Entry, entry_id
-from langgraph_toolmem.entries.store import EntryStore
-from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores import executors
 from langgraph_toolmem.stores.executors import LangmemExecutor, ThreadExecutor, Work
 from langgraph_toolmem.stores.job_queue import JobQueue
-from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
-LEXICAL = resolve_embedder(None)
 ME = ("toolmem", "me")
 
 
@@ -84,46 +81,70 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[EntryStore]:
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as vectors:
-        yield EntryStore(vectors, now=clock)
+class Office:
+    """A memory of entries alone, and its work by hand."""
+
+    def __init__(self, folder: Path, now: Callable[[], float], critic: Any = None, executor: Any = None) -> None:
+        how: dict[str, Any] = {"namespace": ME, "now": now, "executor": executor or ByHand()}
+        self.memory = ToolMemory(folder, methods=[Entries(critic=critic)], **how)
+        self.jobs, self.keeping = self.memory.core.jobs, self.memory.entries.keeping
+        self.queue, self.store = self.jobs.queue, self.keeping.library.store(ME)
+
+    def write(self, entry: Entry, namespace: tuple[str, ...] = ME) -> None:
+        self.keeping.put(entry, User(None, entry.user, namespace))
+
+    def judge(self, run: str, score: float, comment: str = "", namespace: tuple[str, ...] = ME) -> None:
+        self.keeping.put_verdict(run, score, comment, "u", namespace)
+
+    def __enter__(self) -> Office:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.memory.close()
+
+
+Opens = Callable[..., Office]
 
 
 @pytest.fixture
-def queue(tmp_path: Path, clock: Clock) -> Iterator[JobQueue]:
-    with JobQueue(tmp_path, now=clock) as made:
-        yield made
+def opens(tmp_path: Path, clock: Clock) -> Iterator[Opens]:
+    """Opens the folder, with a critic or without; the one that was open is closed."""
+    opened: list[Office] = []
+
+    def opens(critic: Any = None, executor: Any = None, now: Callable[[], float] = clock) -> Office:
+        for each in opened:
+            each.memory.close()
+        opened.append(Office(tmp_path, now, critic, executor))
+        return opened[-1]
+
+    yield opens
+    for each in opened:
+        each.memory.close()
 
 
-def by_hand(queue: JobQueue, store: EntryStore, critic: Any = None, **options: Any) -> ReflectionWorker:
-    return ReflectionWorker(queue, store, critic, executor=ByHand(), **options)
+def threaded(opens: Opens, critic: Any = None) -> Office:
+    return opens(critic, ThreadExecutor(), time.time)
 
 
 # in the background
 
 
-def test_runs_verdicts_and_critiques_are_written_in_the_background(tmp_path: Path) -> None:
+def test_runs_verdicts_and_critiques_are_written_in_the_background(opens: Opens) -> None:
     def reply(request: dict[str, Any]) -> str:
         [query] = re.findall(r"find \w+", str(request["messages"][-1]["content"]))[:1]
         return json.dumps({"went_wrong": f"{query} failed.", "call": 1, "instead": "Look."})
 
-    with (
-        OpenAIStubServer(reply) as server,
-        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as vectors,
-        JobQueue(tmp_path, now=time.time) as queue,
-    ):
-        store = EntryStore(vectors, now=time.time)
-        with ReflectionWorker(queue, store, ModelCritic(make_chat_model(server), {})) as worker:
-            worker.write(entry("ann", score=1.0))
-            worker.write(entry("ben", score=0.0))
-            worker.write(entry("cleo"))
-            worker.judge(entry("cleo").run, 0.0, "not her", user="u")
-            worker.write(entry("ben", score=0.0))
-            assert worker.flush(timeout=60)
-            assert worker.report() == {"pending": 0, "failing": 0, "given_up": 0}
-        found = {each.query: each for each in EntryStore(vectors, now=time.time).all()}
+    with OpenAIStubServer(reply) as server:
+        office = threaded(opens, make_chat_model(server))
+        office.write(entry("ann", score=1.0))
+        office.write(entry("ben", score=0.0))
+        office.write(entry("cleo"))
+        office.judge(entry("cleo").run, 0.0, "not her")
+        office.write(entry("ben", score=0.0))
+        assert office.jobs.flush(timeout=60)
+        assert office.jobs.report() == {"pending": 0, "failing": 0, "given_up": 0}
         asked = len(server.requests)
+    found = {each.query: each for each in opens().store.all()}
     assert {query: each.score for query, each in found.items()} == {"find ann": 1.0, "find ben": 0.0, "find cleo": 0.0}
     assert found["find ann"].critique == ""
     assert found["find ben"].critique == "What went wrong: find ben failed.\nWhere: call 1, find.\nInstead: Look."
@@ -131,287 +152,267 @@ def test_runs_verdicts_and_critiques_are_written_in_the_background(tmp_path: Pat
     assert asked == 2
 
 
-def test_writing_waits_for_nobody(queue: JobQueue, store: EntryStore) -> None:
+def test_writing_waits_for_nobody(opens: Opens) -> None:
     held = threading.Event()
     critic = Scripted()
     critic.before = lambda: held.wait(30)
-    with ReflectionWorker(queue, store, critic) as worker:
-        worker.write(entry("ann", score=0.0))
-        while not critic.asked:
-            held.wait(0.01)
-        for name in "abc":
-            worker.write(entry(name))
-        while queue.pending() > 1:  # entries do not wait behind the critique
-            held.wait(0.01)
-        assert len(store) == 4
-        assert not worker.flush(timeout=0.05)
-        held.set()
-        assert worker.flush()
-    assert len(store) == 4
+    office = threaded(opens, critic)
+    office.write(entry("ann", score=0.0))
+    while not critic.asked:
+        held.wait(0.01)
+    for name in "abc":
+        office.write(entry(name))
+    while office.queue.pending() > 1:  # entries do not wait behind the critique
+        held.wait(0.01)
+    assert len(office.store) == 4
+    assert not office.jobs.flush(timeout=0.05)
+    held.set()
+    assert office.jobs.flush()
+    assert len(office.store) == 4
 
 
-async def test_the_async_twins(queue: JobQueue, store: EntryStore) -> None:
-    with ReflectionWorker(queue, store, Scripted()) as worker:
-        await worker.awrite(entry("ann"))
-        await worker.ajudge(entry("ann").run, 0.0, "no")
-        assert await worker.aflush()
-    [kept] = store.all()
-    assert kept.critique
-    assert kept.comment == "no"
-
-
-def test_what_a_former_process_left_is_done_at_the_start(queue: JobQueue, store: EntryStore) -> None:
-    left = by_hand(queue, store)
+def test_what_a_former_process_left_is_done_at_the_start(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = opens()
     left.write(entry("ann"))
-    left.close()
-    assert len(store) == 0
-    with ReflectionWorker(queue, store) as worker:
-        worker.start()
-        assert worker.flush()
-    assert len(store) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(jobs, "CLOSE_SECONDS", 0.0)
+        left.memory.close()
+    office = threaded(opens)
+    assert len(office.store) == 0
+    assert office.jobs.flush()
+    assert len(office.store) == 1
 
 
-def test_an_unused_worker_makes_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "memory"
-    store = EntryStore(VectorStore(folder, embedder=LEXICAL, namespace=ME), now=time.time)
+def test_unused_jobs_make_nothing(tmp_path: Path) -> None:
     before = threading.active_count()
-    with JobQueue(folder, now=time.time) as queue, ReflectionWorker(queue, store, Scripted()) as worker:
-        worker.start()
-        assert worker.flush()
-        assert worker.forget("u") == 0
-        assert threading.active_count() == before
-    assert not folder.exists()
+    unused = jobs.Jobs(tmp_path / "memory", now=time.time)
+    unused.look()
+    assert unused.flush()
+    assert unused.forget("u") == 0
+    assert threading.active_count() == before
+    unused.close()
+    assert not (tmp_path / "memory").exists()
 
 
-def test_entries_go_where_their_namespace_says(tmp_path: Path, queue: JobQueue, clock: Clock) -> None:
-    with VectorStore(tmp_path, embedder=LEXICAL, namespace=("toolmem",)) as vectors:
-        stores: dict[tuple[str, ...], EntryStore] = {}
-
-        def of(namespace: tuple[str, ...]) -> EntryStore:
-            return stores.setdefault(namespace, EntryStore(vectors.scoped(namespace), now=clock))
-
-        critic = Scripted()
-        worker = by_hand(queue, of, critic)  # type: ignore[arg-type]
-        for name in ("a@b.c", "ü/x"):
-            worker.write(entry(name, score=0.0), namespace=("toolmem", name))
-            worker.judge(entry(name).run, 0.0, "late", namespace=("toolmem", name))
-        assert worker.work() is None
-        assert {space[1]: [each.query for each in store.all()] for space, store in stores.items()} == {
-            "a@b.c": ["find a@b.c"],
-            "ü/x": ["find ü/x"],
-        }
-        assert critic.similar == [[], []]  # nobody else's
+def test_entries_go_where_their_namespace_says(opens: Opens) -> None:
+    critic = Scripted()
+    office = opens(critic)
+    spaces = [("toolmem", "a@b.c"), ("toolmem", "ü/x")]
+    for space in spaces:
+        office.write(entry(space[1], score=0.0), space)
+        office.judge(entry(space[1]).run, 0.0, "late", space)
+    assert office.jobs.work() is None
+    found = [[each.query for each in office.keeping.library.store(space).all()] for space in spaces]
+    assert found == [["find a@b.c"], ["find ü/x"]]
+    assert critic.similar == [[], []]  # nobody else's
 
 
 # critiques
 
 
-def test_no_critique_is_asked_for_twice(queue: JobQueue, store: EntryStore) -> None:
+def test_no_critique_is_asked_for_twice(opens: Opens) -> None:
     critic = Scripted()
-    worker = by_hand(queue, store, critic)
+    office = opens(critic)
     for score in (0.0, 0.0, 0.2, None):
-        worker.write(entry("ann", score=score))
-        worker.work()
-    worker.judge(entry("ann").run, 0.1)
-    worker.work()
+        office.write(entry("ann", score=score))
+        office.jobs.work()
+    office.judge(entry("ann").run, 0.1)
+    office.jobs.work()
     assert critic.asked == ["find ann"]
-    [kept] = store.all()
-    queue.put("again", {"namespace": [], "entry": kept.id, "verdict": kept.verdict}, kind="critique")
-    worker.work()
+    [kept] = office.store.all()
+    office.queue.put("again", {"namespace": list(ME), "entry": kept.id, "verdict": kept.verdict}, kind="critique")
+    office.jobs.work()
     assert critic.asked == ["find ann"]
-    worker.judge(entry("ann").run, 0.1, "wrong house")  # more is known now
-    worker.work()
+    office.judge(entry("ann").run, 0.1, "wrong house")  # more is known now
+    office.jobs.work()
     assert len(critic.asked) == 2
-    [kept] = store.all()
+    [kept] = office.store.all()
     assert "find ann 2" in kept.critique
 
 
-def test_good_bad_and_good_again_ends_good(queue: JobQueue, store: EntryStore) -> None:
+def test_good_bad_and_good_again_ends_good(opens: Opens) -> None:
     critic = Scripted()
-    worker = by_hand(queue, store, critic)
-    worker.write(entry("ann"))
+    office = opens(critic)
+    office.write(entry("ann"))
     for score in (1.0, 0.0, 1.0):
-        worker.judge(entry("ann").run, score, user="u")
-    worker.work()
+        office.judge(entry("ann").run, score)
+    office.jobs.work()
     assert critic.asked == []  # it was good again when the critic's turn came
-    assert [each.score for each in store.all()] == [1.0]
+    assert [each.score for each in office.store.all()] == [1.0]
 
 
-def test_an_answer_that_was_given_is_not_asked_for_again(queue: JobQueue, store: EntryStore) -> None:
+def test_an_answer_that_was_given_is_not_asked_for_again(opens: Opens, clock: Clock) -> None:
     """A kill between the model's answer and the entry is a failure of the writing, seen from here."""
     critic = Scripted()
-    worker = by_hand(queue, store, critic)
-    original = store.set_critique
-    store.set_critique = failing  # type: ignore[method-assign,assignment]
-    worker.write(entry("ann", score=0.0))
-    assert worker.work() == pytest.approx(1.0)
-    assert store.all()[0].critique == ""
-    store.set_critique = original  # type: ignore[method-assign]
-    queue._now.seconds += 2  # type: ignore[attr-defined]
-    assert worker.work() is None
+    office = opens(critic)
+    original = office.store.set_critique
+    office.store.set_critique = failing  # type: ignore[method-assign,assignment]
+    office.write(entry("ann", score=0.0))
+    assert office.jobs.work() == pytest.approx(1.0)
+    assert office.store.all()[0].critique == ""
+    office.store.set_critique = original  # type: ignore[method-assign]
+    clock.seconds += 2
+    assert office.jobs.work() is None
     assert critic.asked == ["find ann"]
-    assert "find ann 1" in store.all()[0].critique
+    assert "find ann 1" in office.store.all()[0].critique
 
 
 def failing(*args: Any, **options: Any) -> Any:
     raise StorageError("disk full")
 
 
-def test_similar_entries_are_shown_to_the_critic(queue: JobQueue, store: EntryStore) -> None:
-    store.put_many([replace(entry(name), query=f"find {name} in the office") for name in "abcd"])
+def test_similar_entries_are_shown_to_the_critic(opens: Opens) -> None:
     critic = Scripted()
-    by_hand(queue, store, critic).write(entry("ann in the office", score=0.0))
-    by_hand(queue, store, critic, similar=lambda store, entry: store.all()[:1]).work()
-    worker = by_hand(queue, store, critic)
-    worker.write(entry("ben in the office", score=0.0))
-    worker.work()
-    assert [len(each) for each in critic.similar] == [1, 3]
-    assert "find ben in the office" not in critic.similar[1]
+    office = opens(critic)
+    office.store.put_many([replace(entry(name), query=f"find {name} in the office") for name in "abcd"])
+    office.write(entry("ben in the office", score=0.0))
+    office.jobs.work()
+    assert [len(each) for each in critic.similar] == [3]
+    assert "find ben in the office" not in critic.similar[0]
 
 
-def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(queue: JobQueue, store: EntryStore) -> None:
+def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, clock: Clock) -> None:
     critic = Scripted(TimeoutError("no answer"))
-    with_one = by_hand(queue, store, critic)
-    with_one.write(entry("ann", score=0.0))
-    with_one.work()
-    without = by_hand(queue, store)
+    office = opens(critic)
+    office.write(entry("ann", score=0.0))
+    office.jobs.work()
+    without = opens()
     without.write(entry("ben", score=0.0))
-    assert without.work() is None
-    assert without.flush(timeout=1)
-    assert without.catch_up() == 0
-    assert queue.pending() == 1  # ann's, for who has a critic
-    later = by_hand(queue, store, critic)
-    assert later.catch_up() == 1  # ben's is new
-    queue._now.seconds += 2  # type: ignore[attr-defined]
-    later.work()
+    assert without.jobs.work() is None
+    assert without.jobs.flush(timeout=1)
+    without.keeping.import_runs(ME, [], "import")
+    assert without.queue.pending() == 1  # ann's, for who has a critic
+    later = opens(critic)
+    later.keeping.import_runs(ME, [], "import")  # takes those too that have no critique yet
+    assert later.queue.pending() == 2  # ben's is new
+    clock.seconds += 2
+    later.jobs.work()
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
-    assert all(each.critique for each in store.all())
-    assert later.catch_up() == 0
+    assert all(each.critique for each in later.store.all())
+    later.keeping.import_runs(ME, [], "import")
+    assert later.queue.pending() == 0
 
 
 # failing
 
 
 def test_a_critic_that_fails_is_asked_later_and_at_last_given_up(
-    queue: JobQueue, store: EntryStore, clock: Clock, caplog: pytest.LogCaptureFixture
+    opens: Opens, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     critic = Scripted(*[TimeoutError("find ann is secret")] * 99)
-    worker = by_hand(queue, store, critic)
-    worker.write(entry("ann", score=0.0))
+    office = opens(critic)
+    office.write(entry("ann", score=0.0))
     waits = []
-    while (wait := worker.work()) is not None:
+    while (wait := office.jobs.work()) is not None:
         waits.append(wait)
         clock.seconds += wait
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0]
-    assert len(critic.asked) == workers.CRITIQUE_TRIES
-    assert worker.report() == {"pending": 0, "failing": 0, "given_up": 1}
-    [given_up] = queue.given_up()
+    assert len(critic.asked) == jobs.SLOW_TRIES
+    assert office.jobs.report() == {"pending": 0, "failing": 0, "given_up": 1}
+    [given_up] = office.queue.given_up()
     assert "TimeoutError" in given_up.error
     assert "secret" not in given_up.error
     assert "secret" not in caplog.text
     assert "given up" in caplog.text
-    assert [each.critique for each in store.all()] == [""]
-    assert worker.flush(timeout=1)
+    assert [each.critique for each in office.store.all()] == [""]
+    assert office.jobs.flush(timeout=1)
     critic.errors.clear()
-    assert queue.revive() == 1
-    worker.work()
-    assert store.all()[0].critique
+    assert office.queue.revive() == 1
+    office.jobs.work()
+    assert office.store.all()[0].critique
 
 
 def test_entries_wait_for_the_database_as_long_as_it_takes(
-    queue: JobQueue, store: EntryStore, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    opens: Opens, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    worker = by_hand(queue, store)
+    office = opens()
     with monkeypatch.context() as patched:
-        patched.setattr(store, "put", failing)
-        worker.write(entry("ann"))
-        worker.judge(entry("ann").run, 0.0)
+        patched.setattr(office.store, "put", failing)
+        office.write(entry("ann"))
+        office.judge(entry("ann").run, 0.0)
         for _ in range(30):
-            wait = worker.work()
+            wait = office.jobs.work()
             assert wait is not None
-            assert 1 <= wait <= workers.LONGEST_WAIT
+            assert 1 <= wait <= jobs.LONGEST_WAIT
             clock.seconds += wait
         assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1  # told once
-    worker.work()
-    assert [each.score for each in store.all()] == [0.0]
+    office.jobs.work()
+    assert [each.score for each in office.store.all()] == [0.0]
 
 
-def test_what_cannot_be_read_is_given_up_at_once(queue: JobQueue, store: EntryStore) -> None:
-    queue.put("broken", {"namespace": [], "entry": {"no": "entry"}}, kind="write", line="x")
-    worker = by_hand(queue, store)
-    worker.write(entry("ann"))
-    assert worker.work() is None
-    assert [job.id for job in queue.given_up()] == ["broken"]
-    assert len(store) == 1
+def test_what_cannot_be_read_is_given_up_at_once(opens: Opens) -> None:
+    office = opens()
+    office.queue.put("broken", {"namespace": list(ME), "entry": {"no": "entry"}}, kind="write", line="x")
+    office.write(entry("ann"))
+    assert office.jobs.work() is None
+    assert [job.id for job in office.queue.given_up()] == ["broken"]
+    assert len(office.store) == 1
 
 
-def test_a_verdict_waits_for_its_entry_and_is_dropped_without(queue: JobQueue, store: EntryStore, clock: Clock) -> None:
-    worker = by_hand(queue, store)
-    worker.judge(entry("ann").run, 0.0)
-    worker.judge(digest("run", "never"), 0.0)
-    worker.work()
-    store.put(entry("ann"))  # by another process
-    while (wait := worker.work()) is not None:
+def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, clock: Clock) -> None:
+    office = opens()
+    office.judge(entry("ann").run, 0.0)
+    office.judge(digest("run", "never"), 0.0)
+    office.jobs.work()
+    office.store.put(entry("ann"))  # by another process
+    while (wait := office.jobs.work()) is not None:
         clock.seconds += wait
-    assert [each.score for each in store.all()] == [0.0]
-    assert worker.report() == {"pending": 0, "failing": 0, "given_up": 0}
-    with pytest.raises(InputError, match="score"):
-        worker.judge("r", 7)
+    assert [each.score for each in office.store.all()] == [0.0]
+    assert office.jobs.report() == {"pending": 0, "failing": 0, "given_up": 0}
 
 
 def test_jobs_of_one_run_keep_their_order_when_one_fails(
-    queue: JobQueue, store: EntryStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opens: Opens, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = by_hand(queue, store)
-    worker.write(entry("ann", score=1.0))
+    office = opens()
+    office.write(entry("ann", score=1.0))
     with monkeypatch.context() as patched:
-        patched.setattr(store, "put", failing)
-        worker.work()
-    worker.judge(entry("ann").run, 0.0)
-    worker.write(entry("ben"))
-    worker.work()
-    assert [each.query for each in store.all()] == ["find ben"]
+        patched.setattr(office.store, "put", failing)
+        office.jobs.work()
+    office.judge(entry("ann").run, 0.0)
+    office.write(entry("ben"))
+    office.jobs.work()
+    assert [each.query for each in office.store.all()] == ["find ben"]
     clock.seconds += 2
-    worker.work()
-    assert {each.query: each.score for each in store.all()} == {"find ann": 0.0, "find ben": None}
+    office.jobs.work()
+    assert {each.query: each.score for each in office.store.all()} == {"find ann": 0.0, "find ben": None}
 
 
-def test_a_thread_survives_whatever_the_critic_raises(queue: JobQueue, store: EntryStore) -> None:
+def test_a_thread_survives_whatever_the_critic_raises(opens: Opens) -> None:
     class Odd(BaseException):
         """As langmem's ConfigurationError: no Exception."""
 
-    queue._now = time.time
     critic = Scripted(Odd("odd"))
-    with ReflectionWorker(queue, store, critic) as worker:
-        worker.write(entry("ann", score=0.0))
-        assert worker.flush(timeout=30)
+    office = threaded(opens, critic)
+    office.write(entry("ann", score=0.0))
+    assert office.jobs.flush(timeout=30)
     assert len(critic.asked) == 2
 
 
 # forgetting
 
 
-def test_what_is_being_done_for_a_forgotten_user_is_not_written(queue: JobQueue, store: EntryStore) -> None:
+def test_what_is_being_done_for_a_forgotten_user_is_not_written(opens: Opens) -> None:
     critic = Scripted()
-    worker = by_hand(queue, store, critic)
+    office = opens(critic)
 
     def forget() -> None:
-        worker.forget("u")
-        store.forget_user("u")
+        office.jobs.forget("u")
+        office.store.forget_user("u")
 
     critic.before = forget
-    worker.write(entry("ann", score=0.0))
-    worker.write(entry("ben", user="v"))
-    worker.work()
-    assert [each.query for each in store.all()] == ["find ben"]
-    assert queue.pending() == 0
+    office.write(entry("ann", score=0.0))
+    office.write(entry("ben", user="v"))
+    office.jobs.work()
+    assert [each.query for each in office.store.all()] == ["find ben"]
+    assert office.queue.pending() == 0
 
 
 def test_a_critique_is_not_written_for_a_user_whom_another_process_forgets(
-    queue: JobQueue, store: EntryStore, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opens: Opens, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = by_hand(queue, store, Scripted())
-    original = queue.save
+    office = opens(Scripted())
+    original = office.queue.save
 
     def save(*args: Any) -> bool:
         saved = original(*args)
@@ -419,35 +420,35 @@ def test_a_critique_is_not_written_for_a_user_whom_another_process_forgets(
             another.forget("u")  # its entries are next
         return saved
 
-    monkeypatch.setattr(queue, "save", save)
-    worker.write(entry("ann", score=0.0))
-    worker.work()
-    assert [each.critique for each in store.all()] == [""]
+    monkeypatch.setattr(office.queue, "save", save)
+    office.write(entry("ann", score=0.0))
+    office.jobs.work()
+    assert [each.critique for each in office.store.all()] == [""]
 
 
 def test_another_process_that_forgets_while_an_entry_is_written_wins(
-    queue: JobQueue, store: EntryStore, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opens: Opens, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = by_hand(queue, store)
-    original = store.put
+    office = opens()
+    original = office.store.put
 
     def put(given: Entry) -> Entry | None:
         with JobQueue(tmp_path, now=clock) as another:
             another.forget("u")
         return original(given)
 
-    monkeypatch.setattr(store, "put", put)
-    worker.write(entry("ann"))
-    worker.work()
-    assert store.all() == []
-    assert queue.pending() == 0
+    monkeypatch.setattr(office.store, "put", put)
+    office.write(entry("ann"))
+    office.jobs.work()
+    assert office.store.all() == []
+    assert office.queue.pending() == 0
 
 
 def test_an_entry_stays_that_another_process_finished(
-    queue: JobQueue, store: EntryStore, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    opens: Opens, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = by_hand(queue, store)
-    original = store.put
+    office = opens()
+    original = office.store.put
 
     def put(given: Entry) -> Entry | None:
         clock.seconds += 10_000  # the lease is over, another process takes the job and does it
@@ -457,27 +458,27 @@ def test_an_entry_stays_that_another_process_finished(
             another.done(job)
         return original(given)
 
-    monkeypatch.setattr(store, "put", put)
-    worker.write(entry("ann"))
-    worker.work()
-    assert [each.query for each in store.all()] == ["find ann"]
+    monkeypatch.setattr(office.store, "put", put)
+    office.write(entry("ann"))
+    office.jobs.work()
+    assert [each.query for each in office.store.all()] == ["find ann"]
 
 
 # executors
 
 
-def test_a_closed_worker_ends_its_thread_and_keeps_the_jobs(queue: JobQueue, store: EntryStore) -> None:
+def test_closed_jobs_end_their_thread_and_are_kept(opens: Opens) -> None:
     before = set(threading.enumerate())
-    worker = ReflectionWorker(queue, store)
-    worker.write(entry("ann"))
-    assert worker.flush()
+    office = threaded(opens)
+    office.write(entry("ann"))
+    assert office.jobs.flush()
     assert set(threading.enumerate()) - before
-    worker.close()
+    office.jobs.close()
     assert set(threading.enumerate()) <= before
-    worker.write(entry("ben"))  # safe on disk, for the next
-    assert not worker.flush(timeout=5)
-    assert queue.pending() == 1
-    worker.close()
+    office.write(entry("ben"))  # safe on disk, for the next
+    assert not office.jobs.flush(timeout=5)
+    assert office.queue.pending() == 1
+    office.jobs.close()
 
 
 def test_a_thread_with_nothing_to_do_ends_and_another_begins_when_it_is_needed() -> None:
@@ -497,21 +498,22 @@ def test_a_thread_with_nothing_to_do_ends_and_another_begins_when_it_is_needed()
     assert set(threading.enumerate()) <= before
 
 
-def test_closing_waits_no_longer_than_told(queue: JobQueue, store: EntryStore) -> None:
+def test_closing_waits_no_longer_than_told(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
     critic = Scripted()
     critic.before = lambda: held.wait(30)
     before = set(threading.enumerate())
-    worker = ReflectionWorker(queue, store, critic)
-    worker.write(entry("ann", score=0.0))
+    office = threaded(opens, critic)
+    office.write(entry("ann", score=0.0))
     while not critic.asked:
         held.wait(0.01)
-    worker.close(timeout=0.05)
+    monkeypatch.setattr(jobs, "CLOSE_SECONDS", 0.05)
+    office.jobs.close()
     assert not held.is_set()
-    [thread] = [each for each in threading.enumerate() if each.name == "toolmem-reflection" and each not in before]
+    [thread] = [each for each in threading.enumerate() if each.name == "toolmem-slow" and each not in before]
     held.set()
     thread.join(30)
-    assert "find ann" in store.all()[0].critique  # what was begun was ended
+    assert "find ann" in office.store.all()[0].critique  # what was begun was ended
 
 
 def test_a_thread_waits_until_something_is_due_and_goes_on_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -551,18 +553,17 @@ def test_langmem_missing_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> N
         LangmemExecutor()
 
 
-def test_langmem_keeps_the_time(queue: JobQueue, store: EntryStore) -> None:
+def test_langmem_keeps_the_time(opens: Opens) -> None:
     pytest.importorskip("langmem")
-    queue._now = time.time
     critic = Scripted(TimeoutError("once"))
     executor = LangmemExecutor(quiet=0.2)
-    with ReflectionWorker(queue, store, critic, executor=executor) as worker:
-        for name in "abc":
-            worker.write(entry(name, score=0.0))
-            worker.write(entry(name))
-        assert worker.flush(timeout=60)
-    assert len(store) == 3
-    assert all(each.critique for each in store.all())
+    office = opens(critic, executor, time.time)
+    for name in "abc":
+        office.write(entry(name, score=0.0))
+        office.write(entry(name))
+    assert office.jobs.flush(timeout=60)
+    assert len(office.store) == 3
+    assert all(each.critique for each in office.store.all())
     assert len(critic.asked) == 4
     executor.wake()
     executor.close()

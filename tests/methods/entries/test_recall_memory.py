@@ -13,10 +13,14 @@ import pytest
 from kept import ledger
 
 from langgraph_toolmem import (
+    SIT,
+    Atoms,
     ConfigurationError,
     Entries,
+    Inertia,
     MessageError,
     NamespaceError,
+    Navigator,
     RecallPolicy,
     StorageError,
     ToolMemory,
@@ -28,6 +32,8 @@ from langgraph_toolmem.entries import library
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recollection import Recollection
+from langgraph_toolmem.entries.render import BUDGET
+from langgraph_toolmem.stores import job_queue
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
@@ -86,7 +92,7 @@ def test_a_finished_run_is_recalled_with_its_verdict() -> None:
         assert found["Bob"].comment == "not Bob"
         assert [call.tool for call in found["Ann"].calls] == ["send_mail"]
         assert memory.entries.recall("what is the weather like") == []
-        assert memory.report().entries == 3
+        assert memory.report()["entries"]["kept"] == 3
 
 
 def test_one_run_has_one_entry_however_often_it_is_finished() -> None:
@@ -98,7 +104,7 @@ def test_one_run_has_one_entry_however_often_it_is_finished() -> None:
         (entry,) = memory.entries.recall("send a mail to Dora and a copy to Eve")
         assert entry.query == "send a mail to Ann\nand a copy to Bob"
         assert entry.tools == ("send_mail", "copy_mail")
-        assert memory.report().entries == 1
+        assert memory.report()["entries"]["kept"] == 1
 
 
 def test_verdicts_before_and_after_the_end_of_a_run() -> None:
@@ -122,11 +128,12 @@ def test_that_no_tool_was_called_may_turn_out_wrong() -> None:
 
 
 def test_entries_can_be_switched_off(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Inertia(), SIT(), Navigator(), Atoms()]) as memory:
         memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
         memory.feedback("1", score=0.0)
-        assert memory.entries.recall("send a mail to Bob") == []
-    assert not (tmp_path / "reflections.db").exists()
+        with pytest.raises(ConfigurationError, match="no method 'entries'"):
+            memory.entries.recall("send a mail to Bob")
+    assert not (tmp_path / job_queue.NAME).exists()
 
 
 def test_a_memory_that_is_never_finished_keeps_nothing_more(tmp_path: Path) -> None:
@@ -149,13 +156,13 @@ def test_what_was_finished_is_there_in_the_next_process(tmp_path: Path) -> None:
 def test_recorded_runs_become_entries_in_one_go(tmp_path: Path) -> None:
     from langgraph_toolmem.runs.trajectory import parse_run
 
-    runs = [(parse_run(mail(f"N{i}"), thread_id=f"r{i}"), float(i % 2), "") for i in range(7)]
-    runs.append((parse_run([h.words()], thread_id="nothing"), None, ""))
+    runs = [(parse_run(mail(f"N{i}"), thread_id=f"r{i}"), float(i % 2), None) for i in range(7)]
+    runs.append((parse_run([h.words()], thread_id="nothing"), None, None))
     with ToolMemory(tmp_path) as memory:
-        assert memory.keep_entries(runs) == memory.keep_entries(runs) == 7
+        assert memory.take_in(runs)["entries"] == memory.take_in(runs)["entries"] == 7
         assert len(memory.entries.recall("send a mail to Bob")) == 7
         assert {entry.made_by for entry in memory.entries.recall("send a mail to Bob")} == {"import"}
-        assert memory.report().entries == 7
+        assert memory.report()["entries"]["kept"] == 7
         memory.feedback("r0", score=1.0)
         assert sum(entry.good for entry in memory.entries.recall("send a mail to Bob")) == 4
 
@@ -186,7 +193,7 @@ def test_a_critique_never_delays_the_host_and_outlives_it(tmp_path: Path) -> Non
     (failed,) = memory.entries.recall("send a mail to Cid")  # while the critic thinks
     assert failed.failed
     assert not failed.critique
-    assert memory.report().reflections.pending == 1
+    assert memory.report().jobs.pending == 1
     assert "still to be written: 1" in str(memory.report())
     critic.broken = True
     critic.go.set()
@@ -245,10 +252,8 @@ def test_the_policy_says_how_many() -> None:
 
 
 def test_bad_arguments_are_told() -> None:
-    with pytest.raises(ConfigurationError, match="recall is a RecallPolicy"):
+    with pytest.raises(ConfigurationError, match="policy is a RecallPolicy"):
         ToolMemory.ephemeral(methods=default_methods(Entries("paper")))
-    with pytest.raises(ConfigurationError, match="entries"):
-        ToolMemory.ephemeral()
     with ToolMemory.ephemeral() as memory:
         for wrong in ({"query": 3}, {"query": "x", "k": 0}, {"query": "x", "policy": "paper"}):
             with pytest.raises(ConfigurationError):
@@ -333,7 +338,7 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         memory.finish(mail("Ann"), thread_id="1", success=True)
         memory.flush()
         for _ in range(2):  # at each user turn
-            memory.entries.recollect(asking("Bob"), thread_id="2", offered=True)
+            memory.entries.recollect(asking("Bob"), thread_id="2", budget=BUDGET)
         memory.entries.recollect(asking("Cid"), thread_id="3")
         assert record(memory, "Ann") == (1, 0, 0)
         memory.finish(mail("Bob", "call_bob"), thread_id="2", success=True)
@@ -344,7 +349,7 @@ def test_what_became_of_runs_that_were_shown_an_entry_is_booked(tmp_path: Path) 
         assert record(memory, "Ann") == (1, 0, 1)
         memory.feedback("3", score=1.0)  # it was not shown any
         report = memory.report()
-        assert (report.recall.runs, report.recall.helped, report.recall.hurt) == (1, 0, 1)
+        assert [report["entries"][name] for name in ("runs", "helped", "hurt")] == [1, 0, 1]
     with ToolMemory(tmp_path) as memory:  # the record outlives the process, and what was shown is still known
         assert record(memory, "Ann") == (1, 0, 1)
         memory.feedback("2", score=1.0)
@@ -357,7 +362,7 @@ def test_an_entry_that_hurts_is_not_shown_any_more() -> None:
         memory.finish(mail("Ann"), thread_id="bad advice", success=True)
         memory.flush()
         for i in range(12):
-            memory.entries.recollect(asking("Bob"), thread_id=f"{i}", offered=True)
+            memory.entries.recollect(asking("Bob"), thread_id=f"{i}", budget=BUDGET)
             memory.feedback(f"{i}", score=0.0)
         assert shown(memory.entries.recollect(asking("Bob"), thread_id="now")) == set()
 
@@ -437,7 +442,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ..
             memory.finish(mail(f"Zebulon {i}"), thread_id=f"z{i}", success=False, comment="Zebulons word", user_id=user)
             memory.finish(mail("Kayla"), thread_id=f"k{i}", success=True, user_id="kay")
         assert memory.flush()
-        memory.entries.recollect(asking("Zebulon"), thread_id="open", user_id=user, offered=True)
+        memory.entries.recollect(asking("Zebulon"), thread_id="open", user_id=user, budget=BUDGET)
         critic.go.clear()
         memory.finish(mail("Zebulon waits"), thread_id="z4", success=False, user_id=user)
         with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:

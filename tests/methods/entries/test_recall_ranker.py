@@ -114,7 +114,7 @@ def test_the_same_request_with_other_values_is_recalled_and_only_that():
     ],
 )
 def test_nothing_is_recalled_for_another_request(query):
-    assert filled().entries.recall(query) == []
+    assert filled().recall(query) == []
 
 
 def test_a_single_entry_is_enough():
@@ -126,7 +126,7 @@ def test_a_single_entry_is_enough():
 
 
 def test_an_answer_says_how_sure_it_is_and_why_without_the_words():
-    first = filled().entries.recall("Cancel my next meeting with zoltan")[0]
+    first = filled().recall("Cancel my next meeting with zoltan")[0]
     assert 0.5 < first.score < 1
     assert 0.5 < first.similarity <= 1
     assert "% of the wording" in first.evidence

@@ -15,14 +15,14 @@ from langgraph_toolmem.entries.critique import Critique, ModelCritic, acritique,
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Call, Entry, entry_id
 from langgraph_toolmem.entries.preferences import (
     Preference,
-    amodel_preferences,
+    asking_preferences,
     avoided,
-    model_preferences,
     preferences,
     tool_prefix,
 )
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+from langgraph_toolmem.turn.ask import adrive, drive
 
 TOOLS = read_tools(
     [
@@ -254,6 +254,10 @@ def said(**changes: Any) -> dict[str, Any]:
     return {**good, **changes}
 
 
+def in_words(model: Any, *about: Any, **options: Any) -> list[Preference]:
+    return drive(lambda: asking_preferences(model, *about, **options))
+
+
 async def test_a_model_puts_preferences_in_words_and_is_checked() -> None:
     answers = [
         said(),
@@ -269,8 +273,8 @@ async def test_a_model_puts_preferences_in_words_and_is_checked() -> None:
     async with AsyncClient() as client:
         with OpenAIStubServer(lambda request: json.dumps({"preferences": answers})) as server:
             model = make_chat_model(server, http_async_client=client)
-            found = model_preferences(model, RATED, "Get me a ride", **about)
-            again = await amodel_preferences(model, RATED, "Get me a ride", **about)
+            found = in_words(model, RATED, "Get me a ride", **about)
+            again = await adrive(lambda: asking_preferences(model, RATED, "Get me a ride", **about))
             system, human = prompt(server)
     assert found == again
     assert [(each.kind, each.name, each.liked, each.ratings) for each in found] == [
@@ -288,17 +292,17 @@ async def test_a_model_puts_preferences_in_words_and_is_checked() -> None:
 def test_none_is_a_fine_answer_and_too_few_ratings_ask_nobody() -> None:
     with OpenAIStubServer(lambda request: json.dumps({"preferences": []})) as server:
         model = make_chat_model(server)
-        assert model_preferences(model, RATED, "q") == []
+        assert in_words(model, RATED, "q") == []
         assert len(server.requests) == 1
-        assert model_preferences(model, [RATED[0], RATED[2]], "q") == []
-        assert model_preferences(model, RATED, "q", user="somebody else") == []
+        assert in_words(model, [RATED[0], RATED[2]], "q") == []
+        assert in_words(model, RATED, "q", user="somebody else") == []
         assert len(server.requests) == 1
 
 
 def test_the_latest_ratings_are_the_ones_shown() -> None:
     many = [rated(str(n), "a", 0.0) for n in range(1, 31)]
     with OpenAIStubServer(lambda request: json.dumps({"preferences": [said(name="a", runs=[1, 20])]})) as server:
-        [found] = model_preferences(make_chat_model(server), many, "q")
+        [found] = in_words(make_chat_model(server), many, "q")
         _, human = prompt(server)
     assert found.entries == (many[10].id, many[29].id)
     assert "1. bad: request 11" in human

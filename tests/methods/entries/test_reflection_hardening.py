@@ -14,11 +14,14 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
-from langgraph_toolmem import Entries, StorageError, ToolMemory, _reflecting, default_methods
+from langgraph_toolmem import Entries, StorageError, ToolMemory, default_methods
+from langgraph_toolmem.core import jobs
 from langgraph_toolmem.entries import library
 from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
+from langgraph_toolmem.stores import job_queue
 from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
@@ -126,7 +129,7 @@ def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatc
             patch.setattr(JobQueue, "forget", busy)
             with pytest.raises(StorageError, match="in use"):
                 memory.forget(user_id="zeb")
-        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {"reflections.db"}
+        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {job_queue.NAME}
         assert memory.entries.recall("send a mail to me", user_id="zeb") == []
         memory.forget(user_id="zeb")
         assert holding(tmp_path, "Zebulon") == []
@@ -139,7 +142,7 @@ def test_what_was_reported_before_a_forgetting_does_not_come_back_after_it(tmp_p
         for i in range(4):
             name = f"z{number}-{i}"
             memory.finish(mail(f"Zebulon {name}"), thread_id=name, success=False, comment="Zebulon", user_id="zeb")
-            memory.entries.recollect(asking("Zebulon"), thread_id=f"{name}-next", user_id="zeb", offered=True)
+            memory.entries.recollect(asking("Zebulon"), thread_id=f"{name}-next", user_id="zeb", budget=BUDGET)
             memory.feedback(name, score=0.1, comment="Zebulons word", user_id="zeb")
 
     with ToolMemory(tmp_path, methods=default_methods(Entries(critic=critic))) as memory:
@@ -176,7 +179,7 @@ def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
         until(lambda: critic.asked != [])
         memory.finish(mail("Bob"), thread_id="2", success=True)
         until(lambda: "send a mail to Bob" in shown(memory.entries.recollect(asking("Cid"))))
-        assert memory.report().reflections.pending == 1
+        assert memory.report().jobs.pending == 1
         critic.go.set()
         assert memory.flush()
         assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]
@@ -216,7 +219,7 @@ def test_looking_does_not_go_on_while_others_go_on_writing(monkeypatch: pytest.M
         patch.setattr(EntryStore, "put", put_and_hear_of_more)
         found = memory.entries.recall("send a mail to Cid")
     assert queries(found) == {"send a mail to Ann", "send a mail to Bob"}
-    assert memory.report().reflections.pending == 2
+    assert memory.report().jobs.pending == 2
     memory.close()
 
 
@@ -234,10 +237,10 @@ def test_closing_leaves_what_takes_too_long_to_the_next_opening(
         memory.finish(mail(f"N{i}"), thread_id=f"{i}")
     with monkeypatch.context() as patch:
         patch.setattr(EntryStore, "put", put_slowly)
-        patch.setattr(_reflecting, "CLOSE_SECONDS", 0.04)
+        patch.setattr(jobs, "CLOSE_SECONDS", 0.04)
         memory.close()
     with ToolMemory(tmp_path) as memory:
-        assert memory.report().reflections.pending == 4
+        assert memory.report().jobs.pending == 4
         assert len(memory.entries.recall("send a mail to me")) == 5
 
 
@@ -254,12 +257,12 @@ def test_after_closing_nothing_is_opened_and_nobody_is_stopped(tmp_path: Path, u
     threads = set(threading.enumerate())
     memory.finish(mail("Bob"), thread_id="2", success=True, wait=True)
     memory.feedback("1", score=0.0, wait=True)
-    assert memory.entries.recollect(asking("Cid"), offered=True).entries == ()
+    assert memory.entries.recollect(asking("Cid"), budget=BUDGET).entries == ()
     with pytest.raises(StorageError, match="closed"):
         memory.entries.recall("send a mail to Cid")
     memory.close()
     assert set(threading.enumerate()) <= threads
-    assert (tmp_path / "reflections.db").exists() == (used and where == "folder")
+    assert (tmp_path / job_queue.NAME).exists() == (used and where == "folder")
 
 
 def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
@@ -275,7 +278,7 @@ def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
             memory.feedback("1", score=0.0, comment="wrong")
         (entry,) = memory.entries.recall("send a mail to Ann")
         assert (entry.score, entry.comment) == (0.0, "wrong")
-    assert "background writing could not begin" in caplog.text
+    assert "background work could not begin" in caplog.text
     assert "Zebulon" not in caplog.text
 
 
