@@ -1,4 +1,4 @@
-"""`SGAMiddleware` in real ``create_agent`` agents: its hints, its guard, and what stands beside it, sync and async."""
+"""Planning in real ``create_agent`` agents: its hints, its guard, and what stands beside it, sync and async."""
 
 from __future__ import annotations
 
@@ -23,15 +23,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, taught
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.middleware import (
-    RecallMiddleware,
-    RecorderMiddleware,
-    SGAMiddleware,
-    SITMiddleware,
-    tool_memory_middleware,
-)
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 from langgraph_toolmem.turn.hints import PLANNING
 
@@ -47,7 +41,7 @@ def memory() -> Iterator[ToolMemory]:
 
 
 class Agent:
-    """An agent with the memory's middleware, or with one's own."""
+    """An agent with the memory's middleware."""
 
     def __init__(
         self,
@@ -56,20 +50,18 @@ class Agent:
         says: Any = obedient,
         *,
         planning: bool | SGASettings = True,
-        shortcut: bool = False,
+        shortcut: bool | InertiaPolicy = False,
         inside: Sequence[Any] = (),
-        middleware: Sequence[Any] | None = None,
-        lists: dict[str, Any] | None = None,
+        features: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.desk = desk
         self.model = ScriptedChatModel(script=says) if callable(says) else says
-        if middleware is None:
-            middleware = tool_memory_middleware(
-                memory, inside=inside, planning=planning, shortcut=shortcut, **{"policy": EAGER, **(lists or {})}
-            )
+        middleware = tool_memory_middleware(
+            memory, inside=inside, planning=planning, shortcut=shortcut, **(features or {})
+        )
         options.setdefault("checkpointer", InMemorySaver())
-        self.graph: Any = create_agent(self.model, desk.tools, middleware=list(middleware), **options)
+        self.graph: Any = create_agent(self.model, desk.tools, middleware=middleware, **options)
 
     async def ask(self, payload: Any, way: str, *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
         config: Any = {"configurable": {"thread_id": thread, **configurable}}
@@ -290,7 +282,7 @@ async def test_it_is_off_by_default(memory: ToolMemory, way: str) -> None:
 @BOTH
 async def test_a_skipped_step_plans_nothing(way: str) -> None:
     with taught(30) as memory:
-        agent = Agent(memory, Desk(), script, shortcut=True)
+        agent = Agent(memory, Desk(), script, shortcut=EAGER)
         told = await agent.events(request("Zoe"), way)
         assert agent.desk.done == expected("Zoe")
         assert len(told) == len(agent.model.calls) < 4
@@ -309,29 +301,15 @@ async def test_a_human_still_decides(memory: ToolMemory, way: str) -> None:
 @BOTH
 async def test_with_everything_on_the_same_calls_are_made(way: str) -> None:
     with taught(8) as memory:
-        everything = {
-            "policy": None,
-            "suggest": True,
-            "recall": True,
-            "reflect": True,
-            "preferences": True,
-            "chains": 2,
-        }
-        agent = Agent(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), lists=everything)
+        rest = {"suggest": True, "recall": True, "reflect": True, "preferences": True, "chains": 2}
+        agent = Agent(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), features=rest)
         await agent.ask(request("Zoe"), way)
         assert agent.desk.done == expected("Zoe")
         first = agent.hints()[0]
         assert first.index("Past runs") < first.index("Likely next tools") < first.index(HEAD)
 
 
-def test_the_order_of_the_whole_list(memory: ToolMemory) -> None:
-    made = tool_memory_middleware(memory, suggest=True, recall=True, planning=SGASettings(k=2, guard=True))
-    assert [type(each) for each in made[-4:]] == [RecallMiddleware, SITMiddleware, SGAMiddleware, RecorderMiddleware]
-    [planner] = [each for each in made if isinstance(each, SGAMiddleware)]
-    assert (planner.settings.k, planner.settings.guard) == (2, True)
-    assert not any(isinstance(each, SGAMiddleware) for each in tool_memory_middleware(memory))
-    with pytest.raises(ConfigurationError, match="inside"):
-        tool_memory_middleware(memory, inside=[planner])
+def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
     with pytest.raises(ConfigurationError, match="planning"):
         tool_memory_middleware(memory, planning=3)  # type: ignore[arg-type]
 
@@ -348,23 +326,11 @@ async def test_a_memory_that_fails_stops_nobody(
         raise RuntimeError("a secret")
 
     with caplog.at_level(logging.INFO, logger="langgraph_toolmem"):
-        middleware = [SGAMiddleware(memory, guard=guard)]
-        monkeypatch.setattr(memory, "_read", broken)
-        agent = Agent(memory, Desk(), script, middleware=middleware)
+        monkeypatch.setattr(memory.core, "read", broken)
+        agent = Agent(memory, Desk(), script, planning=SGASettings(guard=guard))
         await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")
     assert agent.hints() == [""] * 4
     errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert 1 <= len(errors) <= 2
     assert "secret" not in "".join(errors)
-
-
-@pytest.mark.parametrize("wrong", [{"model": 3}, {"k": 0}, {"when": "x"}, {"guard": 1}, {"beta": 2}], ids=str)
-def test_arguments_that_cannot_work_are_refused(memory: ToolMemory, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        SGAMiddleware(memory, **wrong)
-
-
-def test_only_a_memory_will_do() -> None:
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        SGAMiddleware("memory")  # type: ignore[arg-type]

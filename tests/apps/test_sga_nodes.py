@@ -32,7 +32,7 @@ from langgraph_toolmem.nodes import (
     shortcut_condition,
 )
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
-from langgraph_toolmem.turn.hints import HINTS, PLANNING, MemoryState, new_avoided, new_offered, planning_now
+from langgraph_toolmem.turn.hints import HINTS, PLANNING, MemoryState, new_left_out, new_selected, planning_now
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)
@@ -251,10 +251,10 @@ async def test_a_state_without_room_goes_on_without(memory: ToolMemory, way: str
 @BOTH
 async def test_what_the_step_does_not_offer_gives_no_hint(memory: ToolMemory, way: str) -> None:
     def leaves_out(state: Any) -> Any:
-        return new_avoided({"find_customer": "rated badly"}, state["messages"])
+        return new_left_out({"find_customer": "rated badly"}, state["messages"])
 
     def offers(state: Any) -> Any:
-        return new_offered({"latest_order": "fits"}, state["messages"])
+        return new_selected({"latest_order": "fits"}, state["messages"])
 
     for first, gone in ((leaves_out, {"find_customer"}), (offers, {"find_customer", "add_note"})):
         app = App(memory, Desk(), lambda messages, tools: AIMessage("Hi."), first=first)
@@ -423,7 +423,7 @@ async def test_a_memory_that_fails_stops_nobody(memory: ToolMemory, caplog: Any,
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(memory, "search_atoms", broken)
+    monkeypatch.setattr(memory.atoms, "search", broken)
     with caplog.at_level(logging.INFO, logger="langgraph_toolmem"):
         app = App(memory, Desk(), script)
         await app.ask(request("Zoe"), way)

@@ -1,4 +1,4 @@
-"""`SITMiddleware` in real ``create_agent`` agents: beside the shortcut, people and other middleware, sync and async."""
+"""Suggestions in real ``create_agent`` agents: beside the shortcut, people and other middleware, sync and async."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddlewar
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from symptoms import CURES, FINDINGS, SCHEMAS, SYMPTOM, HelpDesk, advised, follower, names, teach, tool_call
+from symptoms import FINDINGS, SCHEMAS, SYMPTOM, HelpDesk, advised, follower, names, stored, teach, tool_call
 
 from langgraph_toolmem import SIT, ConfigurationError, SITPolicy, ToolMemory, default_methods
-from langgraph_toolmem.middleware import InertiaMiddleware, SITMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import SITSummary
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 
@@ -36,26 +37,23 @@ def memory() -> Iterator[ToolMemory]:
 
 
 class Agent:
-    """An agent with the memory's middleware, or with one's own."""
+    """An agent with the memory's middleware."""
 
     def __init__(
         self,
-        memory: ToolMemory | None,
+        memory: ToolMemory,
         tools: Sequence[Any],
         model: Any,
         *,
-        middleware: Sequence[Any] | None = None,
-        suggest: bool | SITPolicy = True,
+        suggest: bool | SITPolicy | SITSummary = True,
         shortcut: bool = False,
         inside: Sequence[Any] = (),
         **options: Any,
     ) -> None:
         self.model = ScriptedChatModel(script=model) if callable(model) else model
-        if middleware is None:
-            assert memory is not None
-            middleware = tool_memory_middleware(memory, inside=inside, suggest=suggest, shortcut=shortcut, policy=EAGER)
+        middleware = tool_memory_middleware(memory, inside=inside, suggest=suggest, shortcut=shortcut and EAGER)
         options.setdefault("checkpointer", InMemorySaver())
-        self.graph: Any = create_agent(self.model, list(tools), middleware=list(middleware), **options)
+        self.graph: Any = create_agent(self.model, list(tools), middleware=middleware, **options)
 
     async def ask(self, payload: Any, way: str, *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
         config: Any = {"configurable": {"thread_id": thread, **configurable}}
@@ -151,7 +149,7 @@ async def test_tools_nobody_declared_are_found_by_their_descriptions(way: str, s
         [first] = agent.systems()[0]
         assert "1. reset_password: its description fits the request" in first.text
         assert names(memory.sit.suggest([HumanMessage("a fresh password")], k=1)) == ["reset_password"]
-        assert SUMMARY_TOOL not in {*memory._engine.specs, *memory.core.graph.tools}
+        assert SUMMARY_TOOL not in {*memory.core.catalogue.specs, *memory.core.graph.tools}
 
 
 @BOTH
@@ -208,9 +206,8 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
 
 
 async def test_without_it_if_that_is_wanted(memory: ToolMemory) -> None:
-    agent = Agent(
-        None, HelpDesk({"Zoe": "router"}).tools, follower(), middleware=[SITMiddleware(memory, summary_tool=False)]
-    )
+    sit = SITSummary(memory, summary_tool=False)
+    agent = Agent(memory, HelpDesk({"Zoe": "router"}).tools, follower(), suggest=sit)
     await agent.ask(SYMPTOM.format("Zoe"), "sync")
     assert all(SUMMARY_TOOL not in repr(call.tools) for call in agent.model.calls)
 
@@ -347,7 +344,7 @@ async def test_the_agents_own_model_recalls_only_if_it_needs_to(way: str) -> Non
         assert "".join(streamed).endswith("It works again.")
         assert not [text for text in streamed if text in ("yes", "no") or summary in text]
         memory.feedback("t", score=1.0)
-        made = {each.text: each.made_by for each in memory._summary_store(None).summaries()}
+        made = {each.text: each.made_by for each in stored(memory)}
         assert made[summary] == "model"
 
 
@@ -358,9 +355,9 @@ async def test_another_model_may_recall(memory: ToolMemory, way: str) -> None:
     recaller = ScriptedChatModel(
         script=lambda messages, tools: AIMessage(summary if "five" in messages[0].text else "Yes.")
     )
-    sit = SITMiddleware(memory, policy=SITPolicy(recall="auto"), model=recaller)
+    sit = SITSummary(memory, policy=SITPolicy(recall="auto"), model=recaller)
     desk = HelpDesk({"Zoe": "password"})
-    agent = Agent(None, desk.tools, follower(), middleware=[sit])
+    agent = Agent(memory, desk.tools, follower(), suggest=sit)
     await agent.ask(SYMPTOM.format("Zoe"), way)
     assert desk.done == ["read_logs", "reset_password"]
     assert (len(recaller.calls), len(agent.model.calls)) == (6, 3)
@@ -375,8 +372,8 @@ async def test_a_recall_that_fails_leaves_the_rest(
     def broken(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         raise TimeoutError("no answer")
 
-    sit = SITMiddleware(memory, policy=SITPolicy(recall="auto"), model=ScriptedChatModel(script=broken))
-    agent = Agent(None, HelpDesk({"Zoe": "router"}).tools, follower(), middleware=[sit])
+    sit = SITSummary(memory, policy=SITPolicy(recall="auto"), model=ScriptedChatModel(script=broken))
+    agent = Agent(memory, HelpDesk({"Zoe": "router"}).tools, follower(), suggest=sit)
     await agent.ask(SYMPTOM.format("Zoe"), way)
     assert [len(call) for call in agent.systems()] == [1, 1, 1]
     assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
@@ -419,20 +416,16 @@ async def test_an_error_of_the_host_is_the_hosts(memory: ToolMemory, way: str) -
 
 
 def test_wrong_arguments_are_told(memory: ToolMemory) -> None:
-    for options in ({"policy": "paper"}, {"model": "gpt"}, {"policy": SITPolicy(recall="auto"), "model": "gpt"}):
-        with pytest.raises(ConfigurationError):
-            SITMiddleware(memory, **options)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        SITMiddleware("memory")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="suggest"):
         tool_memory_middleware(memory, suggest="yes")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="ToolMemory"):
+        tool_memory_middleware("memory", suggest=True)  # type: ignore[arg-type]
+    [ours] = tool_memory_middleware(memory, suggest=True, shortcut=False)
     with pytest.raises(ConfigurationError, match=r"inside\[0\]"):
-        tool_memory_middleware(memory, inside=[SITMiddleware(memory)])
+        tool_memory_middleware(memory, inside=[ours])
 
 
-def test_the_order_is_shortcut_yours_suggestions_recorder(memory: ToolMemory) -> None:
+def test_the_shortcut_stands_around_yours_and_suggestions_inside(memory: ToolMemory) -> None:
     made = tool_memory_middleware(memory, suggest=True, inside=[HumanInTheLoopMiddleware(interrupt_on={})])
-    kinds = [type(each).__name__ for each in made]
-    assert kinds == ["InertiaMiddleware", "HumanInTheLoopMiddleware", "SITMiddleware", "RecorderMiddleware"]
-    assert isinstance(made[0], InertiaMiddleware)
-    assert set(CURES.values()) == {"restart_router", "reset_password"}
+    assert [each.name for each in made] == ["ToolMemory", "HumanInTheLoopMiddleware", "ToolMemoryInside"]
+    assert [SUMMARY_TOOL in [tool.name for tool in each.tools] for each in made] == [False, False, True]

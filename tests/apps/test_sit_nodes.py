@@ -31,6 +31,7 @@ from symptoms import (
     asked,
     before_cure,
     follower,
+    stored,
     teach,
     whole,
 )
@@ -162,7 +163,7 @@ async def test_the_summary_tool_leads_to_the_cure(way: str) -> None:
             assert len(answers) == 1
             assert FINDINGS[{v: k for k, v in CURES.items()}[cure]] in answers[0]
             memory.finish(state["messages"], thread_id=name, success=True)
-        kept = [each.text for each in memory._summary_store(None).summaries()]
+        kept = [each.text for each in stored(memory)]
         assert f"Pages do not load. The logs say: {FINDINGS['password']}." in kept
         assert ledger(memory).figures["sit"]["right"] >= 2
 
@@ -292,7 +293,7 @@ async def test_with_nodes_alone_nobody_calls_finish(way: str) -> None:
         for name in causes:
             await built.ask(SYMPTOM.format(name), name, way)
         assert sit(memory).drafts == {}
-        assert len(memory._summary_store(None).summaries()) > 3
+        assert len(stored(memory)) > 3
         desk.done.clear()
         built.model.calls.clear()
         desk.causes["Zoe"] = "password"
@@ -304,10 +305,10 @@ async def test_with_nodes_alone_nobody_calls_finish(way: str) -> None:
 async def test_without_it_nothing_is_learned_until_somebody_judges(memory: ToolMemory) -> None:
     built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
     await built.ask(SYMPTOM.format("Zoe"), "zoe")
-    assert memory._summary_store(None).summaries() == []
+    assert stored(memory) == []
     assert len(sit(memory).drafts) == 1
     memory.feedback("zoe", score=1.0)
-    assert len(memory._summary_store(None).summaries()) >= 2
+    assert len(stored(memory)) >= 2
 
 
 # --- beside the shortcut ---
@@ -409,7 +410,7 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
     assert ledger(memory).turns == {}
     done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
     memory.finish(done, thread_id="r", success=True)
-    assert "where I stand" in [s.text for s in memory._summary_store(None).summaries("read_logs")]
+    assert "where I stand" in [s.text for s in stored(memory, source="read_logs")]
 
 
 async def test_outside_a_graph_it_knows_the_summary_alone(memory: ToolMemory) -> None:
@@ -504,7 +505,7 @@ async def test_while_chroma_is_away_the_agent_goes_on_and_is_told(way: str, capl
             assert advised([answer])
         memory.finish(state["messages"], thread_id="t", success=True)
         assert sit(memory).drafts == {}
-        assert len(memory._summary_store(None).summaries()) > 10
+        assert len(stored(memory)) > 10
         assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
     inner.close()
 
@@ -513,7 +514,7 @@ async def test_while_chroma_is_away_the_agent_goes_on_and_is_told(way: str, capl
 async def test_a_bug_inside_stops_nobody(
     memory: ToolMemory, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(memory, "advise", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(memory.sit, "advise", lambda *_, **__: 1 / 0)
     desk = HelpDesk({"Zoe": "password"})
     built = build(memory, desk.tools, follower(asks=True), with_tool=True)
     state = await built.ask(SYMPTOM.format("Zoe"), "t", way)
@@ -528,7 +529,6 @@ async def test_a_bug_inside_stops_nobody(
     [
         ({"policy": "paper"}, "SITPolicy"),
         ({"model": "gpt"}, "chat model"),
-        ({"policy": SITPolicy(recall="auto")}, "model"),
     ],
 )
 def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], what: str) -> None:
@@ -538,12 +538,17 @@ def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], w
         SITSummary("memory")  # type: ignore[arg-type]
 
 
-def test_a_memory_that_wants_a_model_wants_it_of_the_node_too() -> None:
-    with (
-        ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(recall="auto")))) as memory,
-        pytest.raises(ConfigurationError, match="model"),
-    ):
-        SITSummary(memory)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_policy_that_wants_a_model_wants_it_in_a_graph(own: bool, caplog: pytest.LogCaptureFixture) -> None:
+    auto = SITPolicy(recall="auto")
+    with ToolMemory.ephemeral(tools=SCHEMAS, methods=default_methods(SIT(auto))) as memory:
+        teach(memory)
+        node = SITSummary(memory, policy=auto if own else None)
+        with pytest.raises(ConfigurationError, match="model"):
+            node.add_to(StateGraph(MemoryState))
+        update = node.invoke({"messages": [HumanMessage(SYMPTOM.format("Zoe"))]})
+        assert "read_logs" in update[HINTS]["sit"]["text"]
+        assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
 
 
 # --- recall="auto": two calls of a real chat client, if they are needed ---
@@ -591,7 +596,7 @@ async def test_a_model_that_never_asks_is_asked(way: str) -> None:
         assert "Is it plain" not in streamed
         assert text not in streamed  # what the memory asks is not for the user's eyes
         memory.finish(built.graph.get_state(config).values["messages"], thread_id="t", success=True)
-        kept = {s.text: s.made_by for s in memory._summary_store(None).summaries()}
+        kept = {s.text: s.made_by for s in stored(memory)}
         assert kept[text] == "model"
         assert not [s for s in kept if s.startswith("Asked:")]
 
