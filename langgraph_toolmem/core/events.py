@@ -251,8 +251,8 @@ class Events:
                     key = turn_digest(event)
                     if not evidence.graph.has_seen(key):
                         new += 1
-                        evidence.apply(key, self._record(learned))
-                    elif again := self._again(learned):
+                        evidence.apply(key, self._record(learned, user.id))
+                    elif again := self._again(learned, user.id):
                         evidence.apply(None, again)
                     if event.chosen_by == "model" and event.text:
                         thought = event.text
@@ -261,11 +261,11 @@ class Events:
                 state.push(event)
             return state, new
 
-    def _record(self, learned: LearnedTurn) -> Record:
+    def _record(self, learned: LearnedTurn, user_id: str | None) -> Record:
         record: Record = []
         for each in self._listeners:
             record += each.turn(learned)
-        record += self._ledger.followed(learned.turn)
+        record += self._ledger.followed(learned.turn, user_id)
         record += learn_turn(
             self._evidence.graph,
             learned.state,
@@ -278,12 +278,12 @@ class Events:
         )
         return record
 
-    def _again(self, learned: LearnedTurn) -> Record:
+    def _again(self, learned: LearnedTurn, user_id: str | None) -> Record:
         """The model was asked again at a known point (a fork) and did the same again."""
         record: Record = []
         for each in self._listeners:
             record += each.repeated(learned)
-        return record + self._ledger.followed(learned.turn)
+        return record + self._ledger.followed(learned.turn, user_id)
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
         """Learns the history if no call of its last turn is pending any more."""
@@ -307,7 +307,7 @@ class Events:
             record: Record = [Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author)]
             for each in self._listeners:
                 record += each.verdict(run, score)
-            self._ledger.judged(run, score, user_id)
+            record += self._ledger.judged(run, score, user_id)
             evidence.apply(None, record)
 
     def _take_verdict(self, job: Job) -> None:

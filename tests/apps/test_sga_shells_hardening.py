@@ -413,7 +413,7 @@ async def test_an_event_tells_what_became_of_earlier_hints(memory: ToolMemory, w
 
 def test_the_page_tells_of_atoms(memory: ToolMemory) -> None:
     assert 'id="hints-title"' not in render_page(Report(), memory.view())
-    assert "Atoms made of what went well: 3; followed in 0 runs." in render_page(memory.report(), memory.view())
+    assert "Atoms made of what went well: 4; followed in 0 runs." in render_page(memory.report(), memory.view())
     atoms = Section("Atoms", {"shown": 8, "followed": 6, "right": 4}, ("What became of them.",))
     page = render_page(Report(sections={"atoms": atoms}), memory.view())
     assert '<span style="width: 50%">' in page
