@@ -43,7 +43,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
     except ImportError as error:
         raise MissingExtraError("The HTML page", "html") from error
 
-    inertia = {"wrong_per_100": 0.0, "budget_open": True, "rules": ()} | dict(report["inertia"])
+    inertia: dict[str, Any] = {"wrong_per_100": 0.0, "budget_open": True, "rules": ()} | dict(report["inertia"])
     size = bucket_size(report.periods)
     over_time = buckets(report.periods, size)
     data = picture(report, view)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from agents import WAYS
-from desk import EAGER, Desk, call_id, expected, request, script
-from langchain.agents import create_agent
+from desk import Desk, call_id, expected, request, script
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -18,12 +17,13 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     SummarizationMiddleware,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, taught
+from planned import HEAD, hint_of, obedient, patterns, taught
+from shells import App, agent_of
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
@@ -40,65 +40,11 @@ def memory() -> Iterator[ToolMemory]:
         yield made
 
 
-class Agent:
-    """An agent with the memory's middleware."""
-
-    def __init__(
-        self,
-        memory: ToolMemory,
-        desk: Desk,
-        says: Any = obedient,
-        *,
-        planning: bool | SGASettings = True,
-        shortcut: bool | InertiaPolicy = False,
-        inside: Sequence[Any] = (),
-        features: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        self.desk = desk
-        self.model = ScriptedChatModel(script=says) if callable(says) else says
-        middleware = tool_memory_middleware(
-            memory, inside=inside, planning=planning, shortcut=shortcut, **(features or {})
-        )
-        options.setdefault("checkpointer", InMemorySaver())
-        self.graph: Any = create_agent(self.model, desk.tools, middleware=middleware, **options)
-
-    async def ask(self, payload: Any, way: str, *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
-        config: Any = {"configurable": {"thread_id": thread, **configurable}}
-        if isinstance(payload, str):
-            payload = {"messages": [HumanMessage(payload, id=call_id("u", thread, payload))]}
-        if way == "sync":
-            found: dict[str, Any] = self.graph.invoke(payload, config)
-        else:
-            found = await self.graph.ainvoke(payload, config)
-        return found
-
-    async def events(self, text: str, way: str, node: str = "sga") -> list[dict[str, Any]]:
-        feed, config = {"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": "t"}}
-        if way == "sync":
-            events = list(self.graph.stream(feed, config, stream_mode="custom"))
-        else:
-            events = [event async for event in self.graph.astream(feed, config, stream_mode="custom")]
-        return [event["toolmem"] for event in events if event["toolmem"]["node"] == node]
-
-    def hints(self) -> list[str]:
-        return [hint_of(call.messages) for call in self.model.calls]
-
-    def state(self, thread: str = "t") -> dict[str, Any]:
-        values: dict[str, Any] = self.graph.get_state({"configurable": {"thread_id": thread}}).values
-        return values
+def app_of(memory: ToolMemory, desk: Desk, says: Any = obedient, *, planning: Any = True, **how: Any) -> App:
+    return agent_of(memory, desk, says, planning=planning, **how)
 
 
 # --- hints ---
-
-
-@BOTH
-@pytest.mark.parametrize("desk", [Desk, OtherDesk])
-async def test_a_model_that_knows_nothing_but_its_hints_does_the_task(memory: ToolMemory, desk: Any, way: str) -> None:
-    agent = Agent(memory, desk())
-    await agent.ask(request("Zoe"), way)
-    names = OTHERS if desk is OtherDesk else {}
-    assert agent.desk.done == [(names.get(name, name), args) for name, args in expected("Zoe")]
 
 
 @BOTH
@@ -106,7 +52,7 @@ async def test_a_model_that_knows_nothing_but_its_hints_does_the_task(memory: To
     "prompt", [None, "You are kind.", SystemMessage([{"type": "text", "text": "You are kind."}])], ids=str
 )
 async def test_hints_stand_in_the_system_message_of_their_call(memory: ToolMemory, prompt: Any, way: str) -> None:
-    agent = Agent(memory, Desk(), system_prompt=prompt)
+    agent = app_of(memory, Desk(), made={"system_prompt": prompt})
     state = await agent.ask(request("Zoe"), way)
     hints = agent.hints()
     assert [text.count(HEAD) for text in hints] == [1, 1, 1, 0]  # all is done before the last one
@@ -127,19 +73,10 @@ async def test_only_tools_that_the_step_offers(memory: ToolMemory, way: str) -> 
         async def awrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
             return await self.wrap_model_call(request, handler)
 
-    agent = Agent(memory, Desk(), script, inside=[NoOrders()])
+    agent = app_of(memory, Desk(), script, inside=[NoOrders()])
     await agent.ask(request("Zoe"), way)
     told = {name for text in agent.hints() for name, _ in patterns(text)}
     assert told == {"find_customer", "add_note"}
-
-
-@BOTH
-async def test_each_model_call_is_one_stream_event(memory: ToolMemory, way: str) -> None:
-    agent = Agent(memory, Desk(), script)
-    told = await agent.events(request("Zoe"), way)
-    assert len(told) == 4
-    assert [event["candidates"][0]["tool"] for event in told[:3]] == ["find_customer", "latest_order", "add_note"]
-    json.dumps(told)
 
 
 @BOTH
@@ -147,8 +84,8 @@ async def test_a_planner_model_and_its_cost(memory: ToolMemory, way: str) -> Non
     plan = {"thought": "t", "new_facts": [], "state": "s", "available_slots": [], "next_goal": "get the latest order"}
     with OpenAIStubServer(reply=lambda body: json.dumps(plan)) as server:
         model = make_chat_model(server)
-        agent = Agent(memory, Desk(), script, planning=SGASettings(model=model, when="turn"))
-        told = await agent.events(request("Zoe"), way)
+        agent = app_of(memory, Desk(), script, planning=SGASettings(model=model, when="turn"))
+        told = await agent.events(request("Zoe"), way, "sga")
         await model.root_async_client.close()
         assert len(server.requests) == 1
     assert [event["model_calls"] for event in told] == [1, 0, 0, 0]
@@ -171,7 +108,7 @@ async def test_what_is_known_outlives_a_summary(memory: ToolMemory, way: str) ->
     def says(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         return AIMessage("Done.") if "again" in messages[-1].text else script(messages, tools)
 
-    agent = Agent(memory, Desk(), says, inside=[shrinking])
+    agent = app_of(memory, Desk(), says, inside=[shrinking])
     order = expected("Zoe")[2][1]["order_id"]
     await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")
@@ -185,8 +122,8 @@ async def test_what_is_known_outlives_a_summary(memory: ToolMemory, way: str) ->
 @BOTH
 async def test_a_new_agent_on_the_same_checkpoints_knows_it(memory: ToolMemory, way: str) -> None:
     saver = InMemorySaver()
-    await Agent(memory, Desk(), script, checkpointer=saver).ask(request("Zoe"), way)
-    later = Agent(memory, Desk(), lambda messages, tools: AIMessage("Hm."), checkpointer=saver)
+    await app_of(memory, Desk(), script, made={"checkpointer": saver}).ask(request("Zoe"), way)
+    later = app_of(memory, Desk(), lambda messages, tools: AIMessage("Hm."), made={"checkpointer": saver})
     before = later.state()[PLANNING]
     await later.ask("Thanks!", way)
     assert later.state()[PLANNING]["slots"] == before["slots"]
@@ -204,8 +141,8 @@ async def test_a_retried_call_gets_the_same_and_is_told_once(memory: ToolMemory,
         return script(messages, tools)
 
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
-    agent = Agent(memory, Desk(), flaky, inside=[retry])
-    told = await agent.events(request("Zoe"), way)
+    agent = app_of(memory, Desk(), flaky, inside=[retry])
+    told = await agent.events(request("Zoe"), way, "sga")
     assert agent.desk.done == expected("Zoe")
     assert len(told) == 4
     assert len(tries) == 7
@@ -235,7 +172,7 @@ class Stubborn:
 @BOTH
 async def test_a_repeat_is_asked_about_once_and_then_let_pass(memory: ToolMemory, way: str) -> None:
     says = Stubborn(again=2)
-    agent = Agent(memory, Desk(), says, planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), says, planning=SGASettings(guard=True))
     told = await agent.events(request("Zoe"), way, "sga_guard")
     assert [event["outcome"] for event in told] == ["passed", "passed"]
     assert [COMPLAINT in text for text in says.told] == [False, False, True, False, True, False]
@@ -252,7 +189,7 @@ async def test_a_model_that_listens_goes_another_way(memory: ToolMemory, way: st
         made = call_id(len(messages))
         return AIMessage("", tool_calls=[{"name": "find_customer", "args": {"name": "Zoe"}, "id": made}])
 
-    agent = Agent(memory, Desk(), says, planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), says, planning=SGASettings(guard=True))
     [event] = await agent.events(request("Zoe"), way, "sga_guard")
     assert event["outcome"] == "changed"
     assert [(each["tool"], each["rule"]) for each in event["complaints"]] == [("find_customer", "repeat")]
@@ -262,7 +199,7 @@ async def test_a_model_that_listens_goes_another_way(memory: ToolMemory, way: st
 
 @BOTH
 async def test_if_there_is_no_second_answer_the_first_one_stands(memory: ToolMemory, way: str) -> None:
-    agent = Agent(memory, Desk(), Stubborn(again=1, breaks=True), planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), Stubborn(again=1, breaks=True), planning=SGASettings(guard=True))
     [event] = await agent.events(request("Zoe"), way, "sga_guard")
     assert event["outcome"] == "not answered"
     assert len(agent.desk.done) == 2
@@ -271,7 +208,7 @@ async def test_if_there_is_no_second_answer_the_first_one_stands(memory: ToolMem
 @BOTH
 async def test_it_is_off_by_default(memory: ToolMemory, way: str) -> None:
     says = Stubborn(again=2)
-    agent = Agent(memory, Desk(), says)
+    agent = app_of(memory, Desk(), says)
     assert await agent.events(request("Zoe"), way, "sga_guard") == []
     assert len(says.told) == 4
 
@@ -280,18 +217,9 @@ async def test_it_is_off_by_default(memory: ToolMemory, way: str) -> None:
 
 
 @BOTH
-async def test_a_skipped_step_plans_nothing(way: str) -> None:
-    with taught(30) as memory:
-        agent = Agent(memory, Desk(), script, shortcut=EAGER)
-        told = await agent.events(request("Zoe"), way)
-        assert agent.desk.done == expected("Zoe")
-        assert len(told) == len(agent.model.calls) < 4
-
-
-@BOTH
 async def test_a_human_still_decides(memory: ToolMemory, way: str) -> None:
     gate = HumanInTheLoopMiddleware(interrupt_on={"add_note": True})
-    agent = Agent(memory, Desk(), inside=[gate], planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), inside=[gate], planning=SGASettings(guard=True))
     await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")[:2]
     await agent.ask(Command(resume={"decisions": [{"type": "approve"}]}), way)
@@ -302,7 +230,7 @@ async def test_a_human_still_decides(memory: ToolMemory, way: str) -> None:
 async def test_with_everything_on_the_same_calls_are_made(way: str) -> None:
     with taught(8) as memory:
         rest = {"suggest": True, "recall": True, "reflect": True, "preferences": True, "chains": 2}
-        agent = Agent(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), features=rest)
+        agent = app_of(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), **rest)
         await agent.ask(request("Zoe"), way)
         assert agent.desk.done == expected("Zoe")
         first = agent.hints()[0]
@@ -327,7 +255,7 @@ async def test_a_memory_that_fails_stops_nobody(
 
     with caplog.at_level(logging.INFO, logger="langgraph_toolmem"):
         monkeypatch.setattr(memory.core, "read", broken)
-        agent = Agent(memory, Desk(), script, planning=SGASettings(guard=guard))
+        agent = app_of(memory, Desk(), script, planning=SGASettings(guard=guard))
         await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")
     assert agent.hints() == [""] * 4
