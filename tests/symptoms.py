@@ -13,6 +13,7 @@ from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
+from langgraph_toolmem.sit.summary import StoredSummary
 
 SYMPTOM = "The page of {} does not load"
 FINDINGS = {
@@ -76,6 +77,11 @@ def teach(
 
 def names(suggestions: Iterable[Any]) -> list[str]:
     return [suggestion.tool for suggestion in suggestions]
+
+
+def stored(memory: ToolMemory, user_id: str | None = None, source: str | None = None) -> list[StoredSummary]:
+    """The summaries that a user may see."""
+    return memory.sit.states.store(memory.core.users.of(user_id)).summaries(source)
 
 
 # --- the same desk as a real agent's tools and model ---

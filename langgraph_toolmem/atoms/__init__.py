@@ -241,7 +241,9 @@ class Atoms(Method):
             self.keeping.put_verdict(run, judged.score, user, namespace)
 
     def imported(self, given: Import) -> int:
-        """Atoms of recorded runs that went well; how many steps they stand for.
+        """Atoms of recorded runs that did not go wrong; how many steps of good ones they stand for.
+
+        Those without a verdict wait for it; no model is asked to word them.
 
         Options: ``habits``: what never varies; ``writer``: words them with a chat model, here and now.
         """
@@ -249,7 +251,7 @@ class Atoms(Method):
         steps = 0
         habits, writer = given.options.get("habits"), given.options.get("writer")
         for namespace, runs in given.by_namespace():
-            teaching = [each for each in runs if each.score is not None and each.score >= GOOD]
+            teaching = [each for each in runs if each.score is None or each.score >= GOOD]
             names, more = self.keeping.import_runs(namespace, teaching, habits, writer)
             steps += more
             for name in names:

@@ -123,10 +123,11 @@ class AtomKeeping:
         steps = 0
         for each in runs:
             read = self.extracted(each.run, habits)
-            made = merge_all(one.atom if writer is None else writer.write(one) for one in read)
+            words = None if each.score is None else writer
+            made = merge_all(one.atom if words is None else words.write(one) for one in read)
             if made:
                 names.append(each.run.digest)
-                steps += sum(one.visits for one in made)
+                steps += 0 if each.score is None else sum(one.visits for one in made)
                 user = each.user.digest or ""
                 supports += [Support(one, each.run.digest, user, each.score, now) for one in made]
         if supports:

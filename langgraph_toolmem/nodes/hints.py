@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
+from langgraph.graph import StateGraph
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
 from langgraph_toolmem.atoms.settings import SGASettings, When
 from langgraph_toolmem.atoms.step import Plan
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.guide import DomainOf
 from langgraph_toolmem.entries.policy import RecallPolicy
@@ -115,7 +117,13 @@ class SITSummary(StepNode):
         how: dict[str, Any] = {"summary_tool": summary_tool, "messages_key": messages_key}
         step = Suggest(method, policy=policy, model=model, **how)
         super().__init__(step, messages_key=messages_key, name=name)
-        self.tool = step.tool
+        self.tool, self._wants_model = step.tool, step.policy.recall == "auto" and model is None
+
+    def add_to(self, builder: StateGraph[Any, Any, Any, Any], name: str | None = None, **options: Any) -> None:
+        """See `MemoryNode.add_to`. A graph has no model of its own for ``recall="auto"``: `model` is needed."""
+        if self._wants_model:
+            raise ConfigurationError('SITPolicy(recall="auto") needs a model that writes the summaries: model=…')
+        super().add_to(builder, name, **options)
 
 
 class SGAPlanner(StepNode):

@@ -44,6 +44,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
     except ImportError as error:
         raise MissingExtraError("The HTML page", "html") from error
 
+    inertia: dict[str, Any] = {"wrong_per_100": 0.0, "budget_open": True, "rules": ()} | dict(report["inertia"])
     size = bucket_size(report.periods)
     over_time = buckets(report.periods, size)
     data = picture(report, view)
@@ -60,10 +61,14 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         report=report,
         currency=clip(report.currency or ""),
         tools=sorted(report.tools.items(), key=lambda item: (-item[1].calls, item[0])),
-        rules=[
-            (after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in report["inertia"].get("rules", ())
-        ],
+        inertia=inertia,
+        rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in inertia["rules"]],
         hints=[(clip(title), figures) for title, figures in report.hints()],
+        said=[
+            " ".join(map(clip, each.sentences))
+            for name, each in report.sections.items()
+            if name != "inertia" and each.sentences
+        ],
         problems=[clip(problem) for problem in report.problems],
         unit=NAMES[size],
         buckets=over_time,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, convert_to_messages, get_buffer_string
 
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.turn.ask import Ask, Asking
 
 MAX_CHARS: Final = 12_000
@@ -38,6 +39,7 @@ def asking_summary(
         failed: told of an error of the model: then there is no summary, and the agent goes on.
     """
     if model is None:
+        failed(ConfigurationError('recall="auto" needs a model that writes the summaries.'))
         return None
     try:
         history = _history(messages)

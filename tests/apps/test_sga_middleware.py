@@ -1,16 +1,15 @@
-"""`SGAMiddleware` in real ``create_agent`` agents: its hints, its guard, and what stands beside it, sync and async."""
+"""Planning in real ``create_agent`` agents: its hints, its guard, and what stands beside it, sync and async."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from agents import WAYS
-from desk import EAGER, Desk, call_id, expected, request, script
-from langchain.agents import create_agent
+from desk import Desk, call_id, expected, request, script
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -18,20 +17,15 @@ from langchain.agents.middleware import (
     ModelRetryMiddleware,
     SummarizationMiddleware,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, taught
+from planned import HEAD, hint_of, obedient, patterns, taught
+from shells import App, agent_of
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.middleware import (
-    RecallMiddleware,
-    RecorderMiddleware,
-    SGAMiddleware,
-    SITMiddleware,
-    tool_memory_middleware,
-)
+from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 from langgraph_toolmem.turn.hints import PLANNING
 
@@ -46,67 +40,11 @@ def memory() -> Iterator[ToolMemory]:
         yield made
 
 
-class Agent:
-    """An agent with the memory's middleware, or with one's own."""
-
-    def __init__(
-        self,
-        memory: ToolMemory,
-        desk: Desk,
-        says: Any = obedient,
-        *,
-        planning: bool | SGASettings = True,
-        shortcut: bool = False,
-        inside: Sequence[Any] = (),
-        middleware: Sequence[Any] | None = None,
-        lists: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        self.desk = desk
-        self.model = ScriptedChatModel(script=says) if callable(says) else says
-        if middleware is None:
-            middleware = tool_memory_middleware(
-                memory, inside=inside, planning=planning, shortcut=shortcut, **{"policy": EAGER, **(lists or {})}
-            )
-        options.setdefault("checkpointer", InMemorySaver())
-        self.graph: Any = create_agent(self.model, desk.tools, middleware=list(middleware), **options)
-
-    async def ask(self, payload: Any, way: str, *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
-        config: Any = {"configurable": {"thread_id": thread, **configurable}}
-        if isinstance(payload, str):
-            payload = {"messages": [HumanMessage(payload, id=call_id("u", thread, payload))]}
-        if way == "sync":
-            found: dict[str, Any] = self.graph.invoke(payload, config)
-        else:
-            found = await self.graph.ainvoke(payload, config)
-        return found
-
-    async def events(self, text: str, way: str, node: str = "sga") -> list[dict[str, Any]]:
-        feed, config = {"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": "t"}}
-        if way == "sync":
-            events = list(self.graph.stream(feed, config, stream_mode="custom"))
-        else:
-            events = [event async for event in self.graph.astream(feed, config, stream_mode="custom")]
-        return [event["toolmem"] for event in events if event["toolmem"]["node"] == node]
-
-    def hints(self) -> list[str]:
-        return [hint_of(call.messages) for call in self.model.calls]
-
-    def state(self, thread: str = "t") -> dict[str, Any]:
-        values: dict[str, Any] = self.graph.get_state({"configurable": {"thread_id": thread}}).values
-        return values
+def app_of(memory: ToolMemory, desk: Desk, says: Any = obedient, *, planning: Any = True, **how: Any) -> App:
+    return agent_of(memory, desk, says, planning=planning, **how)
 
 
 # --- hints ---
-
-
-@BOTH
-@pytest.mark.parametrize("desk", [Desk, OtherDesk])
-async def test_a_model_that_knows_nothing_but_its_hints_does_the_task(memory: ToolMemory, desk: Any, way: str) -> None:
-    agent = Agent(memory, desk())
-    await agent.ask(request("Zoe"), way)
-    names = OTHERS if desk is OtherDesk else {}
-    assert agent.desk.done == [(names.get(name, name), args) for name, args in expected("Zoe")]
 
 
 @BOTH
@@ -114,7 +52,7 @@ async def test_a_model_that_knows_nothing_but_its_hints_does_the_task(memory: To
     "prompt", [None, "You are kind.", SystemMessage([{"type": "text", "text": "You are kind."}])], ids=str
 )
 async def test_hints_stand_in_the_system_message_of_their_call(memory: ToolMemory, prompt: Any, way: str) -> None:
-    agent = Agent(memory, Desk(), system_prompt=prompt)
+    agent = app_of(memory, Desk(), made={"system_prompt": prompt})
     state = await agent.ask(request("Zoe"), way)
     hints = agent.hints()
     assert [text.count(HEAD) for text in hints] == [1, 1, 1, 0]  # all is done before the last one
@@ -135,19 +73,10 @@ async def test_only_tools_that_the_step_offers(memory: ToolMemory, way: str) -> 
         async def awrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
             return await self.wrap_model_call(request, handler)
 
-    agent = Agent(memory, Desk(), script, inside=[NoOrders()])
+    agent = app_of(memory, Desk(), script, inside=[NoOrders()])
     await agent.ask(request("Zoe"), way)
     told = {name for text in agent.hints() for name, _ in patterns(text)}
     assert told == {"find_customer", "add_note"}
-
-
-@BOTH
-async def test_each_model_call_is_one_stream_event(memory: ToolMemory, way: str) -> None:
-    agent = Agent(memory, Desk(), script)
-    told = await agent.events(request("Zoe"), way)
-    assert len(told) == 4
-    assert [event["candidates"][0]["tool"] for event in told[:3]] == ["find_customer", "latest_order", "add_note"]
-    json.dumps(told)
 
 
 @BOTH
@@ -155,8 +84,8 @@ async def test_a_planner_model_and_its_cost(memory: ToolMemory, way: str) -> Non
     plan = {"thought": "t", "new_facts": [], "state": "s", "available_slots": [], "next_goal": "get the latest order"}
     with OpenAIStubServer(reply=lambda body: json.dumps(plan)) as server:
         model = make_chat_model(server)
-        agent = Agent(memory, Desk(), script, planning=SGASettings(model=model, when="turn"))
-        told = await agent.events(request("Zoe"), way)
+        agent = app_of(memory, Desk(), script, planning=SGASettings(model=model, when="turn"))
+        told = await agent.events(request("Zoe"), way, "sga")
         await model.root_async_client.close()
         assert len(server.requests) == 1
     assert [event["model_calls"] for event in told] == [1, 0, 0, 0]
@@ -179,7 +108,7 @@ async def test_what_is_known_outlives_a_summary(memory: ToolMemory, way: str) ->
     def says(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
         return AIMessage("Done.") if "again" in messages[-1].text else script(messages, tools)
 
-    agent = Agent(memory, Desk(), says, inside=[shrinking])
+    agent = app_of(memory, Desk(), says, inside=[shrinking])
     order = expected("Zoe")[2][1]["order_id"]
     await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")
@@ -193,8 +122,8 @@ async def test_what_is_known_outlives_a_summary(memory: ToolMemory, way: str) ->
 @BOTH
 async def test_a_new_agent_on_the_same_checkpoints_knows_it(memory: ToolMemory, way: str) -> None:
     saver = InMemorySaver()
-    await Agent(memory, Desk(), script, checkpointer=saver).ask(request("Zoe"), way)
-    later = Agent(memory, Desk(), lambda messages, tools: AIMessage("Hm."), checkpointer=saver)
+    await app_of(memory, Desk(), script, made={"checkpointer": saver}).ask(request("Zoe"), way)
+    later = app_of(memory, Desk(), lambda messages, tools: AIMessage("Hm."), made={"checkpointer": saver})
     before = later.state()[PLANNING]
     await later.ask("Thanks!", way)
     assert later.state()[PLANNING]["slots"] == before["slots"]
@@ -212,8 +141,8 @@ async def test_a_retried_call_gets_the_same_and_is_told_once(memory: ToolMemory,
         return script(messages, tools)
 
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
-    agent = Agent(memory, Desk(), flaky, inside=[retry])
-    told = await agent.events(request("Zoe"), way)
+    agent = app_of(memory, Desk(), flaky, inside=[retry])
+    told = await agent.events(request("Zoe"), way, "sga")
     assert agent.desk.done == expected("Zoe")
     assert len(told) == 4
     assert len(tries) == 7
@@ -243,7 +172,7 @@ class Stubborn:
 @BOTH
 async def test_a_repeat_is_asked_about_once_and_then_let_pass(memory: ToolMemory, way: str) -> None:
     says = Stubborn(again=2)
-    agent = Agent(memory, Desk(), says, planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), says, planning=SGASettings(guard=True))
     told = await agent.events(request("Zoe"), way, "sga_guard")
     assert [event["outcome"] for event in told] == ["passed", "passed"]
     assert [COMPLAINT in text for text in says.told] == [False, False, True, False, True, False]
@@ -260,7 +189,7 @@ async def test_a_model_that_listens_goes_another_way(memory: ToolMemory, way: st
         made = call_id(len(messages))
         return AIMessage("", tool_calls=[{"name": "find_customer", "args": {"name": "Zoe"}, "id": made}])
 
-    agent = Agent(memory, Desk(), says, planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), says, planning=SGASettings(guard=True))
     [event] = await agent.events(request("Zoe"), way, "sga_guard")
     assert event["outcome"] == "changed"
     assert [(each["tool"], each["rule"]) for each in event["complaints"]] == [("find_customer", "repeat")]
@@ -270,7 +199,7 @@ async def test_a_model_that_listens_goes_another_way(memory: ToolMemory, way: st
 
 @BOTH
 async def test_if_there_is_no_second_answer_the_first_one_stands(memory: ToolMemory, way: str) -> None:
-    agent = Agent(memory, Desk(), Stubborn(again=1, breaks=True), planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), Stubborn(again=1, breaks=True), planning=SGASettings(guard=True))
     [event] = await agent.events(request("Zoe"), way, "sga_guard")
     assert event["outcome"] == "not answered"
     assert len(agent.desk.done) == 2
@@ -279,7 +208,7 @@ async def test_if_there_is_no_second_answer_the_first_one_stands(memory: ToolMem
 @BOTH
 async def test_it_is_off_by_default(memory: ToolMemory, way: str) -> None:
     says = Stubborn(again=2)
-    agent = Agent(memory, Desk(), says)
+    agent = app_of(memory, Desk(), says)
     assert await agent.events(request("Zoe"), way, "sga_guard") == []
     assert len(says.told) == 4
 
@@ -288,18 +217,9 @@ async def test_it_is_off_by_default(memory: ToolMemory, way: str) -> None:
 
 
 @BOTH
-async def test_a_skipped_step_plans_nothing(way: str) -> None:
-    with taught(30) as memory:
-        agent = Agent(memory, Desk(), script, shortcut=True)
-        told = await agent.events(request("Zoe"), way)
-        assert agent.desk.done == expected("Zoe")
-        assert len(told) == len(agent.model.calls) < 4
-
-
-@BOTH
 async def test_a_human_still_decides(memory: ToolMemory, way: str) -> None:
     gate = HumanInTheLoopMiddleware(interrupt_on={"add_note": True})
-    agent = Agent(memory, Desk(), inside=[gate], planning=SGASettings(guard=True))
+    agent = app_of(memory, Desk(), inside=[gate], planning=SGASettings(guard=True))
     await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")[:2]
     await agent.ask(Command(resume={"decisions": [{"type": "approve"}]}), way)
@@ -309,29 +229,15 @@ async def test_a_human_still_decides(memory: ToolMemory, way: str) -> None:
 @BOTH
 async def test_with_everything_on_the_same_calls_are_made(way: str) -> None:
     with taught(8) as memory:
-        everything = {
-            "policy": None,
-            "suggest": True,
-            "recall": True,
-            "reflect": True,
-            "preferences": True,
-            "chains": 2,
-        }
-        agent = Agent(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), lists=everything)
+        rest = {"suggest": True, "recall": True, "reflect": True, "preferences": True, "chains": 2}
+        agent = app_of(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), **rest)
         await agent.ask(request("Zoe"), way)
         assert agent.desk.done == expected("Zoe")
         first = agent.hints()[0]
         assert first.index("Past runs") < first.index("Likely next tools") < first.index(HEAD)
 
 
-def test_the_order_of_the_whole_list(memory: ToolMemory) -> None:
-    made = tool_memory_middleware(memory, suggest=True, recall=True, planning=SGASettings(k=2, guard=True))
-    assert [type(each) for each in made[-4:]] == [RecallMiddleware, SITMiddleware, SGAMiddleware, RecorderMiddleware]
-    [planner] = [each for each in made if isinstance(each, SGAMiddleware)]
-    assert (planner.settings.k, planner.settings.guard) == (2, True)
-    assert not any(isinstance(each, SGAMiddleware) for each in tool_memory_middleware(memory))
-    with pytest.raises(ConfigurationError, match="inside"):
-        tool_memory_middleware(memory, inside=[planner])
+def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
     with pytest.raises(ConfigurationError, match="planning"):
         tool_memory_middleware(memory, planning=3)  # type: ignore[arg-type]
 
@@ -348,23 +254,11 @@ async def test_a_memory_that_fails_stops_nobody(
         raise RuntimeError("a secret")
 
     with caplog.at_level(logging.INFO, logger="langgraph_toolmem"):
-        middleware = [SGAMiddleware(memory, guard=guard)]
-        monkeypatch.setattr(memory, "_read", broken)
-        agent = Agent(memory, Desk(), script, middleware=middleware)
+        monkeypatch.setattr(memory.core, "read", broken)
+        agent = app_of(memory, Desk(), script, planning=SGASettings(guard=guard))
         await agent.ask(request("Zoe"), way)
     assert agent.desk.done == expected("Zoe")
     assert agent.hints() == [""] * 4
     errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
     assert 1 <= len(errors) <= 2
     assert "secret" not in "".join(errors)
-
-
-@pytest.mark.parametrize("wrong", [{"model": 3}, {"k": 0}, {"when": "x"}, {"guard": 1}, {"beta": 2}], ids=str)
-def test_arguments_that_cannot_work_are_refused(memory: ToolMemory, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        SGAMiddleware(memory, **wrong)
-
-
-def test_only_a_memory_will_do() -> None:
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        SGAMiddleware("memory")  # type: ignore[arg-type]

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 from agents import WAYS
-from desk import EAGER, Desk, call_id, expected, history, request, script
+from desk import Desk, call_id, expected, history, request, script
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, plan_call, taught
+from shells import App, graph_of
 
 from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
 from langgraph_toolmem.nodes import (
-    InertiaShortcut,
-    Recorder,
     SGAGuard,
     SGAPlanner,
     SITSummary,
     guard_condition,
     guided_tools,
     memory_prompt,
-    offered_tools,
-    shortcut_condition,
 )
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
-from langgraph_toolmem.turn.hints import HINTS, PLANNING, MemoryState, new_avoided, new_offered, planning_now
+from langgraph_toolmem.turn.hints import HINTS, PLANNING, MemoryState, new_left_out, new_selected
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)
@@ -44,137 +38,27 @@ def memory() -> Iterator[ToolMemory]:
         yield made
 
 
-class App:
-    """A graph of planner, agent, tools and recorder; with a guard or a shortcut where asked for."""
-
-    def __init__(
-        self,
-        memory: ToolMemory,
-        desk: Desk,
-        says: Any = obedient,
-        *,
-        tools: Any = ...,
-        guard: bool = False,
-        inertia: bool = False,
-        first: Any = None,
-        schema: Any = MemoryState,
-        checkpointer: Any = ...,
-        **options: Any,
-    ) -> None:
-        self.desk, self.memory = desk, memory
-        at_hand = desk.tools
-        self.model = ScriptedChatModel(script=says)
-
-        def agent(state: Any) -> Any:
-            bound = self.model.bind_tools(offered_tools(state, at_hand))
-            return {"messages": [bound.invoke([*memory_prompt(state), *state["messages"]])]}
-
-        builder: Any = StateGraph(schema)
-        self.planner = SGAPlanner(memory, tools=at_hand if tools is ... else tools, **options)
-        self.planner.add_to(builder)
-        builder.add_node("agent", agent)
-        builder.add_node("tools", ToolNode(at_hand, handle_tool_errors=True))
-        builder.add_node("recorder", Recorder(memory))
-        builder.add_edge("sga", "agent")
-        builder.add_edge("recorder", END)
-        begin = "sga"
-        if inertia:
-            begin = "inertia"
-            builder.add_node("inertia", InertiaShortcut(memory, policy=EAGER))
-            builder.add_conditional_edges("inertia", partial(shortcut_condition, agent="sga"), ["tools", "sga"])
-        builder.add_edge("tools", begin)
-        if first is not None:
-            builder.add_node("first", first)
-            builder.add_edge("first", begin)
-            begin = "first"
-        builder.add_edge(START, begin)
-        if guard:
-            SGAGuard(memory, tools=at_hand).add_to(builder, "guard")
-            builder.add_edge("agent", "guard")
-            way_on = partial(guard_condition, end="recorder")
-            builder.add_conditional_edges("guard", way_on, ["agent", "tools", "recorder"])
-        else:
-            builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
-        self.graph = builder.compile(checkpointer=InMemorySaver() if checkpointer is ... else checkpointer)
-
-    async def ask(self, payload: Any, way: str, *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
-        if isinstance(payload, str):
-            payload = {"messages": [HumanMessage(payload, id=call_id("u", thread, payload))]}
-        config = {"configurable": {"thread_id": thread, **configurable}, "recursion_limit": 40}
-        if way == "sync":
-            found: dict[str, Any] = self.graph.invoke(payload, config)
-        else:
-            found = await self.graph.ainvoke(payload, config)
-        return found
-
-    async def events(self, text: str, way: str, node: str = "sga") -> list[dict[str, Any]]:
-        feed, config = {"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": "t"}}
-        if way == "sync":
-            events = list(self.graph.stream(feed, config, stream_mode="custom"))
-        else:
-            events = [event async for event in self.graph.astream(feed, config, stream_mode="custom")]
-        return [event["toolmem"] for event in events if event["toolmem"]["node"] == node]
-
-    def hints(self) -> list[str]:
-        return [hint_of(call.messages) for call in self.model.calls]
-
-    def kept(self, thread: str = "t") -> Any:
-        return planning_now(self.graph.get_state({"configurable": {"thread_id": thread}}).values)
+def app_of(memory: ToolMemory, desk: Desk, says: Any = obedient, *, planning: Any = None, **how: Any) -> App:
+    planner = SGAPlanner(memory, **{"tools": desk.tools, **(planning or {})})
+    return graph_of(memory, desk, says, planner, **how)
 
 
 # --- hints ---
 
 
 @BOTH
-async def test_a_model_that_knows_nothing_but_its_hints_does_the_task(memory: ToolMemory, way: str) -> None:
-    app = App(memory, Desk())
-    state = await app.ask(request("Zoe"), way)
-    assert app.desk.done == expected("Zoe")
-    assert len(set(app.hints())) == 4
-    assert HEAD not in "".join(m.text for m in state["messages"])
-
-
-@BOTH
-async def test_and_with_tools_of_other_names(memory: ToolMemory, way: str) -> None:
-    app = App(memory, OtherDesk())
-    await app.ask(request("Zoe"), way)
-    assert app.desk.done == [(OTHERS[name], args) for name, args in expected("Zoe")]
-    assert not any(name in text for text in app.hints() for name in OTHERS)
-
-
-@BOTH
 async def test_without_atoms_nothing_is_said(way: str) -> None:
     with ToolMemory.ephemeral() as memory:
-        app = App(memory, Desk())
-        [event] = await app.events(request("Zoe"), way)
+        app = app_of(memory, Desk())
+        [event] = await app.events(request("Zoe"), way, "sga")
         assert app.hints() == [""]
         assert (event["shown"], event["candidates"]) == (0, [])
         assert event["why"] == "no atom of a tool at hand was found"
 
 
 @BOTH
-async def test_each_decision_is_one_stream_event(memory: ToolMemory, way: str) -> None:
-    app = App(memory, OtherDesk())
-    told = await app.events(request("Zoe"), way)
-    assert len(told) == 4
-    second = told[1]
-    best = second["candidates"][0]
-    assert (best["tool"], best["learned_as"]) == ("recent_purchase", "latest_order")
-    assert (best["feasibility"], best["why_not"]) == (1.0, "")
-    assert set(best["filled"]) == {"customer_id"}
-    assert best["likeness"] >= 0.5
-    assert (second["planned_by"], second["model_calls"]) == ("messages", 0)
-    assert "CUSTOMER_ID" in second["slots"]
-    assert "Zoe" not in second["state"] + "".join(second["goals"])
-    json.dumps(told)
-    third = (await App(memory, Desk()).events(request("Zoe"), way))[2]
-    assert [each["why_not"] for each in third["candidates"]] == ["", *["called already"] * 2]
-    assert third["shown"] == 1
-
-
-@BOTH
 async def test_what_is_followed_to_success_is_booked(memory: ToolMemory, way: str) -> None:
-    app = App(memory, Desk())
+    app = app_of(memory, Desk())
     state = await app.ask(request("Zoe"), way, thread="zoe")
     memory.finish(state["messages"], thread_id="zoe", success=True)
     memory.flush()
@@ -185,14 +69,14 @@ async def test_what_is_followed_to_success_is_booked(memory: ToolMemory, way: st
 
 
 async def test_the_hint_is_for_its_call_and_a_point_is_planned_once(memory: ToolMemory) -> None:
-    app = App(memory, Desk())
+    app = app_of(memory, Desk())
     await app.ask(request("Zoe"), "sync")
-    values = app.graph.get_state({"configurable": {"thread_id": "t"}}).values
-    assert memory_prompt(values) == []
+    assert memory_prompt(app.state()) == []
     fresh = {"messages": [HumanMessage(request("Zoe"), id="u")]}
-    update = app.planner.invoke(fresh)
+    planner = SGAPlanner(memory, tools=Desk().tools)
+    update = planner.invoke(fresh)
     assert patterns(memory_prompt({**fresh, **update})[0].text)
-    assert app.planner.invoke({**fresh, **update}) is None
+    assert planner.invoke({**fresh, **update}) is None
 
 
 # --- what is known ---
@@ -209,9 +93,9 @@ async def test_what_is_known_outlives_its_messages_and_the_app(memory: ToolMemor
         return obedient(messages, tools)
 
     desk = Desk()
-    app = App(memory, desk, stops, checkpointer=saver)
+    app = app_of(memory, desk, stops, checkpointer=saver)
     state = await app.ask(request("Zoe"), way)
-    kept = app.kept()
+    kept: Any = app.state()[PLANNING]
     assert kept["slots"]["ORDER_ID"] == [expected("Zoe")[2][1]["order_id"]]
     assert json.loads(json.dumps(kept)) == kept
 
@@ -225,22 +109,14 @@ async def test_what_is_known_outlives_its_messages_and_the_app(memory: ToolMemor
         args = {"order_id": told[0][1]["order_id"], "note": "checked"}
         return AIMessage("", tool_calls=[{"name": "add_note", "args": args, "id": "call_note"}])
 
-    again = App(memory, desk, last, checkpointer=saver, first=trims)
+    again = app_of(memory, desk, last, checkpointer=saver, first=trims)
     await again.ask("Yes, please", way)
     assert desk.done == expected("Zoe")
 
 
 @BOTH
-async def test_threads_know_their_own(memory: ToolMemory, way: str) -> None:
-    app = App(memory, Desk())
-    for name in ("Zoe", "Ida"):
-        await app.ask(request(name), way, thread=name)
-    assert [app.kept(name)["slots"]["NAME"] for name in ("Zoe", "Ida")] == [["Zoe"], ["Ida"]]
-
-
-@BOTH
 async def test_a_state_without_room_goes_on_without(memory: ToolMemory, way: str) -> None:
-    app = App(memory, Desk(), schema=MessagesState)
+    app = app_of(memory, Desk(), schema=MessagesState)
     state = await app.ask(request("Zoe"), way)
     assert state["messages"][-1].text == "I do not know how."
 
@@ -251,20 +127,20 @@ async def test_a_state_without_room_goes_on_without(memory: ToolMemory, way: str
 @BOTH
 async def test_what_the_step_does_not_offer_gives_no_hint(memory: ToolMemory, way: str) -> None:
     def leaves_out(state: Any) -> Any:
-        return new_avoided({"find_customer": "rated badly"}, state["messages"])
+        return new_left_out({"find_customer": "rated badly"}, state["messages"])
 
     def offers(state: Any) -> Any:
-        return new_offered({"latest_order": "fits"}, state["messages"])
+        return new_selected({"latest_order": "fits"}, state["messages"])
 
     for first, gone in ((leaves_out, {"find_customer"}), (offers, {"find_customer", "add_note"})):
-        app = App(memory, Desk(), lambda messages, tools: AIMessage("Hi."), first=first)
+        app = app_of(memory, Desk(), lambda messages, tools: AIMessage("Hi."), first=first)
         await app.ask(request("Zoe"), way)
         told = {name for name, _ in patterns(app.hints()[0])}
         assert told == {"find_customer", "latest_order", "add_note"} - gone
 
 
 async def test_without_tools_those_the_memory_knows_count(memory: ToolMemory) -> None:
-    app = App(memory, Desk(), tools=None)
+    app = app_of(memory, Desk(), planning={"tools": None})
     await app.ask(request("Zoe"), "sync")
     assert app.desk.done == expected("Zoe")
     assert guided_tools({}, ["x"]) == ["x"]
@@ -286,8 +162,8 @@ async def test_a_planner_over_http_beside_the_agent(memory: ToolMemory, way: str
     asked: list[Any] = []
     with OpenAIStubServer(reply=reply) as server:
         model = make_chat_model(server)
-        app = App(memory, OtherDesk(), model=model)
-        told = await app.events(request("Zoe"), way)
+        app = app_of(memory, OtherDesk(), planning={"model": model})
+        told = await app.events(request("Zoe"), way, "sga")
         await model.root_async_client.close()
     assert app.desk.done == [(OTHERS[name], args) for name, args in expected("Zoe")]
     assert [event["goals"] for event in told] == [[goal] for goal in goals]
@@ -302,17 +178,13 @@ async def test_the_planner_is_not_streamed_and_not_asked_where_nothing_can_be_fo
         return plan_call(thought="between us", next_goal="find the customer")
 
     planner = ScriptedChatModel(script=plans)
-    app = App(memory, Desk(), script, model=planner)
-    feed, config = {"messages": [HumanMessage(request("Zoe"))]}, {"configurable": {"thread_id": "t"}}
-    if way == "sync":
-        parts = [part for part, _ in app.graph.stream(feed, config, stream_mode="messages")]
-    else:
-        parts = [part async for part, _ in app.graph.astream(feed, config, stream_mode="messages")]
+    app = app_of(memory, Desk(), script, planning={"model": planner})
+    parts = [part for _, (part, _) in await app.parts(request("Zoe"), way, "messages")]
     assert len(planner.calls) == 4
     assert "is checked" in "".join(part.text for part in parts)
     assert "between us" not in repr(parts)
     with ToolMemory.ephemeral() as empty:
-        await App(empty, Desk(), script, model=planner).ask(request("Zoe"), way)
+        await app_of(empty, Desk(), script, planning={"model": planner}).ask(request("Zoe"), way)
     assert len(planner.calls) == 4
 
 
@@ -338,15 +210,14 @@ class Stubborn:
 @BOTH
 async def test_a_repeat_is_sent_back_once_and_then_let_pass(memory: ToolMemory, way: str) -> None:
     model = Stubborn(again=2)
-    app = App(memory, Desk(), model, guard=True)
+    app = app_of(memory, Desk(), model, guard=True)
     told = await app.events(request("Zoe"), way, "sga_guard")
     assert [event["outcome"] for event in told] == ["taken back", "passed"] * 2
     assert {each["rule"] for event in told for each in event["complaints"]} == {"repeat"}
     assert len(app.desk.done) == 3
     complained = ["was already called with these arguments" in text for text in model.told]
     assert complained == [False, False, True, False, True, False]
-    messages = app.graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
-    assert [m.type for m in messages] == ["human", "ai", "tool", "ai", "tool", "ai", "tool", "ai"]
+    assert [m.type for m in app.state()["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai", "tool", "ai"]
     assert memory.report().turns == 24 + 4
 
 
@@ -367,21 +238,21 @@ async def test_a_model_that_listens_goes_another_way(memory: ToolMemory, way: st
         def tools(self) -> Any:
             return [broken]
 
-    app = App(memory, Broken(), reply, guard=True)
+    app = app_of(memory, Broken(), reply, guard=True)
     state = await app.ask("Try it", way)
     assert [m.type for m in state["messages"]] == ["human", "ai", "tool", "ai"]
     assert state["messages"][-1].text == "I leave it."
 
 
 async def test_a_guard_without_room_in_the_state_lets_everything_pass(memory: ToolMemory) -> None:
-    app = App(memory, Desk(), Stubborn(again=1), guard=True, schema=MessagesState)
+    app = app_of(memory, Desk(), Stubborn(again=1), guard=True, schema=MessagesState)
     await app.ask(request("Zoe"), "sync")
     assert len(app.desk.done) == 2
     assert len(app.model.calls) == 3
 
 
 async def test_new_calls_and_words_pass(memory: ToolMemory) -> None:
-    app = App(memory, Desk(), guard=True)
+    app = app_of(memory, Desk(), guard=True)
     assert await app.events(request("Zoe"), "sync", "sga_guard") == []
     assert app.desk.done == expected("Zoe")
     nothing: dict[str, Any] = {"messages": [], PLANNING: {}, HINTS: {}}
@@ -390,15 +261,6 @@ async def test_new_calls_and_words_pass(memory: ToolMemory) -> None:
 
 
 # --- beside others ---
-
-
-@BOTH
-async def test_a_skipped_step_plans_nothing(way: str) -> None:
-    with taught(30) as memory:
-        app = App(memory, Desk(), script, inertia=True)
-        told = await app.events(request("Zoe"), way)
-        assert app.desk.done == expected("Zoe")
-        assert len(told) == len(app.model.calls) < 4
 
 
 async def test_beside_suggestions_both_stand_in_one_message(memory: ToolMemory) -> None:
@@ -419,21 +281,6 @@ async def test_beside_suggestions_both_stand_in_one_message(memory: ToolMemory) 
 
 
 @BOTH
-async def test_a_memory_that_fails_stops_nobody(memory: ToolMemory, caplog: Any, monkeypatch: Any, way: str) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("a secret")
-
-    monkeypatch.setattr(memory, "search_atoms", broken)
-    with caplog.at_level(logging.INFO, logger="langgraph_toolmem"):
-        app = App(memory, Desk(), script)
-        await app.ask(request("Zoe"), way)
-    assert app.desk.done == expected("Zoe")
-    errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-    assert len(errors) == 1
-    assert "secret" not in errors[0]
-
-
-@BOTH
 async def test_users_see_their_own_atoms(way: str) -> None:
     tools = Desk().tools
     with ToolMemory.ephemeral(
@@ -444,13 +291,13 @@ async def test_users_see_their_own_atoms(way: str) -> None:
         memory.flush()
         told = {}
         for user in ("ann", "bob"):
-            app = App(memory, Desk(), script)
+            app = app_of(memory, Desk(), script)
             await app.ask(request("Zoe"), way, thread=user, user_id=user)
             told[user] = app.hints()[0]
         assert HEAD in told["ann"]
         assert told["bob"] == ""
         memory.forget(user_id="ann")
-        app = App(memory, Desk(), script)
+        app = app_of(memory, Desk(), script)
         await app.ask(request("Zoe"), way, thread="again", user_id="ann")
         assert app.hints()[0] == ""
 

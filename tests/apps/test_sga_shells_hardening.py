@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import histories as h
@@ -32,10 +31,11 @@ from langgraph_toolmem.atoms.render import render
 from langgraph_toolmem.atoms.retrieve import AtomIndex
 from langgraph_toolmem.atoms.rules import complaints
 from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import SGAGuard, SGAPlanner, guard_condition, memory_prompt
 from langgraph_toolmem.page import render_page
-from langgraph_toolmem.report.report import AtomsReport, HintReport, Report
+from langgraph_toolmem.report.report import Report
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 from langgraph_toolmem.turn.hints import PLANNING, MemoryState
@@ -412,14 +412,12 @@ async def test_an_event_tells_what_became_of_earlier_hints(memory: ToolMemory, w
 
 
 def test_the_page_tells_of_atoms(memory: ToolMemory) -> None:
-    quiet = render_page(Report(), memory.view())
-    assert 'id="hints-title"' not in quiet
-    page = render_page(replace(memory.report(), atoms=AtomsReport(7, 6, 5, 3, 2)), memory.view())
-    assert "7 made of 6 runs. The model followed some in 5 runs; with a verdict: 3 went well, 2 badly." in page
-    fresh = render_page(Report(atoms=AtomsReport(7)), memory.view())
-    assert "7 made. The model followed some in 0 runs. Each" in fresh
-    shown = render_page(Report(hints={"sga": HintReport(8, 6, 4)}), memory.view())
-    assert '<span style="width: 50%">' in shown
+    assert 'id="hints-title"' not in render_page(Report(), memory.view())
+    assert "Atoms made of what went well: 4; followed in 0 runs." in render_page(memory.report(), memory.view())
+    atoms = Section("Atoms", {"shown": 8, "followed": 6, "right": 4}, ("What became of them.",))
+    page = render_page(Report(sections={"atoms": atoms}), memory.view())
+    assert '<span style="width: 50%">' in page
+    assert "What became of them." in page
 
 
 # --- what was tried and held ---

@@ -1,26 +1,21 @@
-"""`SITMiddleware` in real ``create_agent`` agents: beside the shortcut, people and other middleware, sync and async."""
+"""Suggestions in real ``create_agent`` agents: beside the shortcut, people and other middleware, sync and async."""
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from agents import WAYS
-from desk import EAGER, Desk, history, request
-from desk import script as desk_script
-from kept import inertia, ledger
-from langchain.agents import create_agent
+from kept import ledger
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ModelRequest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from symptoms import CURES, FINDINGS, SCHEMAS, SYMPTOM, HelpDesk, advised, follower, names, teach, tool_call
+from shells import WAYS, App, agent_of
+from symptoms import FINDINGS, SCHEMAS, SYMPTOM, HelpDesk, follower, names, stored, teach, tool_call
 
 from langgraph_toolmem import SIT, ConfigurationError, SITPolicy, ToolMemory, default_methods
-from langgraph_toolmem.middleware import InertiaMiddleware, SITMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import SITSummary
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 
@@ -35,55 +30,11 @@ def memory() -> Iterator[ToolMemory]:
         yield made
 
 
-class Agent:
-    """An agent with the memory's middleware, or with one's own."""
-
-    def __init__(
-        self,
-        memory: ToolMemory | None,
-        tools: Sequence[Any],
-        model: Any,
-        *,
-        middleware: Sequence[Any] | None = None,
-        suggest: bool | SITPolicy = True,
-        shortcut: bool = False,
-        inside: Sequence[Any] = (),
-        **options: Any,
-    ) -> None:
-        self.model = ScriptedChatModel(script=model) if callable(model) else model
-        if middleware is None:
-            assert memory is not None
-            middleware = tool_memory_middleware(memory, inside=inside, suggest=suggest, shortcut=shortcut, policy=EAGER)
-        options.setdefault("checkpointer", InMemorySaver())
-        self.graph: Any = create_agent(self.model, list(tools), middleware=list(middleware), **options)
-
-    async def ask(self, payload: Any, way: str, *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
-        config: Any = {"configurable": {"thread_id": thread, **configurable}}
-        if isinstance(payload, str):
-            payload = {"messages": [HumanMessage(payload)]}
-        if way == "sync":
-            found: dict[str, Any] = self.graph.invoke(payload, config)
-        else:
-            found = await self.graph.ainvoke(payload, config)
-        return found
-
-    def systems(self) -> list[Sequence[SystemMessage]]:
-        return [[m for m in call.messages if isinstance(m, SystemMessage)] for call in self.model.calls]
+def app_of(memory: ToolMemory, desk: HelpDesk, says: Any, *, suggest: Any = True, **how: Any) -> App:
+    return agent_of(memory, desk, says, suggest=suggest, **how)
 
 
 # --- the hint ---
-
-
-@BOTH
-async def test_the_state_leads_to_the_cure(memory: ToolMemory, way: str) -> None:
-    teach(memory)
-    steps = {}
-    for name, suggest in (("frequency", SITPolicy(recall="tool", weight_words=0.0)), ("states", True)):
-        desk = HelpDesk({"Zoe": "password"})
-        await Agent(memory, desk.tools, follower(), suggest=suggest).ask(SYMPTOM.format("Zoe"), way, thread=name)
-        steps[name] = desk.done
-    assert steps["frequency"] == ["read_logs", "restart_router", "reset_password"]
-    assert steps["states"] == ["read_logs", "reset_password"]
 
 
 @BOTH
@@ -98,7 +49,7 @@ async def test_the_state_leads_to_the_cure(memory: ToolMemory, way: str) -> None
 )
 async def test_the_hint_stands_in_the_system_message_of_its_call(memory: ToolMemory, prompt: Any, way: str) -> None:
     teach(memory)
-    agent = Agent(memory, HelpDesk({"Zoe": "password"}).tools, follower(), system_prompt=prompt)
+    agent = app_of(memory, HelpDesk({"Zoe": "password"}), follower(), made={"system_prompt": prompt})
     state = await agent.ask(SYMPTOM.format("Zoe"), way)
     for [system] in agent.systems():
         assert system.text.count(HINT) == 1
@@ -116,7 +67,7 @@ async def test_the_hint_stands_in_the_system_message_of_its_call(memory: ToolMem
 @BOTH
 async def test_where_nothing_is_known_the_request_is_as_it_was(way: str) -> None:
     with ToolMemory.ephemeral() as memory:
-        agent = Agent(memory, [], lambda messages, tools: AIMessage("Hi"), suggest=True, system_prompt="You are kind.")
+        agent = app_of(memory, HelpDesk({}), ["Hi"], made={"system_prompt": "You are kind."})
         await agent.ask("Hello", way)
         assert [[m.text for m in call] for call in agent.systems()] == [["You are kind."]]
 
@@ -132,7 +83,7 @@ async def test_only_what_this_step_offers_is_suggested(memory: ToolMemory, way: 
             return await self.wrap_model_call(request, handler)
 
     teach(memory)
-    agent = Agent(memory, HelpDesk({"Zoe": "router"}).tools, follower(), inside=[NoPasswords()])
+    agent = app_of(memory, HelpDesk({"Zoe": "router"}), follower(), inside=[NoPasswords()])
     await agent.ask(SYMPTOM.format("Zoe"), way)
     texts = [system.text for call in agent.systems() for system in call]
     assert len(texts) == 3
@@ -146,46 +97,15 @@ async def test_only_what_this_step_offers_is_suggested(memory: ToolMemory, way: 
 @pytest.mark.parametrize("shortcut", [False, True])
 async def test_tools_nobody_declared_are_found_by_their_descriptions(way: str, shortcut: bool) -> None:
     with ToolMemory.ephemeral() as memory:
-        agent = Agent(memory, HelpDesk({"Zoe": "password"}).tools, follower(), shortcut=shortcut)
+        agent = app_of(memory, HelpDesk({"Zoe": "password"}), follower(), shortcut=shortcut)
         await agent.ask("The password of Zoe is forgotten, give a fresh one", way)
         [first] = agent.systems()[0]
         assert "1. reset_password: its description fits the request" in first.text
         assert names(memory.sit.suggest([HumanMessage("a fresh password")], k=1)) == ["reset_password"]
-        assert SUMMARY_TOOL not in {*memory._engine.specs, *memory.core.graph.tools}
-
-
-@BOTH
-async def test_each_step_is_one_stream_event(memory: ToolMemory, way: str) -> None:
-    teach(memory)
-    agent = Agent(memory, HelpDesk({"Zoe": "password"}).tools, follower())
-    config: Any = {"configurable": {"thread_id": "t"}}
-    feed = {"messages": [HumanMessage(SYMPTOM.format("Zoe"))]}
-    if way == "sync":
-        events = list(agent.graph.stream(feed, config, stream_mode="custom"))
-    else:
-        events = [event async for event in agent.graph.astream(feed, config, stream_mode="custom")]
-    told = [event["toolmem"] for event in events if event["toolmem"]["node"] == "sit"]
-    assert [event["suggestions"][0]["tool"] for event in told[:2]] == ["read_logs", "reset_password"]
-    assert len(told) == 3
-    json.dumps(told)
+        assert SUMMARY_TOOL not in {*memory.core.catalogue.specs, *memory.core.graph.tools}
 
 
 # --- the tool ---
-
-
-@BOTH
-async def test_the_agent_has_the_summary_tool(way: str) -> None:
-    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy.paper()))) as memory:
-        teach(memory, summaries=True)
-        desk = HelpDesk({"Zoe": "password"})
-        agent = Agent(memory, desk.tools, follower(asks=True))
-        state = await agent.ask(SYMPTOM.format("Zoe"), way)
-        assert desk.done == ["read_logs", "reset_password"]
-        [answer] = [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
-        assert advised([answer])[0] == "reset_password"
-        assert "cosine" in answer.text or "nearest" in answer.text
-        assert ledger(memory).turns == {}
-        assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
 
 
 @BOTH
@@ -200,7 +120,7 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
         return AIMessage("", tool_calls=calls)
 
     desk = HelpDesk({"Zoe": "password"})
-    state = await Agent(memory, desk.tools, script).ask(SYMPTOM.format("Zoe"), way)
+    state = await app_of(memory, desk, script).ask(SYMPTOM.format("Zoe"), way)
     assert desk.done == ["read_logs"]
     assert [m.name for m in state["messages"] if isinstance(m, ToolMessage)] == [SUMMARY_TOOL, "read_logs"]
     assert memory.view().tools["read_logs"].ok == 11
@@ -208,9 +128,8 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
 
 
 async def test_without_it_if_that_is_wanted(memory: ToolMemory) -> None:
-    agent = Agent(
-        None, HelpDesk({"Zoe": "router"}).tools, follower(), middleware=[SITMiddleware(memory, summary_tool=False)]
-    )
+    sit = SITSummary(memory, summary_tool=False)
+    agent = app_of(memory, HelpDesk({"Zoe": "router"}), follower(), suggest=sit)
     await agent.ask(SYMPTOM.format("Zoe"), "sync")
     assert all(SUMMARY_TOOL not in repr(call.tools) for call in agent.model.calls)
 
@@ -219,38 +138,12 @@ async def test_without_it_if_that_is_wanted(memory: ToolMemory) -> None:
 
 
 @BOTH
-async def test_a_skipped_step_asks_for_no_advice(way: str) -> None:
-    desk = Desk()
-    with ToolMemory.ephemeral(tools=desk.tools, methods=default_methods(SIT(SITPolicy()))) as memory:
-        for i in range(30):
-            memory.finish(history(i), thread_id=f"warm-{i}", success=True)
-        agent = Agent(memory, desk.tools, desk_script, shortcut=True)
-        await agent.ask(request("Zoe"), way)
-        assert len(desk.done) == 3
-        asked = len(agent.model.calls)
-        assert asked < 4
-        assert ledger(memory).figures["sit"]["shown"] == asked
-        assert ledger(memory).turns == {}
-        assert sum(memory.core.graph.counters.get(f"acted_{end}", 0) for end in ("ok", "failed")) == 4 - asked
-
-
-@BOTH
-async def test_a_summary_call_is_no_turn_of_the_shortcuts_record(way: str) -> None:
-    with ToolMemory.ephemeral() as memory:
-        agent = Agent(memory, HelpDesk({"Zoe": "password"}).tools, follower(asks=True), shortcut=True)
-        await agent.ask(SYMPTOM.format("Zoe"), way)
-        assert len(agent.model.calls) == 5
-        assert memory.report().turns == 4
-        assert inertia(memory).open_turns == {}
-
-
-@BOTH
 @pytest.mark.parametrize("decision", ["approve", "edit", "reject"])
 async def test_what_a_person_decides_is_the_record(memory: ToolMemory, way: str, decision: str) -> None:
     teach(memory)
     desk = HelpDesk({"Zoe": "password"})
     gate = HumanInTheLoopMiddleware(interrupt_on={"reset_password": True})
-    agent = Agent(memory, desk.tools, follower(), inside=[gate])
+    agent = app_of(memory, desk, follower(), inside=[gate])
     state = await agent.ask(SYMPTOM.format("Zoe"), way)
     assert "__interrupt__" in state
     before = dict(ledger(memory).figures_of("sit"))
@@ -272,24 +165,11 @@ async def test_what_a_person_decides_is_the_record(memory: ToolMemory, way: str,
 async def test_two_agents_share_a_memory(memory: ToolMemory, way: str) -> None:
     teach(memory)
     desks = [HelpDesk({"Zoe": "password"}), HelpDesk({"Zoe": "router"})]
-    agents = [Agent(memory, desk.tools, follower()) for desk in desks]
+    agents = [app_of(memory, desk, follower()) for desk in desks]
     for number, agent in enumerate(agents):
         await agent.ask(SYMPTOM.format("Zoe"), way, thread=f"t{number}")
     assert [desk.done[1:] for desk in desks] == [["reset_password"], ["restart_router"]]
     assert ledger(memory).figures["sit"]["right"] == 4
-
-
-@BOTH
-async def test_each_user_has_summaries_of_their_own(way: str) -> None:
-    with ToolMemory.ephemeral(
-        tools=SCHEMAS, methods=default_methods(SIT(SITPolicy())), namespace=("toolmem", "{user_id}")
-    ) as memory:
-        teach(memory, summaries=True, user_id="ann")
-        for user, expected in (("ann", True), ("bob", False)):
-            agent = Agent(memory, HelpDesk({"Zoe": "password"}).tools, follower(asks=True))
-            await agent.ask(SYMPTOM.format("Zoe"), way, thread=user, user_id=user)
-            said = "".join(m.text for call in agent.model.calls for m in call.messages)
-            assert ("A past state that led to it: Customer" in said) is expected
 
 
 # --- recall="auto" ---
@@ -331,13 +211,8 @@ async def test_the_agents_own_model_recalls_only_if_it_needs_to(way: str) -> Non
         teach(memory, summaries=True)
         desk = HelpDesk({"Zoe": "password"})
         model = make_chat_model(server)
-        agent = Agent(memory, desk.tools, model, suggest=SITPolicy.paper(recall="auto"))
-        feed = {"messages": [HumanMessage(SYMPTOM.format("Zoe"))]}
-        config: Any = {"configurable": {"thread_id": "t"}}
-        if way == "sync":
-            parts = list(agent.graph.stream(feed, config, stream_mode=["custom", "messages"]))
-        else:
-            parts = [p async for p in agent.graph.astream(feed, config, stream_mode=["custom", "messages"])]
+        agent = app_of(memory, desk, model, suggest=SITPolicy.paper(recall="auto"))
+        parts = await agent.parts(SYMPTOM.format("Zoe"), way, "custom", "messages")
         await model.root_async_client.close()
         assert desk.done == ["read_logs", "reset_password"]
         assert len(server.requests) == 3 + 3 + 1  # steps, decisions, one summary
@@ -347,7 +222,7 @@ async def test_the_agents_own_model_recalls_only_if_it_needs_to(way: str) -> Non
         assert "".join(streamed).endswith("It works again.")
         assert not [text for text in streamed if text in ("yes", "no") or summary in text]
         memory.feedback("t", score=1.0)
-        made = {each.text: each.made_by for each in memory._summary_store(None).summaries()}
+        made = {each.text: each.made_by for each in stored(memory)}
         assert made[summary] == "model"
 
 
@@ -358,44 +233,15 @@ async def test_another_model_may_recall(memory: ToolMemory, way: str) -> None:
     recaller = ScriptedChatModel(
         script=lambda messages, tools: AIMessage(summary if "five" in messages[0].text else "Yes.")
     )
-    sit = SITMiddleware(memory, policy=SITPolicy(recall="auto"), model=recaller)
+    sit = SITSummary(memory, policy=SITPolicy(recall="auto"), model=recaller)
     desk = HelpDesk({"Zoe": "password"})
-    agent = Agent(None, desk.tools, follower(), middleware=[sit])
+    agent = app_of(memory, desk, follower(), suggest=sit)
     await agent.ask(SYMPTOM.format("Zoe"), way)
     assert desk.done == ["read_logs", "reset_password"]
     assert (len(recaller.calls), len(agent.model.calls)) == (6, 3)
 
 
-@BOTH
-async def test_a_recall_that_fails_leaves_the_rest(
-    memory: ToolMemory, way: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    teach(memory)
-
-    def broken(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        raise TimeoutError("no answer")
-
-    sit = SITMiddleware(memory, policy=SITPolicy(recall="auto"), model=ScriptedChatModel(script=broken))
-    agent = Agent(None, HelpDesk({"Zoe": "router"}).tools, follower(), middleware=[sit])
-    await agent.ask(SYMPTOM.format("Zoe"), way)
-    assert [len(call) for call in agent.systems()] == [1, 1, 1]
-    assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
-
-
 # --- what goes wrong ---
-
-
-@BOTH
-async def test_without_a_user_the_agent_goes_on(way: str, caplog: pytest.LogCaptureFixture) -> None:
-    with ToolMemory.ephemeral(tools=SCHEMAS, namespace=("toolmem", "{user_id}")) as memory:
-        agent = Agent(memory, HelpDesk({"Zoe": "router"}).tools, follower(asks=True), shortcut=True)
-        state = await agent.ask(SYMPTOM.format("Zoe"), way)
-        assert state["messages"][-1].text == "It works again."
-        assert agent.systems() == [[]] * len(agent.model.calls)
-        [answer] = [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
-        assert "NamespaceError" in answer.text
-        assert memory.report().turns == 0
-        assert caplog.records
 
 
 @BOTH
@@ -408,7 +254,7 @@ async def test_an_error_of_the_host_is_the_hosts(memory: ToolMemory, way: str) -
         asked.append(1)
         raise TimeoutError("no answer")
 
-    agent = Agent(memory, HelpDesk({"Zoe": "router"}).tools, broken)
+    agent = app_of(memory, HelpDesk({"Zoe": "router"}), broken)
     with pytest.raises(TimeoutError):
         await agent.ask(SYMPTOM.format("Zoe"), way)
     assert len(asked) == 1
@@ -419,20 +265,17 @@ async def test_an_error_of_the_host_is_the_hosts(memory: ToolMemory, way: str) -
 
 
 def test_wrong_arguments_are_told(memory: ToolMemory) -> None:
-    for options in ({"policy": "paper"}, {"model": "gpt"}, {"policy": SITPolicy(recall="auto"), "model": "gpt"}):
-        with pytest.raises(ConfigurationError):
-            SITMiddleware(memory, **options)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        SITMiddleware("memory")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="suggest"):
         tool_memory_middleware(memory, suggest="yes")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="ToolMemory"):
+        tool_memory_middleware("memory", suggest=True)  # type: ignore[arg-type]
+    [ours] = tool_memory_middleware(memory, suggest=True, shortcut=False)
     with pytest.raises(ConfigurationError, match=r"inside\[0\]"):
-        tool_memory_middleware(memory, inside=[SITMiddleware(memory)])
+        tool_memory_middleware(memory, inside=[ours])
 
 
-def test_the_order_is_shortcut_yours_suggestions_recorder(memory: ToolMemory) -> None:
+def test_the_shortcut_stands_around_yours_and_suggestions_inside(memory: ToolMemory) -> None:
     made = tool_memory_middleware(memory, suggest=True, inside=[HumanInTheLoopMiddleware(interrupt_on={})])
-    kinds = [type(each).__name__ for each in made]
-    assert kinds == ["InertiaMiddleware", "HumanInTheLoopMiddleware", "SITMiddleware", "RecorderMiddleware"]
-    assert isinstance(made[0], InertiaMiddleware)
-    assert set(CURES.values()) == {"restart_router", "reset_password"}
+    assert [each.name for each in made] == ["ToolMemory", "HumanInTheLoopMiddleware", "ToolMemoryInside"]
+    tools = [[tool.name for tool in getattr(each, "tools", ())] for each in made]
+    assert tools == [[], [], [SUMMARY_TOOL]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -12,14 +11,13 @@ from typing import Annotated, Any
 
 import histories as h
 import pytest
-from desk import EAGER, Desk, history, request
-from desk import script as desk_script
-from kept import inertia, ledger, sit
+from kept import ledger, sit
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.prebuilt import ToolNode
+from shells import WAYS, App, graph_of
 from symptoms import (
     CURES,
     FINDINGS,
@@ -31,94 +29,27 @@ from symptoms import (
     asked,
     before_cure,
     follower,
+    stored,
     teach,
-    whole,
 )
 
 from langgraph_toolmem import SIT, ConfigurationError, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.nodes import (
-    InertiaShortcut,
     MemoryState,
-    Recorder,
     SITSummary,
     memory_prompt,
-    shortcut_condition,
 )
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.turn.hints import HINTS
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
-WAYS = pytest.mark.parametrize("way", ["sync", "async"])
+BOTH = pytest.mark.parametrize("way", WAYS)
 
 
-@dataclass
-class Built:
-    """A graph of inertia (if wanted), sit, agent, tools and recorder; what it was asked is in ``model.calls``."""
-
-    graph: Any
-    model: Any
-    sit: SITSummary
-
-    async def ask(self, text: str, thread: str, way: str = "sync", **options: Any) -> dict[str, Any]:
-        config = {"configurable": {"thread_id": thread, **options.pop("configurable", {})}}
-        state = None if text is None else {"messages": [HumanMessage(text)]}
-        if way == "sync":
-            found: dict[str, Any] = self.graph.invoke(state, config, **options)
-        else:
-            found = await self.graph.ainvoke(state, config, **options)
-        return found
-
-    def prompts(self) -> list[str]:
-        """The hint of each model call, "" where there was none."""
-        hints = []
-        for call in self.model.calls:
-            systems = [m for m in call.messages if isinstance(m, SystemMessage)]
-            assert len(systems) <= 1
-            hints.append(systems[0].text if systems else "")
-        return hints
-
-
-def build(
-    memory: ToolMemory,
-    tools: list[Any],
-    script: Any,
-    *,
-    policy: SITPolicy | None = None,
-    with_tool: bool = False,
-    inertia: bool = False,
-    recorder: bool = True,
-    recall: Any = None,
-    **compiled: Any,
-) -> Built:
-    sit = SITSummary(memory, policy=policy, model=recall)
-    at_hand = [*tools, sit.tool] if with_tool else tools
-    model = ScriptedChatModel(script=script) if callable(script) else script
-    bound = model.bind_tools(at_hand)
-
-    def agent(state: MemoryState) -> Any:
-        return {"messages": [bound.invoke([*memory_prompt(state), *state["messages"]])]}
-
-    builder = StateGraph(MemoryState)
-    sit.add_to(builder)
-    builder.add_node("agent", agent)
-    builder.add_node("tools", ToolNode(at_hand))
-    builder.add_edge("sit", "agent")
-    first = "sit"
-    if inertia:
-        first = "inertia"
-        builder.add_node("inertia", InertiaShortcut(memory, policy=EAGER))
-        builder.add_conditional_edges(
-            "inertia", lambda state: shortcut_condition(state, agent="sit"), {"tools": "tools", "sit": "sit"}
-        )
-    builder.add_edge(START, first)
-    builder.add_edge("tools", first)
-    if recorder:
-        builder.add_node("recorder", Recorder(memory))
-        builder.add_edge("recorder", END)
-    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder" if recorder else END})
-    compiled.setdefault("checkpointer", InMemorySaver())
-    return Built(builder.compile(**compiled), model, sit)
+def build(memory: ToolMemory, desk: HelpDesk, says: Any, *, asks: bool = False, recall: Any = None, **how: Any) -> App:
+    sit = SITSummary(memory, model=recall)
+    return graph_of(memory, desk, says, sit, more_tools=[sit.tool] if asks else [], **how)
 
 
 @pytest.fixture
@@ -127,99 +58,56 @@ def memory() -> Iterator[ToolMemory]:
         yield made
 
 
-# --- the paper's example ---
-
-
-@WAYS
-async def test_the_state_leads_to_the_cure_where_frequency_does_not(memory: ToolMemory, way: str) -> None:
-    teach(memory, routers=7, passwords=3)
-    by_frequency = SITPolicy(recall="tool", weight_words=0.0)
-    steps = {}
-    for name, policy in (("frequency", by_frequency), ("states", None)):
-        desk = HelpDesk({"Zoe": "password"})
-        built = build(memory, desk.tools, follower(), policy=policy)
-        await built.ask(SYMPTOM.format("Zoe"), name, way)
-        steps[name] = desk.done
-    assert steps["frequency"] == ["read_logs", "restart_router", "reset_password"]
-    assert steps["states"] == ["read_logs", "reset_password"]
-
-
-@WAYS
-async def test_the_summary_tool_leads_to_the_cure(way: str) -> None:
-    """As published: the agent writes its state down, and reads what past runs did from there."""
-    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy.paper()))) as memory:
-        desk = HelpDesk({"Zoe": "password", "Ida": "router"})
-        for i in range(10):
-            cause = "router" if i < 7 else "password"
-            run = whole(cause, f"C{i}", summary=f"C{i}: logs say {FINDINGS[cause]}")
-            memory.finish(run, thread_id=f"r{i}", success=True)
-        built = build(memory, desk.tools, follower(asks=True), with_tool=True)
-        for name, cure in (("Zoe", "reset_password"), ("Ida", "restart_router")):
-            desk.done.clear()
-            state = await built.ask(SYMPTOM.format(name), name, way)
-            assert desk.done == ["read_logs", cure]
-            answers = [m.text for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
-            assert len(answers) == 1
-            assert FINDINGS[{v: k for k, v in CURES.items()}[cure]] in answers[0]
-            memory.finish(state["messages"], thread_id=name, success=True)
-        kept = [each.text for each in memory._summary_store(None).summaries()]
-        assert f"Pages do not load. The logs say: {FINDINGS['password']}." in kept
-        assert ledger(memory).figures["sit"]["right"] >= 2
-
-
 # --- the hint ---
 
 
-@WAYS
+@BOTH
 async def test_the_hint_is_in_the_call_and_nowhere_else(memory: ToolMemory, way: str) -> None:
     teach(memory)
-    built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
-    state = await built.ask(SYMPTOM.format("Zoe"), "t", way)
-    hints = built.prompts()
+    built = build(memory, HelpDesk({"Zoe": "password"}), follower())
+    state = await built.ask(SYMPTOM.format("Zoe"), way)
+    hints = built.hints()
     assert len(hints) == 3
     assert all("Likely next tools" in hint for hint in hints)
     assert len(set(hints)) == 3
     assert not [m for m in state["messages"] if isinstance(m, SystemMessage) or "Likely next" in m.text]
-    assert memory_prompt(built.graph.get_state({"configurable": {"thread_id": "t"}}).values) == []
+    assert memory_prompt(built.state()) == []
 
 
 async def test_a_memory_that_knows_nothing_says_nothing() -> None:
     with ToolMemory.ephemeral() as memory:
-        built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
-        await built.ask(SYMPTOM.format("Zoe"), "t")
-        assert built.prompts() == [""] * 4
+        built = build(memory, HelpDesk({"Zoe": "password"}), follower())
+        await built.ask(SYMPTOM.format("Zoe"))
+        assert built.hints() == [""] * 4
 
 
-@WAYS
+@BOTH
 async def test_a_resumed_thread_gets_a_hint_of_its_own_point(memory: ToolMemory, way: str) -> None:
     teach(memory)
     desk = HelpDesk({"Zoe": "password"})
-    built = build(memory, desk.tools, follower(), interrupt_before=["agent"])
-    await built.ask(SYMPTOM.format("Zoe"), "t", way)
-    assert built.prompts() == []
+    built = build(memory, desk, follower(), interrupt_before=["agent"])
+    await built.ask(SYMPTOM.format("Zoe"), way)
+    assert built.hints() == []
     config: Any = {"configurable": {"thread_id": "t"}}
-    stored = built.graph.get_state(config).values[HINTS]["sit"]["text"]
+    stored = built.state()[HINTS]["sit"]["text"]
     for _ in range(3):
-        if way == "sync":
-            built.graph.invoke(None, config)
-        else:
-            await built.graph.ainvoke(None, config)
+        await built.ask(None, way)
     assert desk.done == ["read_logs", "reset_password"]
-    assert built.prompts()[0] == stored
-    assert len(set(built.prompts())) == 3
+    assert built.hints()[0] == stored
+    assert len(set(built.hints())) == 3
     assert ledger(memory).figures["sit"]["shown"] == 3
     assert ledger(memory).turns == {}
     # Somebody writes into the thread behind the node's back: the hint was for another point.
     built.graph.update_state(config, {"messages": [HumanMessage("Wait")]}, as_node="sit")
-    assert memory_prompt(built.graph.get_state(config).values) == []
+    assert memory_prompt(built.state()) == []
 
 
 async def test_forks_are_booked_apart(memory: ToolMemory) -> None:
     """Time travel to before the cure: the advice there has a record of its own."""
     teach(memory)
-    built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
+    built = build(memory, HelpDesk({"Zoe": "password"}), follower())
     config: Any = {"configurable": {"thread_id": "t"}}
-    await built.ask(SYMPTOM.format("Zoe"), "t")
+    await built.ask(SYMPTOM.format("Zoe"))
     before = ledger(memory).figures["sit"]["shown"]
     point = next(
         s for s in built.graph.get_state_history(config) if s.next == ("sit",) and len(s.values["messages"]) == 3
@@ -227,24 +115,6 @@ async def test_forks_are_booked_apart(memory: ToolMemory) -> None:
     built.graph.invoke(None, point.config)
     assert ledger(memory).figures["sit"]["shown"] - before == 2
     assert ledger(memory).turns == {}
-
-
-@WAYS
-async def test_each_step_is_one_stream_event(memory: ToolMemory, way: str) -> None:
-    teach(memory)
-    built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
-    config: Any = {"configurable": {"thread_id": "t"}}
-    feed = {"messages": [HumanMessage(SYMPTOM.format("Zoe"))]}
-    events = []
-    if way == "sync":
-        events += list(built.graph.stream(feed, config, stream_mode="custom"))
-    else:
-        events += [event async for event in built.graph.astream(feed, config, stream_mode="custom")]
-    told = [event["toolmem"] for event in events if event["toolmem"]["node"] == "sit"]
-    assert len(told) == 3
-    assert [s["tool"] for s in told[1]["suggestions"]] == ["reset_password", "restart_router"]
-    assert (told[1]["recalled"], told[1]["missing"]) == (False, "")
-    json.dumps(told)
 
 
 @dataclass
@@ -283,65 +153,31 @@ async def test_a_state_without_room_for_hints_goes_on_without(memory: ToolMemory
 # --- learning with nodes alone ---
 
 
-@WAYS
+@BOTH
 async def test_with_nodes_alone_nobody_calls_finish(way: str) -> None:
     with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(unlabelled=0.3)))) as memory:
         causes = {f"C{i}": "password" if i % 3 == 0 else "router" for i in range(9)}
         desk = HelpDesk(causes)
-        built = build(memory, desk.tools, follower(knows=dict(causes)))
+        built = build(memory, desk, follower(knows=dict(causes)))
         for name in causes:
-            await built.ask(SYMPTOM.format(name), name, way)
+            await built.ask(SYMPTOM.format(name), way, thread=name)
         assert sit(memory).drafts == {}
-        assert len(memory._summary_store(None).summaries()) > 3
+        assert len(stored(memory)) > 3
         desk.done.clear()
         built.model.calls.clear()
         desk.causes["Zoe"] = "password"
-        await built.ask(SYMPTOM.format("Zoe"), "zoe", way)
+        await built.ask(SYMPTOM.format("Zoe"), way, thread="zoe")
         assert desk.done == ["read_logs", "reset_password"]
-        assert "1. reset_password: 3 of the" in built.prompts()[1]
+        assert "1. reset_password: 3 of the" in built.hints()[1]
 
 
 async def test_without_it_nothing_is_learned_until_somebody_judges(memory: ToolMemory) -> None:
-    built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower())
-    await built.ask(SYMPTOM.format("Zoe"), "zoe")
-    assert memory._summary_store(None).summaries() == []
+    built = build(memory, HelpDesk({"Zoe": "password"}), follower())
+    await built.ask(SYMPTOM.format("Zoe"), thread="zoe")
+    assert stored(memory) == []
     assert len(sit(memory).drafts) == 1
     memory.feedback("zoe", score=1.0)
-    assert len(memory._summary_store(None).summaries()) >= 2
-
-
-# --- beside the shortcut ---
-
-
-@WAYS
-async def test_a_skipped_step_asks_for_no_advice(way: str) -> None:
-    desk = Desk()
-    with ToolMemory.ephemeral(tools=desk.tools, methods=default_methods(SIT(SITPolicy()))) as memory:
-        for i in range(30):
-            memory.finish(history(i), thread_id=f"warm-{i}", success=True)
-        built = build(memory, desk.tools, desk_script, inertia=True)
-        config: Any = {"configurable": {"thread_id": "t"}}
-        feed = {"messages": [HumanMessage(request("Zoe"))]}
-        if way == "sync":
-            events = list(built.graph.stream(feed, config, stream_mode="custom"))
-        else:
-            events = [event async for event in built.graph.astream(feed, config, stream_mode="custom")]
-        by_node = [event["toolmem"]["node"] for event in events]
-        assert len(desk.done) == 3
-        assert len(built.model.calls) < 4
-        assert by_node.count("inertia") == 4
-        assert by_node.count("sit") == len(built.model.calls) == ledger(memory).figures["sit"]["shown"]
-        assert ledger(memory).turns == {}
-
-
-async def test_a_summary_call_is_no_turn_of_the_shortcuts_record() -> None:
-    """The model asks the tool first: its turn is still one turn, and none is left open."""
-    with ToolMemory.ephemeral() as memory:
-        built = build(memory, HelpDesk({"Zoe": "password"}).tools, follower(asks=True), with_tool=True, inertia=True)
-        await built.ask(SYMPTOM.format("Zoe"), "t")
-        assert len(built.model.calls) == 5
-        assert memory.report().turns == 4
-        assert inertia(memory).open_turns == {}
+    assert len(stored(memory)) >= 2
 
 
 # --- the tool ---
@@ -371,7 +207,7 @@ async def run(graph: Any, messages: list[Any], way: str, **config: Any) -> list[
     return found
 
 
-@WAYS
+@BOTH
 @pytest.mark.parametrize("text", ["", "  \n ", "x" * 300_000, "ページが開きません", "password expired", "\ud800 lone"])
 async def test_any_summary_is_answered(memory: ToolMemory, text: str, way: str) -> None:
     teach(memory, summaries=True)
@@ -385,7 +221,7 @@ async def test_any_summary_is_answered(memory: ToolMemory, text: str, way: str) 
     assert len(answer.text) < 3_000
 
 
-@WAYS
+@BOTH
 async def test_what_it_says_can_be_judged(memory: ToolMemory, way: str) -> None:
     teach(memory, summaries=True)
     graph = toolnode(SITSummary(memory))
@@ -397,7 +233,7 @@ async def test_what_it_says_can_be_judged(memory: ToolMemory, way: str) -> None:
     assert ledger(memory).figures["sit"]["shown"] == 1
 
 
-@WAYS
+@BOTH
 async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
     teach(memory, summaries=True)
     desk = HelpDesk({"Zoe": "password"})
@@ -409,7 +245,7 @@ async def test_in_a_turn_with_other_calls(memory: ToolMemory, way: str) -> None:
     assert ledger(memory).turns == {}
     done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
     memory.finish(done, thread_id="r", success=True)
-    assert "where I stand" in [s.text for s in memory._summary_store(None).summaries("read_logs")]
+    assert "where I stand" in [s.text for s in stored(memory, source="read_logs")]
 
 
 async def test_outside_a_graph_it_knows_the_summary_alone(memory: ToolMemory) -> None:
@@ -453,37 +289,7 @@ async def test_a_memory_that_knows_nothing_answers_too() -> None:
 # --- users, and what goes wrong ---
 
 
-@WAYS
-async def test_each_user_has_summaries_of_their_own(way: str) -> None:
-    with ToolMemory.ephemeral(
-        tools=SCHEMAS, methods=default_methods(SIT(SITPolicy())), namespace=("toolmem", "{user_id}")
-    ) as memory:
-        teach(memory, summaries=True, user_id="ann")
-        desk = HelpDesk({"Zoe": "password"})
-        built = build(memory, desk.tools, follower(asks=True), with_tool=True)
-        for user, expected in (("ann", True), ("bob", False)):
-            built.model.calls.clear()
-            await built.ask(SYMPTOM.format("Zoe"), f"of {user}", way, configurable={"user_id": user})
-            said = "".join(m.text for call in built.model.calls for m in call.messages)
-            assert ("A past state that led to it: Customer" in said) is expected
-
-
-@WAYS
-async def test_without_a_user_the_agent_goes_on(way: str, caplog: pytest.LogCaptureFixture) -> None:
-    with ToolMemory.ephemeral(tools=SCHEMAS, namespace=("toolmem", "{user_id}")) as memory:
-        desk = HelpDesk({"Zoe": "password"})
-        built = build(memory, desk.tools, follower(asks=True), with_tool=True)
-        state = await built.ask(SYMPTOM.format("Zoe"), "t", way)
-        assert state["messages"][-1].text == "It works again."
-        [answer] = [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
-        assert "NamespaceError" in answer.text
-        assert answer.status == "success"
-        errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
-        assert len(errors) == 3  # the node, the tool and the recorder, once each
-        assert set(built.prompts()) == {""}
-
-
-@WAYS
+@BOTH
 async def test_while_chroma_is_away_the_agent_goes_on_and_is_told(way: str, caplog: pytest.LogCaptureFixture) -> None:
     import chromadb
     from chromadb.config import Settings
@@ -494,33 +300,19 @@ async def test_while_chroma_is_away_the_agent_goes_on_and_is_told(way: str, capl
         tools=SCHEMAS, methods=default_methods(SIT(SITPolicy())), chroma=client, namespace=("away", way)
     ) as memory:
         desk = HelpDesk({"Zoe": "password"})
-        built = build(memory, desk.tools, follower(asks=True), with_tool=True)
+        built = build(memory, desk, follower(asks=True), asks=True)
         with client.down():
             teach(memory)
-            state = await built.ask(SYMPTOM.format("Zoe"), "t", way)
+            state = await built.ask(SYMPTOM.format("Zoe"), way)
             assert state["messages"][-1].text == "It works again."
             [answer] = [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
             assert "Not looked at: the stored summaries could not be read" in answer.text
             assert advised([answer])
         memory.finish(state["messages"], thread_id="t", success=True)
         assert sit(memory).drafts == {}
-        assert len(memory._summary_store(None).summaries()) > 10
+        assert len(stored(memory)) > 10
         assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
     inner.close()
-
-
-@WAYS
-async def test_a_bug_inside_stops_nobody(
-    memory: ToolMemory, way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(memory, "advise", lambda *_, **__: 1 / 0)
-    desk = HelpDesk({"Zoe": "password"})
-    built = build(memory, desk.tools, follower(asks=True), with_tool=True)
-    state = await built.ask(SYMPTOM.format("Zoe"), "t", way)
-    assert state["messages"][-1].text == "It works again."
-    [answer] = [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
-    assert "ZeroDivisionError" in answer.text
-    assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 2
 
 
 @pytest.mark.parametrize(
@@ -528,7 +320,6 @@ async def test_a_bug_inside_stops_nobody(
     [
         ({"policy": "paper"}, "SITPolicy"),
         ({"model": "gpt"}, "chat model"),
-        ({"policy": SITPolicy(recall="auto")}, "model"),
     ],
 )
 def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], what: str) -> None:
@@ -538,12 +329,17 @@ def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], w
         SITSummary("memory")  # type: ignore[arg-type]
 
 
-def test_a_memory_that_wants_a_model_wants_it_of_the_node_too() -> None:
-    with (
-        ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(recall="auto")))) as memory,
-        pytest.raises(ConfigurationError, match="model"),
-    ):
-        SITSummary(memory)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_policy_that_wants_a_model_wants_it_in_a_graph(own: bool, caplog: pytest.LogCaptureFixture) -> None:
+    auto = SITPolicy(recall="auto")
+    with ToolMemory.ephemeral(tools=SCHEMAS, methods=default_methods(SIT(auto))) as memory:
+        teach(memory)
+        node = SITSummary(memory, policy=auto if own else None)
+        with pytest.raises(ConfigurationError, match="model"):
+            node.add_to(StateGraph(MemoryState))
+        update = node.invoke({"messages": [HumanMessage(SYMPTOM.format("Zoe"))]})
+        assert "read_logs" in update[HINTS]["sit"]["text"]
+        assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
 
 
 # --- recall="auto": two calls of a real chat client, if they are needed ---
@@ -561,7 +357,7 @@ def recalling(needed: Callable[[str], bool], summary: str) -> Callable[[dict[str
     return reply
 
 
-@WAYS
+@BOTH
 async def test_a_model_that_never_asks_is_asked(way: str) -> None:
     """It decides at each step, and writes only where it is not sure."""
     text = f"Pages do not load; the logs say {FINDINGS['password']}."
@@ -573,14 +369,8 @@ async def test_a_model_that_never_asks_is_asked(way: str) -> None:
         teach(memory, summaries=True)
         desk = HelpDesk({"Zoe": "password"})
         model = make_chat_model(server)
-        built = build(memory, desk.tools, follower(), recall=model)
-        config: Any = {"configurable": {"thread_id": "t"}}
-        feed = {"messages": [HumanMessage(SYMPTOM.format("Zoe"))]}
-        modes = ["custom", "messages"]
-        if way == "sync":
-            parts = list(built.graph.stream(feed, config, stream_mode=modes))
-        else:
-            parts = [part async for part in built.graph.astream(feed, config, stream_mode=modes)]
+        built = build(memory, desk, follower(), recall=model)
+        parts = await built.parts(SYMPTOM.format("Zoe"), way, "custom", "messages")
         await model.root_async_client.close()
         assert desk.done == ["read_logs", "reset_password"]
         assert len(server.requests) == 3 + 1  # three steps are decided about, one summary is written
@@ -590,24 +380,10 @@ async def test_a_model_that_never_asks_is_asked(way: str) -> None:
         assert "It works again." in streamed
         assert "Is it plain" not in streamed
         assert text not in streamed  # what the memory asks is not for the user's eyes
-        memory.finish(built.graph.get_state(config).values["messages"], thread_id="t", success=True)
-        kept = {s.text: s.made_by for s in memory._summary_store(None).summaries()}
+        memory.finish(built.state()["messages"], thread_id="t", success=True)
+        kept = {s.text: s.made_by for s in stored(memory)}
         assert kept[text] == "model"
         assert not [s for s in kept if s.startswith("Asked:")]
-
-
-async def test_a_recall_that_fails_leaves_the_rest(caplog: pytest.LogCaptureFixture) -> None:
-    with (
-        OpenAIStubServer(reply=lambda request: "Hello.", errors=[400] * 50) as server,
-        ToolMemory.ephemeral(tools=SCHEMAS, methods=default_methods(SIT(SITPolicy()))) as memory,
-    ):
-        teach(memory)
-        desk = HelpDesk({"Zoe": "router"})
-        model = make_chat_model(server, max_retries=0)
-        built = build(memory, desk.tools, follower(), policy=SITPolicy(recall="auto"), recall=model)
-        await built.ask(SYMPTOM.format("Zoe"), "t")
-        assert advised(built.model.calls[1].messages)[0] == "restart_router"
-        assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
 
 
 # --- a memory on disk, over a restart ---
@@ -617,19 +393,18 @@ async def test_an_agent_goes_on_after_a_restart(tmp_path: Path) -> None:
     saver = InMemorySaver()
     desk = HelpDesk({"Zoe": "password"})
 
-    def at_work() -> tuple[ToolMemory, Built]:
+    def at_work() -> tuple[ToolMemory, App]:
         memory = ToolMemory(tmp_path, tools=SCHEMAS, methods=default_methods(SIT(SITPolicy())))
-        return memory, build(memory, desk.tools, follower(), interrupt_before=["agent"], checkpointer=saver)
+        return memory, build(memory, desk, follower(), interrupt_before=["agent"], checkpointer=saver)
 
     memory, built = at_work()
     with memory:
         teach(memory)
-        await built.ask(SYMPTOM.format("Zoe"), "t")
-    config: Any = {"configurable": {"thread_id": "t"}}
+        await built.ask(SYMPTOM.format("Zoe"))
     for _ in range(3):
         memory, built = at_work()
         with memory:
-            built.graph.invoke(None, config)
-            assert "Likely next tools" in built.prompts()[0]
+            await built.ask(None)
+            assert "Likely next tools" in built.hints()[0]
     assert desk.done == ["read_logs", "reset_password"]
     assert ledger(memory).figures["sit"]["right"] == 2

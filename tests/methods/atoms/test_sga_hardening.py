@@ -203,7 +203,7 @@ def test_a_support_that_another_process_wrote_over_comes_back(
 def test_on_a_shared_chroma_what_was_written_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_toolmem._distilling.CHECK_SECONDS", 0.5)
+    monkeypatch.setattr("langgraph_toolmem.atoms.keeping.CHECK_SECONDS", 0.5)
     client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
     namespace = (f"toolmem-{uuid.uuid4().hex}",)
     with ToolMemory(
@@ -385,6 +385,6 @@ def test_stems_are_those_of_the_whole_text() -> None:
 def test_a_stored_atom_is_plain_json(tmp_path: Path) -> None:
     with ToolMemory(tmp_path) as memory:
         memory.atoms.keep([refund()])
-        (row,) = AtomRows(memory.core.vectors.scoped(memory.namespace)).read()
+        (row,) = AtomRows(memory.core.vectors.scoped(memory.core.users.namespace)).read()
         assert isinstance(row, Row)
         assert json.loads(row.rest)["tool"] == "refund"

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from langgraph_toolmem import (
     Atoms,
     ConfigurationError,
-    MessageError,
     NamespaceError,
     StorageError,
     ToolMemory,
@@ -26,6 +25,7 @@ from langgraph_toolmem.atoms.record import FAILED_AFTER, IGNORED_AFTER, AtomReco
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.store_rows import AtomRows
 from langgraph_toolmem.cli import app
+from langgraph_toolmem.core.listener import Import
 from langgraph_toolmem.runs.trajectory import parse_run
 
 PER_USER = ("toolmem", "{user_id}")
@@ -48,6 +48,13 @@ def asking(number: int = 17) -> list[Any]:
 
 def found(memory: ToolMemory, goal: str = "find order <ID>", **how: Any) -> list[AtomHit]:
     return memory.atoms.search(goal, slots=["ORDER_ID", "EMAIL"], **how)
+
+
+def show(
+    memory: ToolMemory, messages: list[Any], hits: list[AtomHit], thread_id: str, user_id: str | None = None
+) -> None:
+    """The model gets to see these atoms before its next turn."""
+    memory.atoms.note_shown(memory.core.read(messages, thread_id), hits, user_id)
 
 
 def tools_of(hits: list[AtomHit]) -> list[str]:
@@ -82,7 +89,7 @@ def test_steps_of_good_runs_are_found_in_the_next_process(tmp_path: Path) -> Non
 
 
 def test_nothing_is_kept_until_atoms_are_wanted(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path / "off", tools=TOOLS, methods=default_methods(Atoms(keep=False))) as memory:
+    with ToolMemory(tmp_path / "off", tools=TOOLS, methods=[Atoms(keep=False)]) as memory:
         assert found(memory) == []
         memory.finish(order(), thread_id="1", success=True, wait=True)
         assert found(memory) == []
@@ -95,7 +102,7 @@ def test_nothing_is_kept_until_atoms_are_wanted(tmp_path: Path) -> None:
 
 
 def test_only_masked_text_is_stored(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(4711, "zebulon@example.org"), thread_id="thread-of-zebulon", success=True, wait=True)
         assert tools_of(found(memory)) == ["find_order", "send_mail"]
     for word in ("zebulon", "W4711"):
@@ -132,8 +139,8 @@ def test_a_thread_that_goes_on_counts_each_step_once(tmp_path: Path) -> None:
         assert [hit.atom.visits for hit in found(memory)] == [2, 2]
         memory.finish(order(19), thread_id="2", success=True)
         assert [hit.atom.visits for hit in found(memory)] == [3, 3]
-        report = memory.report().atoms
-        assert (report.made, report.learned) == (2, 2)
+        report = memory.report()["atoms"]
+        assert (report["made"], report["learned"]) == (2, 2)
 
 
 def test_what_never_varies_stays_literal(tmp_path: Path) -> None:
@@ -146,7 +153,7 @@ def test_what_never_varies_stays_literal(tmp_path: Path) -> None:
         for n, city in enumerate(["Rome", "Oslo", "Bonn", "Lima"]):
             memory.finish(weather(city, "metric", n), thread_id=f"r{n}", success=True)
         assert memory.flush()
-        arguments = [atom.arguments for atom in memory._atoms.store(memory.namespace).all()]
+        arguments = [atom.arguments for atom in memory.atoms.all()]
         assert any(each["unit"] == "metric" for each in arguments)
         assert not any(city in str(arguments) for city in ("Rome", "Oslo", "Bonn", "Lima"))
 
@@ -167,9 +174,11 @@ def test_atoms_that_cannot_be_stored_wait_in_the_queue(tmp_path: Path, monkeypat
 
 
 def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
-    runs = [(parse_run(order(n), thread_id=f"r{n}"), score) for n, score in ((1, 1.0), (2, 1.0), (3, 0.0), (4, None))]
+    runs = [
+        (parse_run(order(n), thread_id=f"r{n}"), score, None) for n, score in ((1, 1.0), (2, 1.0), (3, 0.0), (4, None))
+    ]
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert memory.learn_atoms(runs) == memory.learn_atoms(runs) == 4
+        assert memory.take_in(runs)["atoms"] == memory.take_in(runs)["atoms"] == 4
         assert [hit.atom.visits for hit in found(memory)] == [2, 2]
         memory.feedback("r4", score=1.0)
         memory.feedback("r1", score=0.0)
@@ -189,7 +198,7 @@ async def test_a_search_hands_its_atoms_over_again_and_again(tmp_path: Path) -> 
         hits = memory.atoms.search("refund the order", state="the order is known", slots=["ORDER_ID"])
         assert {hit.tool: hit.atom.visits for hit in hits} == {"refund": 2, "send": 1}
         assert hits == await memory.atoms.asearch("refund the order", state="the order is known", slots=["ORDER_ID"])
-        assert memory.report().atoms.made == 2
+        assert memory.report()["atoms"]["made"] == 2
 
 
 def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
@@ -232,9 +241,9 @@ def test_what_cannot_be_kept(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="read_only"):
             memory.atoms.keep([refund()])
         with pytest.raises(StorageError, match="read_only"):
-            memory.learn_atoms([])
+            memory.atoms.imported(Import([]))
         assert tools_of(memory.atoms.search("refund the order")) == ["refund"]
-    with pytest.raises(ConfigurationError, match="atoms"):
+    with pytest.raises(ConfigurationError, match="keep"):
         ToolMemory(tmp_path, methods=default_methods(Atoms(keep=1)))  # type: ignore[arg-type]
 
 
@@ -258,8 +267,8 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
         hits = found(memory)
         ids = {hit.tool: hit.atom.id for hit in hits}
         for number, success in ((2, True), (3, False)):
-            memory.offer_atoms(asking(number), hits, thread_id=str(number))
-            memory.offer_atoms(asking(number), hits, thread_id=str(number))  # asked again: the same turn
+            show(memory, asking(number), hits, str(number))
+            show(memory, asking(number), hits, str(number))  # asked again: the same turn
             memory.finish(order(number), thread_id=str(number), success=success)
         assert memory.atoms.records(ids.values()) == {
             ids["find_order"]: AtomRecord(2, 2, 1, 1),
@@ -270,11 +279,11 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
         memory.feedback("3", score=1.0)
         memory.feedback("3", score=1.0)
         report = memory.report()
-        assert (report.hints["sga"].offered, report.hints["sga"].followed, report.hints["sga"].right) == (2, 2, 2)
-        assert (report.atoms.runs, report.atoms.helped, report.atoms.hurt) == (2, 1, 1)
-        assert report.recall.runs == 0
+        figures = {"shown": 2, "followed": 2, "right": 2, "runs": 2, "helped": 1, "hurt": 1}
+        assert figures.items() <= report["atoms"].items()
+        assert report["entries"]["runs"] == 0
         assert "followed in 2 runs; of these went well 1, badly 1" in str(report)
-        assert json.loads(json.dumps(report.to_dict()))["atoms"]["helped"] == 1
+        assert json.loads(json.dumps(report.to_dict()))["sections"]["atoms"]["helped"] == 1
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
         assert memory.atoms.records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 1, 1)
         memory.feedback("3", score=0.0)  # in another process
@@ -287,7 +296,7 @@ async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         for number in range(IGNORED_AFTER):
-            await memory.aoffer_atoms(asking(number), hits[:1], thread_id=f"n{number}")
+            show(memory, asking(number), hits[:1], f"n{number}")
         assert tools_of(found(memory)) == [hits[1].tool]
         assert (await memory.atoms.arecords([hits[0].atom.id]))[hits[0].atom.id].misleads
 
@@ -298,7 +307,7 @@ def test_only_verdicts_say_that_an_atom_misleads(tmp_path: Path) -> None:
         hits = [hit for hit in found(memory) if hit.tool == "find_order"]
         runs = range(100, 102 + IGNORED_AFTER)
         for number in runs:
-            memory.offer_atoms(asking(number), hits, thread_id=str(number))
+            show(memory, asking(number), hits, str(number))
             memory.finish(order(number), thread_id=str(number))
         assert "find_order" in tools_of(found(memory))  # followed each time, and nobody gave a verdict
         for number in runs[:FAILED_AFTER]:
@@ -313,10 +322,8 @@ def test_nothing_is_booked_where_the_model_is_not_asked(tmp_path: Path) -> None:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         pending = order(3, last=False)[:-1]
-        memory.offer_atoms(pending, hits, thread_id="3")
+        show(memory, pending, hits, "3")
         assert memory.atoms.records([hits[0].atom.id]) == {hits[0].atom.id: AtomRecord()}
-        with pytest.raises(MessageError):
-            memory.offer_atoms([3], hits)
 
 
 # --- whose they are ---
@@ -329,7 +336,7 @@ def test_users_are_apart_and_nobody_is_refused(tmp_path: Path) -> None:
         assert tools_of(found(memory, user_id="ann")) == ["find_order", "send_mail"]
         assert tools_of(found(memory, user_id="bob")) == ["refund"]
         hits = found(memory, user_id="ann")
-        memory.offer_atoms(asking(12), hits, thread_id="2", user_id="ann")
+        show(memory, asking(12), hits, "2", "ann")
         memory.finish(order(12), thread_id="2", user_id="ann")
         memory.feedback("2", score=1.0)  # nobody named: it was finished here
         assert memory.atoms.records([hits[0].atom.id], user_id="ann")[hits[0].atom.id] == AtomRecord(1, 1, 1)
@@ -337,8 +344,7 @@ def test_users_are_apart_and_nobody_is_refused(tmp_path: Path) -> None:
         for refused in (
             lambda: found(memory),
             lambda: memory.atoms.keep([refund()]),
-            lambda: memory.learn_atoms([]),
-            lambda: memory.offer_atoms(asking(), hits),
+            lambda: memory.take_in([(parse_run(order()), 1.0, None)]),
             lambda: memory.atoms.records(["x"]),
         ):
             with pytest.raises(NamespaceError):
@@ -356,7 +362,7 @@ def test_forgetting_takes_atoms_off_the_disk_and_leaves_those_of_others(
         memory.atoms.keep([mine], user_id="zeb")
         memory.atoms.keep([refund()], user_id="kay")
         hits = found(memory, user_id="zeb")
-        memory.offer_atoms(asking(5), hits, thread_id="z5", user_id="zeb")
+        show(memory, asking(5), hits, "z5", "zeb")
         memory.finish(order(5), thread_id="z5", user_id="zeb")
         memory.flush()
         assert holding(tmp_path, "Zebulon")
@@ -372,7 +378,7 @@ def test_forgetting_takes_atoms_off_the_disk_and_leaves_those_of_others(
 
 def test_what_waits_in_the_queue_is_forgotten_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
-        monkeypatch.setattr(memory, "_do_atoms", lambda job: 1 / 0)
+        monkeypatch.setattr(memory.atoms.keeping, "do", lambda job: 1 / 0)
         memory.finish(order(), thread_id="1", success=True, user_id="zeb")
         memory.forget(user_id="zeb")
         assert memory.flush()

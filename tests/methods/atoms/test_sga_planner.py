@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import histories as h
@@ -22,6 +23,7 @@ from langgraph_toolmem.atoms.tracker import MAX_CHARS, add_facts, mark_of, to_ke
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.ask import adrive, drive
 
 WAYS = pytest.mark.parametrize("way", ["sync", "async"])
 SLOTS = Slots()
@@ -148,12 +150,12 @@ async def test_one_repair_then_none(way: str) -> None:
     script = [AIMessage("nonsense"), plan_call(next_goal="go on")]
     model = ScriptedChatModel(script=script)
     planner = PlannerModel(model)
-    outcome = planner.ask({"A": "b"}) if way == "sync" else await planner.aask({"A": "b"})
+    outcome = await driven(partial(planner.asking, {"A": "b"}), way)
     assert outcome.step is not None
     assert (outcome.calls, outcome.step.next_goal) == (2, "go on")
     assert "could not be used" in model.calls[1].messages[-1].text
     worse = PlannerModel(ScriptedChatModel(script=[AIMessage("nonsense"), AIMessage("again")]))
-    outcome = worse.ask({}) if way == "sync" else await worse.aask({})
+    outcome = await driven(partial(worse.asking, {}), way)
     assert (outcome.step, outcome.calls) == (None, 2)
     assert "could not be used" in outcome.why
 
@@ -167,7 +169,7 @@ class NoStructure(ScriptedChatModel):
 
 def test_a_model_without_structured_output_is_asked_in_words() -> None:
     model = NoStructure(script=['I think {"next_goal": "find it"} fits'])
-    outcome = PlannerModel(model).ask({"What the user asks for": "x"})
+    outcome = drive(partial(PlannerModel(model).asking, {"What the user asks for": "x"}))
     assert outcome.step is not None
     assert outcome.step.next_goal == "find it"
     assert '"new_facts"' in model.calls[0].messages[-1].text
@@ -185,6 +187,10 @@ def test_a_model_that_refuses_structured_output_is_told_at_once() -> None:
 # --- the call in a step ---
 
 
+async def driven(body: Callable[[], Any], way: str = "sync") -> Any:
+    return drive(body) if way == "sync" else await adrive(body)
+
+
 @pytest.fixture(scope="module")
 def memory() -> Iterator[ToolMemory]:
     with taught() as made:
@@ -195,7 +201,7 @@ def planner_of(memory: ToolMemory, failed: Any = None, **settings: Any) -> HintP
     def no(error: Exception) -> None:
         raise error
 
-    return HintPlanner(memory, SGASettings(**settings), failed=failed or no)
+    return HintPlanner(memory.atoms, SGASettings(**settings), failed=failed or no)
 
 
 def after_one(name: str = "Zoe") -> list[Any]:
@@ -206,10 +212,7 @@ def after_one(name: str = "Zoe") -> list[Any]:
 
 
 async def planned(planner: HintPlanner, messages: Any, kept: Any, memory: ToolMemory, way: str = "sync") -> Any:
-    specs = dict(memory._engine.specs)
-    if way == "sync":
-        return planner.plan(messages, specs, kept)
-    return await planner.aplan(messages, specs, kept)
+    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, kept), way)
 
 
 @WAYS
@@ -380,7 +383,6 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
 def test_tools_the_planner_reads_of_are_bounded(memory: ToolMemory) -> None:
     many = read_tools([h.schema(f"tool_{i}", "x") | {"description": "d" * 500 + str(i)} for i in range(100)])
     model = ScriptedChatModel(script=lambda messages, tools: plan_call(next_goal="x"))
-    planner_of(memory, model=model).plan(
-        h.history(h.user("y" * 50_000), h.call("tool_1", {"x": "z" * 9_000}, "o" * 9_000)), many, None
-    )
+    long = h.history(h.user("y" * 50_000), h.call("tool_1", {"x": "z" * 9_000}, "o" * 9_000))
+    drive(partial(planner_of(memory, model=model).planning, long, many, None))
     assert len(model.calls[0].messages[-1].text) < 14_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from symptoms import (
     asked,
     before_cure,
     names,
+    stored,
     summarised,
     teach,
     tool_call,
@@ -49,8 +51,10 @@ from langgraph_toolmem import (
 )
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
+from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.sit.store import SummaryStore
 from langgraph_toolmem.stores.gate import Gate
@@ -60,8 +64,9 @@ PER_USER = ("toolmem", "{user_id}")
 PAPER = SITPolicy.paper()
 
 
-def made(path: Path | None = None, **options: Any) -> ToolMemory:
-    return ToolMemory(path, **{"tools": SCHEMAS, "sit": SITPolicy(), **options})
+def made(path: Path | None = None, *, policy: SITPolicy | None = None, **options: Any) -> ToolMemory:
+    methods = default_methods(SIT(policy or SITPolicy()))
+    return ToolMemory(path, **{"tools": SCHEMAS, "methods": methods, **options})
 
 
 @pytest.fixture
@@ -72,7 +77,7 @@ def memory() -> Iterator[ToolMemory]:
 
 def kept(memory: ToolMemory, user_id: str | None = None) -> list[str]:
     """The texts of the stored summaries."""
-    return [each.text for each in memory._summary_store(user_id).summaries()]
+    return [each.text for each in stored(memory, user_id)]
 
 
 def edge(memory: ToolMemory, source: str, target: str) -> Any:
@@ -104,7 +109,7 @@ def test_a_summary_of_the_caller_goes_before_the_extract(memory: ToolMemory) -> 
     assert (found.tool, found.kind) == ("reset_password", "episodic")
     assert found.summary is not None
     assert FINDINGS["password"] in found.summary
-    assert found.summary_id == memory._summary_store(None).get(found.summary_id or "").id  # type: ignore[union-attr]
+    assert found.summary_id in [each.id for each in stored(memory)]
     assert (found.runs, found.success) == (3, 1.0)
 
 
@@ -134,7 +139,7 @@ def test_a_tool_that_cannot_be_called_is_never_suggested(memory: ToolMemory, pol
     for available in ({"reset_password"}, ["reset_password", "elsewhere"], ("reset_password",)):
         assert names(memory.sit.suggest(here, available=available, **options)) == ["reset_password"]
     assert memory.sit.suggest(here, available=set(), **options) == []
-    memory._engine.adopt({})  # what is declared bounds it too
+    memory.core.catalogue.adopt({})  # what is declared bounds it too
     with made(tools=SCHEMAS[:3]) as other:
         teach(other, summaries=True)
         assert "close_ticket" not in names(other.sit.suggest(whole("router", "Zoe")[:-3], k=9))
@@ -166,7 +171,7 @@ def test_after_parallel_calls_each_of_them_speaks(memory: ToolMemory) -> None:
 
 
 def test_the_paper_ranks_by_the_best_cosine_and_fills_up_with_the_heaviest_edges() -> None:
-    with made(sit=PAPER) as memory:
+    with made(policy=PAPER) as memory:
         teach(memory, routers=0, passwords=3, summaries=True)
         teach(memory, routers=7, passwords=0, first=100)
         found = memory.sit.suggest(before_cure("password"), summary="Nothing in common")
@@ -182,7 +187,7 @@ def test_the_paper_ranks_by_the_best_cosine_and_fills_up_with_the_heaviest_edges
 
 
 def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() -> None:
-    with made(sit=PAPER) as memory:
+    with made(policy=PAPER) as memory:
         teach(memory, routers=1, passwords=1)
         teach(memory, routers=1, passwords=0, first=50, summaries=True)
         [text] = kept(memory)
@@ -224,7 +229,6 @@ async def test_the_async_twins_answer_the_same(memory: ToolMemory) -> None:
         expected = memory.sit.suggest(here, **options)  # type: ignore[arg-type]
         assert expected
         assert await memory.sit.asuggest(here, **options) == expected  # type: ignore[arg-type]
-        assert (await memory.sit.aadvise(here, **options)).suggestions == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -255,12 +259,12 @@ def test_the_summary_tool_is_no_node(memory: ToolMemory) -> None:
         teach(memory, summaries=True)
         beside = h.calls([("read_logs", {"name": "Zoe"}, "ok"), (SUMMARY_TOOL, {"summary": "beside"}, "ok")])
         memory.finish(h.history(asked("Zoe"), beside, h.call("close_ticket")), thread_id="beside", success=True)
-        memory.before_model([asked("Ida")], tools={SUMMARY_TOOL: memory._engine.specs["read_logs"]})
+        memory.inertia.begin_turn([asked("Ida")], tools={SUMMARY_TOOL: memory.core.catalogue.specs["read_logs"]})
         graph = memory.core.graph
         assert SUMMARY_TOOL not in {*memory.view().tools, *memory.report().tools, *graph.tools, *graph.by_tool}
         assert not [e for e in memory.view().edges if SUMMARY_TOOL in (e.source, e.target)]
         assert SUMMARY_TOOL not in repr(graph.to_state() | {"seen": b""})
-        assert SUMMARY_TOOL not in memory._engine.specs
+        assert SUMMARY_TOOL not in memory.core.catalogue.specs
         assert names_of_hits(memory, "write down where you stand") == []
         everywhere = [START, "read_logs", *CURES.values(), "close_ticket"]
         assert [SUMMARY_TOOL in sit(memory).walks.out_of(place) for place in everywhere] == [False] * 5
@@ -277,12 +281,12 @@ def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
             steps = [h.call("read_logs", {"name": "Zoe"}), h.call("restart_router", {"name": "Zoe"}), [h.words()]]
             messages = [asked("Zoe")]
             for number, step in enumerate(steps):
-                memory.before_model(messages, thread_id="r")
+                memory.inertia.begin_turn(messages, thread_id="r")
                 if text is not None and number == 1:
                     asking, answer = summarised(text)
                     memory.core.events.after_model(messages, [asking], thread_id="r")
                     messages = [*messages, asking, answer]
-                    memory.before_model(messages, thread_id="r")
+                    memory.inertia.begin_turn(messages, thread_id="r")
                 memory.core.events.after_model(messages, [step[0]], thread_id="r")
                 messages = [*messages, *step]
             memory.finish(messages, thread_id="r", success=True)
@@ -373,13 +377,13 @@ def test_a_verdict_may_come_before_or_after_the_messages(memory: ToolMemory, fir
 def test_learning_a_run_twice_counts_once(memory: ToolMemory) -> None:
     run = whole("router", "Zoe", summary="The link is gone.")
     memory.finish(run, thread_id="r", success=True)
-    before = sit(memory).walks.edges.rows, [(s.text, s.seen) for s in memory._summary_store(None).summaries()]
+    before = sit(memory).walks.edges.rows, [(s.text, s.seen) for s in stored(memory)]
     memory.observe(run, thread_id="r")
     memory.finish(run, thread_id="r", success=True)
     memory.feedback("r", score=1.0)
     assert (
         sit(memory).walks.edges.rows,
-        [(s.text, s.seen) for s in memory._summary_store(None).summaries()],
+        [(s.text, s.seen) for s in stored(memory)],
     ) == before
 
 
@@ -411,7 +415,7 @@ def test_a_thread_that_goes_on_after_its_verdict(memory: ToolMemory) -> None:
 
 
 def test_runs_without_a_verdict_teach_with_a_lower_weight_if_that_is_allowed() -> None:
-    with made(sit=SITPolicy(unlabelled=0.3)) as memory:
+    with made(policy=SITPolicy(unlabelled=0.3)) as memory:
         teach(memory, success=None)
         assert len(kept(memory)) == 30
         assert edge(memory, "read_logs", "restart_router").weight(unlabelled=0.3) == pytest.approx(0.3 * 7)
@@ -439,7 +443,7 @@ def test_a_restart_keeps_edges_summaries_and_drafts(tmp_path: Path) -> None:
 def in_a_process(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     start = f"""
         import os, sys
-        sys.path.insert(0, {str(TESTS)!r})
+        sys.path[:0] = [{str(TESTS)!r}, {str(Path(__file__).parent)!r}]
         from test_sit_memory import *
         folder = Path({str(folder)!r})
         """
@@ -490,12 +494,12 @@ def test_a_memory_that_only_reads_changes_nothing(tmp_path: Path) -> None:
         texts = kept(memory)
     with made(tmp_path, read_only=True) as reader:
         assert names(reader.sit.suggest(before_cure("password"), k=1)) == ["reset_password"]
-        reader.sit.advise(before_cure("password"), thread_id="x", offered=True)
+        reader.sit.advise(before_cure("password"), thread_id="x", shown=True)
         reader.finish(whole("password", "Zoe", summary="Something new"), thread_id="x", success=True)
         reader.feedback("taught-1", score=0.0)
     with made(tmp_path) as memory:
         assert kept(memory) == texts
-        assert {s.offered for s in memory._summary_store(None).summaries()} == {0}
+        assert {s.offered for s in stored(memory)} == {0}
         assert record(memory) == (0, 0, 0)
 
 
@@ -538,10 +542,9 @@ def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
 
 
 def test_runs_of_nobody_are_not_put_to_somebody() -> None:
-    from langgraph_toolmem.runs.trajectory import parse_run
-
     with made(namespace=PER_USER) as memory:
-        memory.learn_run(parse_run(whole("router", "Zoe", summary="nobodys words"), thread_id="r"))
+        nobodys = parse_run(whole("router", "Zoe", summary="nobodys words"), thread_id="r")
+        memory.core.events.learn(nobodys, User(None, None, ("toolmem",)))
         assert sit(memory).drafts == {}
         memory.feedback("r", score=1.0, user_id="ann")
         memory.finish(whole("router", "Ida"), thread_id="s", success=True, user_id="ann")
@@ -600,7 +603,7 @@ def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) ->
 
 @pytest.mark.parametrize("success", [True, None])
 def test_forgotten_while_summaries_are_being_stored(success: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = made(sit=SITPolicy(unlabelled=0.5))
+    memory = made(policy=SITPolicy(unlabelled=0.5))
     store = SummaryStore.add_many
 
     def forgotten_meanwhile(self: SummaryStore, new: Any) -> Any:
@@ -631,11 +634,13 @@ def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkey
     assert sit(memory).drafts == {}
 
 
-def test_forgetting_while_others_write_loses_nothing_of_theirs(tmp_path: Path) -> None:
+def test_forgetting_while_others_write_loses_nothing_of_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The database is closed and rewritten meanwhile."""
     said: dict[str, list[str]] = {"ann": [], "bob": []}
     all_apart = SITPolicy(merge_above=2.0, max_per_edge=10_000)
-    with made(tmp_path, namespace=PER_USER, sit=all_apart) as memory:
+    with made(tmp_path, namespace=PER_USER, policy=all_apart) as memory:
         over = threading.Event()
 
         def work(user: str) -> None:
@@ -655,7 +660,7 @@ def test_forgetting_while_others_write_loses_nothing_of_theirs(tmp_path: Path) -
         over.set()
         for thread in threads:
             thread.join()
-        assert memory.core._warned == set()
+        assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
         assert sit(memory).drafts == {}
     assert holding(tmp_path, "Zebulon") == []
     with made(tmp_path, namespace=PER_USER) as memory:
@@ -671,15 +676,14 @@ def test_chromas_files_hold_nothing_behind_the_last_row(tmp_path: Path, rows: in
     embedder = resolve_embedder(None)
     with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
         vectors.upsert("x", items)
-    [header] = tmp_path.rglob("header.bin")
-    for name in ("length.bin", "data_level0.bin"):
-        file = header.with_name(name)
+        vectors.upsert("another", items[:1])
+    for file in (file for name in ("length.bin", "data_level0.bin") for file in tmp_path.rglob(name)):
         rest = file.read_bytes()
         used = len(rest) if rows > 1000 else 0
         file.write_bytes(rest[:used] + b"Zebulon!" * ((len(rest) - used) // 8) + bytes((len(rest) - used) % 8))
     with VectorStore(tmp_path, embedder=embedder, namespace=("toolmem",)) as vectors:
         before = vectors.query("x", "text 7 of many", k=3)
-        vectors._connection.vacuum()
+        vectors.scrub("another")
         assert vectors.query("x", "text 7 of many", k=3) == before
         assert vectors.count("x") == rows
     assert holding(tmp_path, "Zebulon") == []
@@ -763,7 +767,7 @@ def test_while_chroma_is_away_the_memory_answers_with_what_it_has(
 
 
 def test_a_chroma_that_is_away_is_asked_once_a_run(client: Switched) -> None:
-    with made(chroma=client, entries=False) as memory, client.down():
+    with made(chroma=client, methods=[SIT(SITPolicy())]) as memory, client.down():
         asked_for = []
         for i in range(20):
             before = client.switch["calls"]
@@ -784,7 +788,7 @@ def test_a_verdict_that_turns_while_chroma_is_away_is_heeded_later(client: Switc
 
 
 def test_runs_without_a_verdict_wait_for_chroma_too(client: Switched) -> None:
-    with made(chroma=client, sit=SITPolicy(unlabelled=0.5)) as memory:
+    with made(chroma=client, policy=SITPolicy(unlabelled=0.5)) as memory:
         with client.down():
             memory.observe(whole("router", "Zoe"), thread_id="r")
         memory.observe(h.history(asked("Ida"), h.words()), thread_id="another")
@@ -889,7 +893,7 @@ def offered_then(
     """Advice before the cure, and what the model then does."""
     here = before_cure("password")
     memory.sit.advise(
-        here, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id=thread_id, user_id=user_id, offered=True
+        here, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id=thread_id, user_id=user_id, shown=True
     )
     memory.observe(h.history(here, h.call(does, {"name": "Zoe"}, output)), thread_id=thread_id, user_id=user_id)
 
@@ -900,7 +904,7 @@ def record(memory: ToolMemory) -> tuple[float, ...]:
 
 def books(memory: ToolMemory, user_id: str | None = None) -> list[tuple[int, int, int]]:
     """Records of the summaries that have one."""
-    found = [(s.offered, s.followed, s.right) for s in memory._summary_store(user_id).summaries()]
+    found = [(s.offered, s.followed, s.right) for s in stored(memory, user_id)]
     return [each for each in found if any(each)]
 
 
@@ -924,7 +928,7 @@ def test_what_became_of_a_suggestion_is_booked(
 
 def test_an_answer_in_words_follows_no_suggestion(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
-    memory.sit.advise(before_cure("router"), thread_id="now", offered=True)
+    memory.sit.advise(before_cure("router"), thread_id="now", shown=True)
     memory.observe(h.history(before_cure("router"), h.words()), thread_id="now")
     assert record(memory) == (1, 0, 0)
 
@@ -933,7 +937,7 @@ def test_a_suggestion_is_closed_once(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
     here = before_cure("password")
     for _ in range(3):  # a step that is tried again
-        memory.sit.advise(here, k=1, thread_id="now", offered=True)
+        memory.sit.advise(here, k=1, thread_id="now", shown=True)
     after = h.history(here, h.call("reset_password", {"name": "Zoe"}))
     for messages in (after, [*after, h.words()], [*after, h.words()]):
         memory.observe(messages, thread_id="now")
@@ -954,7 +958,7 @@ def test_only_asking_books_nothing(memory: ToolMemory) -> None:
 def test_while_calls_are_pending_nothing_is_offered(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
     pending = [asked("Zoe"), tool_call("read_logs", {}, "c")]
-    assert memory.sit.advise(pending, offered=True).suggestions
+    assert memory.sit.advise(pending, shown=True).suggestions
     assert record(memory) == (0, 0, 0)
 
 
@@ -967,7 +971,7 @@ def test_forks_have_a_record_each(memory: ToolMemory) -> None:
         ToolMessage(f'{{"finding": "{FINDINGS["password"]}"}}', tool_call_id="call_" + "a" * 20, name="read_logs"),
     ]
     for fork, does in (("b", "restart_router"), ("c", "reset_password"), ("c", "reset_password")):
-        memory.sit.advise(here, k=1, thread_id="now", offered=True)
+        memory.sit.advise(here, k=1, thread_id="now", shown=True)
         answer = tool_call(does, {"name": "Zoe"}, "call_" + fork * 20)
         memory.observe([*here, answer, ToolMessage("ok", tool_call_id="call_" + fork * 20)], thread_id="now")
         assert ledger(memory).turns == {}
@@ -979,9 +983,9 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
     """One turn of the model, two looks: it counts once, and what either named counts as named."""
     teach(memory, summaries=True)
     here = before_cure("password")
-    memory.sit.advise(here, summary=f"Logs: {FINDINGS['router']}", k=1, thread_id="now", offered=True)
+    memory.sit.advise(here, summary=f"Logs: {FINDINGS['router']}", k=1, thread_id="now", shown=True)
     asking = h.history(here, summarised(f"Logs: {FINDINGS['password']}"))
-    memory.sit.advise(asking, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id="now", offered=True)
+    memory.sit.advise(asking, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id="now", shown=True)
     [shown] = ledger(memory).turns.values()
     assert [*shown["sit"][2].values()] == ["restart_router", "reset_password"]
     memory.observe(h.history(asking, h.call("reset_password", {"name": "Zoe"}), h.words()), thread_id="now")
@@ -992,9 +996,9 @@ def test_advice_of_the_tool_adds_to_that_of_the_hint(memory: ToolMemory) -> None
 def test_a_graph_without_a_recorder_keeps_the_record_too(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
     here = before_cure("password")
-    memory.before_model(here, thread_id="now")
-    memory.sit.advise(here, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id="now", offered=True)
-    memory.before_model(h.history(here, h.call("reset_password", {"name": "Zoe"})), thread_id="now")
+    memory.inertia.begin_turn(here, thread_id="now")
+    memory.sit.advise(here, summary=f"Logs: {FINDINGS['password']}", k=1, thread_id="now", shown=True)
+    memory.inertia.begin_turn(h.history(here, h.call("reset_password", {"name": "Zoe"})), thread_id="now")
     assert record(memory) == (1, 1, 1)
     assert books(memory) == [(1, 1, 1)]
 
@@ -1018,11 +1022,11 @@ def test_the_record_survives_a_restart(tmp_path: Path) -> None:
         teach(memory, summaries=True)
         offered_then(memory, "reset_password", thread_id="now")
         before = books(memory)
-        memory.sit.advise(before_cure("password", "Ida"), k=1, policy=PAPER, thread_id="open", offered=True)
+        memory.sit.advise(before_cure("password", "Ida"), k=1, policy=PAPER, thread_id="open", shown=True)
     with made(tmp_path) as memory:
         assert record(memory) == (2, 1, 1)
         assert books(memory) == before == [(1, 1, 1)]
-        memory.sit.advise(before_cure("password", "Ida"), thread_id="open", offered=True)  # the step is tried again
+        memory.sit.advise(before_cure("password", "Ida"), thread_id="open", shown=True)  # the step is tried again
         assert record(memory) == (2, 1, 1)
         after = h.history(before_cure("password", "Ida"), h.call("reset_password", {"name": "Ida"}))
         memory.observe(after, thread_id="open")
@@ -1035,7 +1039,7 @@ def test_a_summary_with_a_bad_record_is_retired(memory: ToolMemory) -> None:
     assert said in kept(memory)
     for i in range(20):
         here = before_cure("password", f"Other{i}")
-        memory.sit.advise(here, summary=said, k=1, policy=PAPER, thread_id=f"now{i}", offered=True)
+        memory.sit.advise(here, summary=said, k=1, policy=PAPER, thread_id=f"now{i}", shown=True)
         memory.observe(h.history(here, h.call("restart_router", {"name": f"Other{i}"})), thread_id=f"now{i}")
     assert said not in kept(memory)
     assert said not in repr(memory.sit.suggest(before_cure("password"), summary=said, k=9))
@@ -1083,33 +1087,23 @@ def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
 def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: Switched) -> None:
     store = InMemoryStore()
     with made(store=store, chroma=client) as one, made(store=store, chroma=client) as two:
-        one._store._clock = two._store._clock = _ticking()
         one.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
+        two.core.refresh(at_once=True)
         two.feedback("r", score=1.0)
         assert "The password is old." in kept(two)
         assert names(two.sit.suggest(before_cure("password"), summary="The password is old.", k=1)) == [
             "reset_password"
         ]
+        one.core.refresh(at_once=True)
         one.observe(h.history(asked("Ida"), h.words()), thread_id="another")
         assert sit(one).drafts == {}
         assert edge(one, "read_logs", "reset_password").good == 1
-
-
-def _ticking() -> Callable[[], float]:
-    """A clock that is always late enough to look at what other workers did."""
-    seconds = [1e12]
-
-    def clock() -> float:
-        seconds[0] += 60.0
-        return seconds[0]
-
-    return clock
 
 
 def test_run_ids_are_digests_in_what_is_stored(memory: ToolMemory) -> None:
     memory.finish(
         whole("router", "Zoe"), thread_id="thread of zoe@example.com", success=True, user_id="zoe@example.com"
     )
-    for each in memory._summary_store(None).summaries():
+    for each in stored(memory):
         assert each.run == digest("run", "thread of zoe@example.com")
         assert each.user == user_digest("zoe@example.com")

@@ -1,0 +1,146 @@
+"""An app with the memory on a desk, as a graph of nodes or as an agent with middleware, run sync or async."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage, SystemMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem.extend import StepNode
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import (
+    InertiaShortcut,
+    MemoryState,
+    Recorder,
+    SGAGuard,
+    guard_condition,
+    memory_prompt,
+    offered_tools,
+    shortcut_condition,
+)
+from langgraph_toolmem.testing import ScriptedChatModel
+
+WAYS = ("sync", "async")
+
+
+@dataclass
+class App:
+    """A compiled graph with its model and its desk, whatever it was made of."""
+
+    graph: Any
+    model: Any
+    desk: Any
+
+    async def ask(self, payload: Any, way: str = "sync", *, thread: str = "t", **configurable: Any) -> dict[str, Any]:
+        """Runs it with what a user says, a state or a Command; the state it ends or pauses with."""
+        payload, config = _request(payload), _config(thread, configurable)
+        if way == "sync":
+            found: dict[str, Any] = self.graph.invoke(payload, config)
+        else:
+            found = await self.graph.ainvoke(payload, config)
+        return found
+
+    async def parts(self, payload: Any, way: str, *modes: str) -> list[Any]:
+        """What a run streams, each with its mode."""
+        payload, config = _request(payload), _config("t", {})
+        if way == "sync":
+            return list(self.graph.stream(payload, config, stream_mode=list(modes)))
+        return [part async for part in self.graph.astream(payload, config, stream_mode=list(modes))]
+
+    async def events(self, payload: Any, way: str, node: str = "") -> list[dict[str, Any]]:
+        """The memory's stream events of a run; those of a node."""
+        told = [part["toolmem"] for _, part in await self.parts(payload, way, "custom")]
+        return [event for event in told if node in ("", event["node"])]
+
+    def systems(self) -> list[list[SystemMessage]]:
+        """The system messages of each model call."""
+        return [[m for m in call.messages if isinstance(m, SystemMessage)] for call in self.model.calls]
+
+    def hints(self) -> list[str]:
+        """The one system message of each model call, "" where there was none."""
+        assert all(len(each) <= 1 for each in self.systems())
+        return ["".join(m.text for m in each) for each in self.systems()]
+
+    def state(self, thread: str = "t") -> dict[str, Any]:
+        """What is kept of a thread."""
+        values: dict[str, Any] = self.graph.get_state(_config(thread, {})).values
+        return values
+
+
+def _request(payload: Any) -> Any:
+    return {"messages": [HumanMessage(payload)]} if isinstance(payload, str) else payload
+
+
+def _config(thread: str, configurable: Mapping[str, Any]) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread, **configurable}, "recursion_limit": 40}
+
+
+def _model(says: Any) -> Any:
+    return ScriptedChatModel(script=says) if callable(says) or isinstance(says, list) else says
+
+
+def graph_of(
+    memory: ToolMemory,
+    desk: Any,
+    says: Any,
+    *nodes: StepNode,
+    more_tools: Any = (),
+    shortcut: bool | InertiaPolicy = False,
+    guard: bool = False,
+    first: Any = None,
+    schema: Any = MemoryState,
+    **compiled: Any,
+) -> App:
+    """A graph of `first`, shortcut, the nodes, the model, guard and tools, and a recorder at the end."""
+    model, tools = _model(says), [*desk.tools, *more_tools]
+
+    def agent(state: Any) -> Any:
+        bound = model.bind_tools(offered_tools(state, tools))
+        return {"messages": [bound.invoke([*memory_prompt(state), *state["messages"]])]}
+
+    builder: Any = StateGraph(schema)
+    builder.add_node("agent", agent)
+    builder.add_node("tools", ToolNode(tools, handle_tool_errors=True))
+    builder.add_node("recorder", Recorder(memory))
+    builder.add_edge("recorder", END)
+    begin = "agent"
+    for node in reversed(nodes):
+        node.add_to(builder)
+        builder.add_edge(node.role, begin)
+        begin = node.role
+    if shortcut:
+        policy = None if shortcut is True else shortcut
+        builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+        builder.add_conditional_edges("inertia", partial(shortcut_condition, agent=begin), ["tools", begin])
+        begin = "inertia"
+    builder.add_edge("tools", begin)
+    if first is not None:
+        builder.add_node("first", first)
+        builder.add_edge("first", begin)
+        begin = "first"
+    builder.add_edge(START, begin)
+    if guard:
+        SGAGuard(memory, tools=tools).add_to(builder, "guard")
+        builder.add_edge("agent", "guard")
+        way_on = partial(guard_condition, end="recorder")
+        builder.add_conditional_edges("guard", way_on, ["agent", "tools", "recorder"])
+    else:
+        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
+    return App(builder.compile(**{"checkpointer": InMemorySaver(), **compiled}), model, desk)
+
+
+def agent_of(
+    memory: ToolMemory, desk: Any, says: Any, *, made: Mapping[str, Any] | None = None, **features: Any
+) -> App:
+    """An agent with the memory's middleware; `made` are options of ``create_agent``."""
+    middleware = tool_memory_middleware(memory, **{"shortcut": False, **features})
+    model, options = _model(says), {"checkpointer": InMemorySaver(), **(made or {})}
+    return App(create_agent(model, desk.tools, middleware=middleware, **options), model, desk)
