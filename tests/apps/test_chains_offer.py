@@ -249,7 +249,7 @@ def test_calls_of_the_search_tool_are_no_steps() -> None:
         view = memory.view()
         assert {*view.tools} == {"a", "b"}
         assert ("a", "b") in {(edge.source, edge.target) for edge in view.edges}
-        memory.before_model([h.user("x")], tools=read_tools([h.schema(SEARCH_TOOL, "query"), h.schema("c", "z")]))
+        memory.core.catalogue.adopt(read_tools([h.schema(SEARCH_TOOL, "query"), h.schema("c", "z")]))
         assert SEARCH_TOOL not in [hit.name for hit in memory.navigator.search("search tools query", k=9)]
 
 
@@ -257,10 +257,10 @@ def test_a_part_of_known_tools_is_nothing_new(monkeypatch: pytest.MonkeyPatch, m
     declared: list[Any] = []
     real = memory._tool_index.declare
     monkeypatch.setattr(memory._tool_index, "declare", lambda specs: (declared.append(1), real(specs)))
-    memory.before_model([h.user("x")], tools=read_tools(SCHEMAS[:2]))
+    memory.core.catalogue.adopt(read_tools(SCHEMAS[:2]))
     assert declared == []
-    memory.before_model([h.user("x")], tools=read_tools([h.schema("new_tool", "x")]))
-    memory.before_model([h.user("x")], tools=read_tools([h.schema("new_tool", "x"), h.schema("newer_tool", "x")]))
+    memory.core.catalogue.adopt(read_tools([h.schema("new_tool", "x")]))
+    memory.core.catalogue.adopt(read_tools([h.schema("new_tool", "x"), h.schema("newer_tool", "x")]))
     assert len(declared) == 2
     assert [hit.name for hit in memory.navigator.search("newer tool", k=1)] == ["newer_tool"]
 

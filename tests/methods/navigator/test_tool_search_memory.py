@@ -147,7 +147,7 @@ def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path
         assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
     if not read_only:
         with ToolMemory(tmp_path) as memory:
-            memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+            memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
             assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
 
 
@@ -261,7 +261,7 @@ def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) 
         read: list[str] = []
         real = search._enter
         monkeypatch.setattr(search, "_enter", lambda spec: (read.append(spec.name), real(spec)))
-        memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+        memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
         assert names(memory.navigator.search("paint the wall")) == ["paint_wall"]
         assert read == ["paint_wall"]
         assert memory.navigator.tool_search.current().tools is search
