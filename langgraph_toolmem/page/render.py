@@ -43,7 +43,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
     except ImportError as error:
         raise MissingExtraError("The HTML page", "html") from error
 
-    size = bucket_size(report.periods)
+    inertia, size = report["inertia"], bucket_size(report.periods)
     over_time = buckets(report.periods, size)
     data = picture(report, view)
     drawings = {"graph": graph_item(len(data["tools"]))} if data["tools"] else {}
@@ -59,10 +59,12 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         report=report,
         currency=clip(report.currency or ""),
         tools=sorted(report.tools.items(), key=lambda item: (-item[1].calls, item[0])),
-        rules=[
-            (after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in report["inertia"].get("rules", ())
-        ],
+        inertia=inertia,
+        rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in inertia.get("rules", ())],
         hints=[(clip(title), figures) for title, figures in report.hints()],
+        told=[
+            printable(line) for name, each in report.sections.items() if name != "inertia" for line in each.sentences
+        ],
         problems=[clip(problem) for problem in report.problems],
         unit=NAMES[size],
         buckets=over_time,

@@ -140,12 +140,15 @@ def test_nothing_is_recorded_unless_it_is_asked_for(shop: Shop, store: ToolMemor
     script = decisions(say("Hello."))
     create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store).invoke({"messages": [("user", "hello")]})
     assert store.navigator.decisions.turns() == []
-    assert not (store._root / NAME).exists()  # type: ignore[operator]
+    assert store.core.folder is not None
+    assert not (store.core.folder / NAME).exists()
 
 
 def test_a_repaired_output_is_one_turn_without_the_repair(shop: Shop, store: ToolMemory) -> None:
     model = ScriptedChatModel(script=decisions("I do not know.", say("Hello.")))
-    create_navi_subgraph(model, shop.tools, store, on_decision=store.navigator.decisions).invoke({"messages": [("user", "hi")]})
+    create_navi_subgraph(model, shop.tools, store, on_decision=store.navigator.decisions).invoke(
+        {"messages": [("user", "hi")]}
+    )
     assert len(model.calls) == 2
     ((messages, decision),) = store.navigator.decisions.texts(store.navigator.decisions.turns())
     assert [message["role"] for message in messages] == ["system", "user"]
@@ -252,7 +255,9 @@ async def test_forget_takes_a_user_s_turns_from_the_disk(way: str, shop: Shop, t
             feed = {"messages": [("user", f"{secret} {' '.join(secret + str(n) for n in range(50))}")]}
             await run(store, shop, way, say(f"{secret}."), config=config, feed=feed)
         assert len(store.navigator.decisions) == 2
-        ann, ben = (store.navigator.decisions._select("SELECT body FROM turns WHERE seq = ?", (n,))[0][0] for n in (1, 2))
+        ann, ben = (
+            store.navigator.decisions._select("SELECT body FROM turns WHERE seq = ?", (n,))[0][0] for n in (1, 2)
+        )
         assert lies_in(ann, tmp_path)
         assert lies_in(ben, tmp_path)
         assert store.forget(user_id="ann") > 0
