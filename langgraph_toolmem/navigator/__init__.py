@@ -272,6 +272,7 @@ class Navigator(GraphEvolution, Method):
 
     aplan, areroute, aprune = twin(plan), twin(reroute), twin(GraphEvolution.prune)
     arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
+    acluster_constraints = twin(GraphEvolution.cluster_constraints)
     apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
 
     @property
@@ -301,6 +302,10 @@ class Navigator(GraphEvolution, Method):
 
     def turn(self, learned: LearnedTurn) -> Record:
         """What results showed that was not known of their tools yet."""
+        return self.evidence.learned(learned)
+
+    def repeated(self, learned: LearnedTurn) -> Record:
+        """The same: a recorder has a turn learned before its results are in the history."""
         return self.evidence.learned(learned)
 
     def forget(self, user: User, runs: Collection[str]) -> int:

@@ -44,6 +44,7 @@ class Evidence:
         self._core = core
         self._table = core.register(NavigatorEvidence)
         self._quiet: dict[str, int] = {}
+        self._looked_at: dict[str, None] = {}
         self.lock, self.read_only = core.lock, core.read_only
 
     def tools(self) -> Mapping[str, ToolSpec]:
@@ -52,11 +53,14 @@ class Evidence:
         return self._core.catalogue.known
 
     def learned(self, learned: LearnedTurn) -> Record:
-        """Which fields results have that were not known, for tools that declare none."""
+        """Which fields results have that were not known, for tools that declare none; each result is looked at once."""
         record: Record = []
         for step in learned.turn.steps:
-            if step.status != "ok" or step.output is None:
+            if step.status != "ok" or step.output is None or step.key in self._looked_at:
                 continue
+            self._looked_at[step.key] = None
+            if len(self._looked_at) > MAX_LOOKED_AT:
+                del self._looked_at[next(iter(self._looked_at))]
             quiet = self._quiet.get(step.tool, 0)
             self._quiet[step.tool] = quiet + 1
             if (quiet < QUIET or quiet % QUIET == 0) and shows_fields(step.output):

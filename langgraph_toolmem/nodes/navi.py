@@ -101,11 +101,11 @@ def create_navi_subgraph(
             that one answers with an error, without executing it, was refused: its tool is not out, and nothing stands
             in for it. A call that one edits is shown to the decider as it was executed.
         limits: bounds of one request; see `NaviLimits`.
-        strategy, seed, budget: of ``memory.plan``; the budget is in seconds, for each search.
+        strategy, seed, budget: of ``memory.navigator.plan``; the budget is in seconds, for each search.
         method: of ``with_structured_output``, or "text": the prompt asks for JSON as text. None: the model's own
             default, and "text" for a model without structured output.
         on_decision: is handed each decision with its prompt: chat messages, what was decided, run id. Its errors are
-            logged and passed over. ``memory.decisions`` keeps them for fine-tuning (``toolmem export --sft``).
+            logged and passed over. ``memory.navigator.decisions`` keeps them for fine-tuning.
         record: the memory learns from calls and answers. False: it only looks up.
         state_schema: the host's state, if tools want parts of it injected or change it by a ``Command``; a TypedDict.
             Keys without a reducer are handed back to the host.

@@ -190,7 +190,7 @@ def export_sft(
     Lines hold what users said, and no ids of users, runs or threads unless they ask for them by their own words.
 
     Args:
-        log: ``memory.decisions``.
+        log: ``memory.navigator.decisions``.
         path: of the file. What is held out goes beside it, see `held_out_path`.
         form: ``"chat"`` or ``"prompt-completion"``.
         min_score, unjudged, wrong_calls: see `choose`.
@@ -248,7 +248,7 @@ def _nothing(recorded: int, left_out: Mapping[Reason, int]) -> str:
     if not recorded:
         return (
             "No decisions are recorded in this memory. Record them with create_navi_subgraph(model, tools, memory, "
-            "on_decision=memory.decisions) and run the agent."
+            "on_decision=memory.navigator.decisions) and run the agent."
         )
     why = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
     told = f"None of {recorded:,} recorded turns is left to export ({why})."

@@ -1,4 +1,4 @@
-"""`ToolChainMiddleware` in real ``create_agent`` agents: chains, failures, searches, people, other filters."""
+"""Tools chosen (``chains=``) in real ``create_agent`` agents: chains, failures, searches, people, other filters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.middleware import PreferenceMiddleware, ToolChainMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import ToolRetriever
 from langgraph_toolmem.runs.run import SEARCH_TOOL, SUMMARY_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -89,7 +90,7 @@ class Agent:
 async def test_the_model_gets_the_complete_chain(
     memory: ToolMemory, tools: list[BaseTool], desk: Desk, way: str
 ) -> None:
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=5)], steps(DO_NOTE))
+    agent = Agent(tools, chains(memory, most=5), steps(DO_NOTE))
     await agent.ask(NOTE, way)
     assert [name for name, _ in desk.done] == DESK
     first = agent.offers[0]
@@ -111,7 +112,7 @@ async def test_where_nothing_fits_there_is_the_search_tool_or_else_everything(
     memory: ToolMemory, tools: list[BaseTool], way: str
 ) -> None:
     for search, expected in ((True, [SEARCH_TOOL]), (False, [tool.name for tool in tools])):
-        agent = Agent(tools, [ToolChainMiddleware(memory, most=5, search_tool=search)], steps([]))
+        agent = Agent(tools, chains(memory, most=5, search_tool=search), steps([]))
         await agent.ask("quantum chromodynamics", way)
         assert agent.offers == [expected]
 
@@ -119,7 +120,7 @@ async def test_where_nothing_fits_there_is_the_search_tool_or_else_everything(
 @BOTH
 async def test_the_memory_learns_of_tools_from_the_agent(tools: list[BaseTool], way: str) -> None:
     with ToolMemory.ephemeral() as memory:
-        agent = Agent(tools, [ToolChainMiddleware(memory, most=5)], steps([]))
+        agent = Agent(tools, chains(memory, most=5), steps([]))
         await agent.ask("Archive a vehicle", way)
         assert "archive_vehicle" in agent.offers[0]
         assert len(agent.offers[0]) <= 6
@@ -137,7 +138,7 @@ async def test_a_turn_is_looked_up_once_and_the_next_one_anew(
         return real(query, **more)
 
     monkeypatch.setattr(memory.navigator, "search", search)
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=5)], steps(DO_NOTE, []))
+    agent = Agent(tools, chains(memory, most=5), steps(DO_NOTE, []))
     await agent.ask(NOTE, way)
     await agent.ask("Archive a vehicle", way)
     assert searched == [NOTE, "Archive a vehicle"]
@@ -149,7 +150,7 @@ async def test_a_turn_is_looked_up_once_and_the_next_one_anew(
 
 @BOTH
 async def test_tools_called_without_being_offered_stay(memory: ToolMemory, tools: list[BaseTool], way: str) -> None:
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=3)], steps([("approve_room", {"room_id": "7"})]))
+    agent = Agent(tools, chains(memory, most=3), steps([("approve_room", {"room_id": "7"})]))
     await agent.ask(NOTE, way)
     assert "approve_room" not in agent.offers[0]
     assert "approve_room" in agent.offers[1]
@@ -211,14 +212,14 @@ SEARCHED = [(SEARCH_TOOL, {"query": "archive a vehicle"}), ("archive_vehicle", {
 async def test_what_the_model_searches_for_joins_until_the_next_turn(
     memory: ToolMemory, tools: list[BaseTool], way: str
 ) -> None:
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=3)], steps([*SEARCHED, DO_NOTE[0]], []))
+    agent = Agent(tools, chains(memory, most=3), steps([*SEARCHED, DO_NOTE[0]], []))
     state = await agent.ask(NOTE, way)
     answer = next(m for m in state["messages"] if isinstance(m, ToolMessage))
     assert answer.name == SEARCH_TOOL
     assert "- archive_vehicle: Archive a vehicle. [fits the request (" in answer.text
     assert "archive_vehicle" not in agent.offers[0]
     assert all("archive_vehicle" in names and {*DESK} <= {*names} for names in agent.offers[1:])
-    assert "toolmem_offered" not in state
+    assert "toolmem_selected" not in state
     await agent.ask("Where is the order of Ben?", way)
     assert "add_note" in agent.offers[-1] or "latest_order" in agent.offers[-1]
     assert len(agent.offers[-1]) <= 4
@@ -254,7 +255,7 @@ async def test_what_was_found_survives_a_pause_and_another_process(desk: Desk, w
     assert state["messages"][-1].text == "Done."
     assert "archive_vehicle" in second.offers[0]
     assert {*DESK} <= {*second.offers[0]}
-    kept = second.graph.get_state(thread("t")).values["toolmem_offered"]["tools"]
+    kept = second.graph.get_state(thread("t")).values["toolmem_selected"]["tools"]
     assert kept["archive_vehicle"].startswith('the model searched for "archive a vehicle": ')
 
 
@@ -275,7 +276,7 @@ async def test_a_search_that_finds_nothing_and_one_that_fails_say_so(
         return real(query, **more)
 
     monkeypatch.setattr(memory.navigator, "search", search)
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=3)], steps(asked))
+    agent = Agent(tools, chains(memory, most=3), steps(asked))
     state = await agent.ask(NOTE, way)
     answers = [m.text for m in state["messages"] if isinstance(m, ToolMessage)]
     assert answers[0].startswith("No tool fits these words.")
@@ -310,7 +311,7 @@ async def test_provider_tools_structured_answers_and_always_stay(
 
     agent = Agent(
         [*tools, builtin],
-        [ToolChainMiddleware(memory, most=5, always=["approve_room", "nobody"])],
+        chains(memory, most=5, always=["approve_room", "nobody"]),
         answer,
         response_format=ToolStrategy(Answer),
     )
@@ -377,7 +378,7 @@ async def test_the_assembly_puts_it_between_preferences_and_shortcut(
         with pytest.raises(ConfigurationError, match="chains is"):
             tool_memory_middleware(memory, chains=wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="memory's own"):
-        tool_memory_middleware(memory, inside=[ToolChainMiddleware(memory)])
+        tool_memory_middleware(memory, inside=chains(memory))
     with pytest.raises(ConfigurationError, match="takes a ToolMemory"):
         ToolChainMiddleware("x")  # type: ignore[arg-type]
 
@@ -440,7 +441,7 @@ async def test_when_the_look_up_fails_all_tools_are_offered(
         raise StorageError("down")
 
     monkeypatch.setattr(memory.navigator, "search", search)
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=5)], steps(DO_NOTE))
+    agent = Agent(tools, chains(memory, most=5), steps(DO_NOTE))
     state = await agent.ask(NOTE, way)
     assert state["messages"][-1].text == "Done."
     assert all({tool.name for tool in tools} <= {*names} for names in agent.offers)
@@ -450,7 +451,7 @@ async def test_when_the_look_up_fails_all_tools_are_offered(
 
 @BOTH
 async def test_one_event_tells_what_is_offered_and_why(memory: ToolMemory, tools: list[BaseTool], way: str) -> None:
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=3, targets=1)], steps([SEARCHED[0]]))
+    agent = Agent(tools, chains(memory, most=3, targets=1), steps([SEARCHED[0]]))
     first, searched, second = await agent.events(NOTE, way)
     assert first == {
         "node": "chains",

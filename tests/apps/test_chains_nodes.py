@@ -23,7 +23,7 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.nodes import InertiaShortcut, MemoryState, ToolRetriever, offered_tools, shortcut_condition
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import AVOIDED, HintState, OfferedState, new_avoided
+from langgraph_toolmem.turn.hints import HintState, SelectedState, new_left_out
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)
@@ -46,7 +46,7 @@ def memory(tools: list[BaseTool]) -> Iterator[ToolMemory]:
         yield made
 
 
-class Other(HintState, OfferedState):
+class Other(HintState, SelectedState):
     """A state with another key for the messages."""
 
     chat: Annotated[list[BaseMessage], add_messages]
@@ -119,7 +119,7 @@ async def test_the_model_gets_the_complete_chain(
     assert {*DESK, SEARCH_TOOL} <= {*agent.offers[0]}
     assert len(agent.offers[0]) <= 6
     assert agent.offers == [agent.offers[0]] * 4
-    assert state["toolmem_offered"]["tools"]["find_customer"].endswith("to latest_order on the way to add_note")
+    assert state["toolmem_selected"]["tools"]["find_customer"].endswith("to latest_order on the way to add_note")
 
 
 @BOTH
@@ -180,7 +180,6 @@ async def test_a_failure_brings_the_tools_of_another_way_once(desk: Desk, way: s
         state = await agent.ask(NOTE, way)
     assert {*agent.offers[0]} == {*DESK, SEARCH_TOOL}
     assert all({*names} == {*DESK, SEARCH_TOOL, "search_customers"} for names in agent.offers[1:])
-    assert state["toolmem_offered"]["failed"] == ["find_customer"]
     assert len(searched) == 2  # at the beginning and after the failure
     assert state["messages"][-1].text == "Done."
 
@@ -227,10 +226,10 @@ async def test_a_shortcut_goes_only_to_what_is_offered(desk: Desk, way: str) -> 
 async def test_what_preferences_leave_out_is_in_no_chain(memory: ToolMemory, tools: list[BaseTool], way: str) -> None:
     retriever = ToolRetriever(memory, tools, most=5)
     messages = [HumanMessage(NOTE, id="1")]
-    state: Any = {"messages": messages, AVOIDED: new_avoided({"find_customer": "why"}, messages)[AVOIDED]}
+    state: Any = {"messages": messages, **new_left_out({"find_customer": "why"}, messages)}
     update = retriever.invoke(state) if way == "sync" else await retriever.ainvoke(state)
-    assert "find_customer" not in update["toolmem_offered"]["tools"]
-    assert "add_note" in update["toolmem_offered"]["tools"]
+    assert "find_customer" not in update["toolmem_selected"]["tools"]
+    assert "add_note" in update["toolmem_selected"]["tools"]
     left = offered_tools({**state, **update}, [*tools, {"type": "web_search"}])
     assert {"type": "web_search"} in left
     assert "find_customer" not in [getattr(tool, "name", "") for tool in left]

@@ -19,10 +19,11 @@ from langgraph_toolmem.navigator.select.candidates import (
 )
 from langgraph_toolmem.navigator.select.selection import Reroute, Selection, searched_for, select_tools
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
+from langgraph_toolmem.nodes import ToolRetriever
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.turn.hints import merge_offered, new_offered, offered_now
+from langgraph_toolmem.turn.hints import SELECTED, merge_selected, new_selected, selected_now
 
 
 def chain(*tools: str) -> Chain:
@@ -249,19 +250,18 @@ def test_calls_of_the_search_tool_are_no_steps() -> None:
         view = memory.view()
         assert {*view.tools} == {"a", "b"}
         assert ("a", "b") in {(edge.source, edge.target) for edge in view.edges}
-        memory.before_model([h.user("x")], tools=read_tools([h.schema(SEARCH_TOOL, "query"), h.schema("c", "z")]))
+        memory.core.catalogue.adopt(read_tools([h.schema(SEARCH_TOOL, "query"), h.schema("c", "z")]))
         assert SEARCH_TOOL not in [hit.name for hit in memory.navigator.search("search tools query", k=9)]
 
 
-def test_a_part_of_known_tools_is_nothing_new(monkeypatch: pytest.MonkeyPatch, memory: ToolMemory) -> None:
-    declared: list[Any] = []
-    real = memory._tool_index.declare
-    monkeypatch.setattr(memory._tool_index, "declare", lambda specs: (declared.append(1), real(specs)))
-    memory.before_model([h.user("x")], tools=read_tools(SCHEMAS[:2]))
-    assert declared == []
-    memory.before_model([h.user("x")], tools=read_tools([h.schema("new_tool", "x")]))
-    memory.before_model([h.user("x")], tools=read_tools([h.schema("new_tool", "x"), h.schema("newer_tool", "x")]))
-    assert len(declared) == 2
+def test_a_part_of_known_tools_is_nothing_new(memory: ToolMemory) -> None:
+    catalogue = memory.core.catalogue
+    before = catalogue.specs
+    catalogue.adopt(read_tools(SCHEMAS[:2]))
+    assert catalogue.specs is before, "or every step of a run would have the indices made anew"
+    for names in (["new_tool"], ["new_tool", "newer_tool"]):
+        catalogue.adopt(read_tools([h.schema(name, "x") for name in names]))
+        assert {*catalogue.specs} == {*before, *names}
     assert [hit.name for hit in memory.navigator.search("newer tool", k=1)] == ["newer_tool"]
 
 
@@ -270,31 +270,25 @@ def test_a_part_of_known_tools_is_nothing_new(monkeypatch: pytest.MonkeyPatch, m
 
 def test_offers_of_a_turn_add_up_and_another_turn_begins_anew() -> None:
     first = [h.user("one")]
-    one = new_offered({"a": "r"}, first, ["x"])["toolmem_offered"]
-    two = new_offered({"b": "s", "a": "other"}, first)["toolmem_offered"]
-    both = merge_offered(one, two)
+    one = new_selected({"a": "r"}, first)[SELECTED]
+    two = new_selected({"b": "s", "a": "other"}, first)[SELECTED]
+    both = merge_selected(one, two)
     assert both is not None
     assert both["tools"] == {"a": "r", "b": "s"}
-    assert both.get("failed") == ["x"]
-    assert merge_offered({}, one) == one  # type: ignore[typeddict-item]
-    assert merge_offered(one, None) == one
+    assert merge_selected({}, one) == one  # type: ignore[typeddict-item]
+    assert merge_selected(one, None) == one
     later = [*first, h.words(), h.user("two")]
-    three = new_offered({"c": "t"}, later)["toolmem_offered"]
-    assert merge_offered(both, three) == three
-    assert offered_now({"messages": first, "toolmem_offered": both}) == both
-    assert offered_now({"messages": later, "toolmem_offered": both}) is None
-    assert offered_now({"messages": first}) is None
-    assert offered_now(first) is None
+    three = new_selected({"c": "t"}, later)[SELECTED]
+    assert merge_selected(both, three) == three
+    assert selected_now({"messages": first, SELECTED: both}) == both
+    assert selected_now({"messages": later, SELECTED: both}) is None
+    assert selected_now({"messages": first}) is None
+    assert selected_now(first) is None
 
 
 @pytest.mark.parametrize(
     "wrong", [{"most": 0}, {"most": True}, {"targets": 0}, {"always": "a"}, {"always": [1]}, {"always": None}], ids=str
 )
 def test_bad_arguments_are_told(memory: ToolMemory, wrong: dict[str, Any]) -> None:
-    from langgraph_toolmem.middleware import ToolChainMiddleware
-    from langgraph_toolmem.nodes import ToolRetriever
-
-    with pytest.raises(ConfigurationError):
-        ToolChainMiddleware(memory, **wrong)
     with pytest.raises(ConfigurationError):
         ToolRetriever(memory, SCHEMAS, **wrong)

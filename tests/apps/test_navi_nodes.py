@@ -21,7 +21,8 @@ from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.navigator.decide.state import NaviLimits
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn.hints import AVOIDED, turn_of
+from langgraph_toolmem.turn.hints import LEFT_OUT
+from langgraph_toolmem.turn.points import turn_of
 
 REFUND = "Refund the order of Ann"
 CHAIN = (
@@ -398,7 +399,7 @@ def test_a_memory_that_fails_leaves_all_tools(
 
     for part, name in (
         *((store.navigator, name) for name in ("plan", "reroute", "search")),
-        *((store, name) for name in ("observe", "executed")),
+        *((store.core.events, name) for name in ("observe", "executed")),
     ):
         monkeypatch.setattr(part, name, broken)
     shop.broken = {"find_customer"}
@@ -422,8 +423,8 @@ def test_an_error_of_the_model_reaches_the_host(shop: Shop, store: ToolMemory) -
 def test_tools_that_are_left_out_for_this_user_are_no_candidates(shop: Shop, store: ToolMemory) -> None:
     model = scripted(say("x"))
     asked = [HumanMessage(REFUND, id="m1")]
-    avoided = {"at": turn_of(asked), "tools": {"refund_order": "the user said so"}}
-    create_navi_subgraph(model, shop.tools, store).invoke({"messages": asked, AVOIDED: avoided})
+    left_out = {"at": turn_of(asked), "tools": {"refund_order": "the user said so"}}
+    create_navi_subgraph(model, shop.tools, store).invoke({"messages": asked, LEFT_OUT: left_out})
     text = model.calls[0].messages[1].text
     assert "find_customer" in text
     assert "refund_order" not in text

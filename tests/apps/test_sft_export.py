@@ -53,10 +53,10 @@ def folder(tmp_path: Path) -> Path:
     """Six good runs of two turns, a bad one, one that nobody judged, and one that broke off."""
     with ToolMemory(tmp_path / "memory") as store:
         for thread_id in ("a", "b", "c", "d", "e", "f", "bad", "unjudged", "broken"):
-            store.decisions(event(thread_id, 1, action=do("find_customer", name="Ann"), calls=1))
-            store.decisions.observed(well(thread_id, 1))
+            store.navigator.decisions(event(thread_id, 1, action=do("find_customer", name="Ann"), calls=1))
+            store.navigator.decisions.observed(well(thread_id, 1))
             if thread_id != "broken":
-                store.decisions(event(thread_id, 2))
+                store.navigator.decisions(event(thread_id, 2))
             if thread_id in "abcdef":
                 store.feedback(thread_id, score=1.0)
         store.feedback("bad", score=0.0)
@@ -126,7 +126,7 @@ async def test_lines_are_what_the_model_was_sent(
             shop.tools,
             store,
             method=method,
-            on_decision=store.decisions,
+            on_decision=store.navigator.decisions,
             checkpointer=InMemorySaver(),
         )
         feed: Any = {"messages": [("user", "refund Ann's order")]}
@@ -263,7 +263,7 @@ def test_texts_that_break_readers_of_lines_are_written_so_that_they_do_not(tmp_p
 def test_the_same_log_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     with ToolMemory(folder, read_only=True) as store:
         for name in ("one", "two"):
-            export_sft(store.decisions, tmp_path / f"{name}.jsonl", holdout=0.3, seed=7)
+            export_sft(store.navigator.decisions, tmp_path / f"{name}.jsonl", holdout=0.3, seed=7)
     for name in ("{}.jsonl", "{}.holdout.jsonl"):
         one, two = (tmp_path / name.format(each) for each in ("one", "two"))
         assert one.read_bytes() == two.read_bytes() != b""
@@ -335,7 +335,7 @@ def test_bad_input_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "empty"):
         pass
     with ToolMemory(tmp_path / "unjudged") as store:
-        store.decisions(event("r"))
+        store.navigator.decisions(event("r"))
 
     def refused(*arguments: object) -> str:
         result = run("export", *arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -17,12 +18,14 @@ from places import TESTS
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import MissingExtraError
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
+from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place
 from langgraph_toolmem.page.picture import picture, sources_in_words
 from langgraph_toolmem.page.series import DAY, HOUR, WEEK, bucket_size, buckets
-from langgraph_toolmem.report.report import Report, RuleReport, ToolReport
+from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.report.savings import Period
 
 if TYPE_CHECKING:
@@ -56,6 +59,12 @@ HOURS = (
     Period(MONDAY + 10 * HOUR, turns=30, skipped=10, skipped_failed=1),
     Period(MONDAY + 30 * HOUR, turns=10, skipped=5, right=4),
 )
+
+
+def kinds_of_predictions(*rules: RuleRecord, **figures: Any) -> dict[str, Section]:
+    return {"inertia": Section("Kinds of predictions", {**figures, "rules": list(rules)})}
+
+
 RECORD = Report(
     turns=60,
     calls=89,
@@ -64,8 +73,6 @@ RECORD = Report(
     right=7,
     wrong=1,
     precision=7 / 8,
-    wrong_per_100=1.25,
-    budget_open=False,
     tokens_saved=12_345,
     input_tokens_saved=12_000,
     output_tokens_saved=345,
@@ -78,10 +85,12 @@ RECORD = Report(
         "write": ToolReport(10, 5),
         "mail": ToolReport(4, 0),
     },
-    rules=(
-        RuleReport("search", "read", "l", 20, 5),
-        RuleReport(START, "search", "ua+c", 9, 1),
-        RuleReport("read!", "read", "", 0, 3),
+    sections=kinds_of_predictions(
+        RuleRecord("search", "read", "l", 20, 5),
+        RuleRecord(START, "search", "ua+c", 9, 1),
+        RuleRecord("read!", "read", "", 0, 3),
+        wrong_per_100=1.25,
+        budget_open=False,
     ),
 )
 
@@ -157,10 +166,10 @@ def test_the_picture_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_sources_are_told_in_words() -> None:
     assert (
-        sources_in_words(RuleReport("a", "b", "ua+^ua+o", 1, 0))
+        sources_in_words(RuleRecord("a", "b", "ua+^ua+o", 1, 0))
         == "user's words after others, output of an earlier call"
     )
-    assert sources_in_words(RuleReport("a", "b", "", 1, 0)) == "no arguments"
+    assert sources_in_words(RuleRecord("a", "b", "", 1, 0)) == "no arguments"
 
 
 def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
@@ -172,9 +181,21 @@ def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
         "page = render_page(test_page.RECORD, test_page.DESK, generated=0.0); "
         "pathlib.Path(sys.argv[1]).write_bytes(page.encode())"
     )
-    environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(TESTS)}
+    paths = os.pathsep.join([*map(str, (TESTS / "page", TESTS)), *sys.path])
+    environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": paths}
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "page.html")], env=environment, check=True)
     assert (tmp_path / "page.html").read_bytes() == first.encode()
+
+
+def test_what_each_method_tells_is_on_the_page() -> None:
+    told = {"next": Section("Next <tools>", {"shown": 4, "followed": 3, "right": 1}, ("Of 4 states, 3 are kept.",))}
+    page = render_page(Report(turns=1, sections=told), DESK)
+    assert (
+        '<td class="name">Next &lt;tools&gt;</td><td class="n">4</td><td class="n">3</td><td class="n">1</td>' in page
+    )
+    assert "Of 4 states, 3 are kept." in page
+    assert "Budget of misses" not in page, "there is no shortcut in this memory"
+    assert "hints-title" not in render_page(RECORD, DESK)
 
 
 def test_the_page_names_no_address() -> None:
@@ -502,7 +523,7 @@ def test_hostile_names_do_nothing(show: Opener) -> None:
     report = Report(
         turns=9,
         tools={name: ToolReport(9) for name in cruel},
-        rules=tuple(RuleReport(name, name, name, 1, 1) for name in cruel),
+        sections=kinds_of_predictions(*(RuleRecord(name, name, name, 1, 1) for name in cruel)),
         problems=tuple(cruel),
         money_saved=1.0,
         currency=cruel[0],

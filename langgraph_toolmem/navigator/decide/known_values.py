@@ -26,7 +26,7 @@ _IN_WORDS: Final = (
 
 
 def known_values(run: Run, *, most: int = MOST) -> dict[str, Any]:
-    """Name -> value of what was said and found since the user's latest message, for ``memory.plan(known=...)``.
+    """Name -> value of what was said and found since the user's latest message: `known` of `Navigator.plan`.
 
     - Arguments of calls that went well, by parameter.
     - Parts of their results, by the name of the field; one that says too little alone ("id") is named after what it is

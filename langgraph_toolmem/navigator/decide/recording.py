@@ -1,8 +1,8 @@
 """What the decider was asked and what it decided, kept for fine-tuning. Opt-in: prompts hold what users said.
 
-``memory.decisions`` is the memory's `DecisionLog`; the subgraph fills it::
+``memory.navigator.decisions`` is the memory's `DecisionLog`; the subgraph fills it::
 
-    create_navi_subgraph(model, tools, memory, on_decision=memory.decisions)
+    create_navi_subgraph(model, tools, memory, on_decision=memory.navigator.decisions)
 
 and ``toolmem export --sft train.jsonl --memory FOLDER`` writes it out (`offline.finetuning`).
 

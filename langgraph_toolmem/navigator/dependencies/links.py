@@ -1,8 +1,8 @@
 """How likely a link between two tools works: the seam where learned probabilities take the place of counts.
 
-A scorer is anything with a method ``weight(link) -> float``; ``ToolMemory(scorer=...)`` and ``memory.plan(scorer=...)``
-take one. The default one, `RecordScorer`, joins structure and record as a mean of the two, structure counting as much
-as `prior` uses [O]:
+A scorer is anything with a method ``weight(link) -> float``; ``Navigator(scorer=...)`` and
+``memory.navigator.plan(scorer=...)`` take one. The default one, `RecordScorer`, joins structure and record as a mean of
+the two, structure counting as much as `prior` uses [O]:
 
     w(i→j) = (n + prior · cold · fit) / (N(j) + prior),    n = max(N(i→j), uses of this very flow)
 

@@ -111,7 +111,7 @@ async def test_an_edited_call_is_told_as_it_was_made(way: str, shop: Shop, store
         store,
         wrap_tool_call=review,
         awrap_tool_call=areview,
-        on_decision=store.decisions,
+        on_decision=store.navigator.decisions,
         checkpointer=InMemorySaver(),
     )
     run = (await resumed(way, graph, {"args": {"order_id": "o2"}}))["toolmem_navi"]
@@ -123,7 +123,7 @@ async def test_an_edited_call_is_told_as_it_was_made(way: str, shop: Shop, store
         "-> ok: refunded"
     )
     assert shown(model.calls[2].messages)["Current observation"].count("is not made again") == 2
-    assert not store.decisions.turns()[0].went_well, "what a person had to mend is no example to learn from"
+    assert not store.navigator.decisions.turns()[0].went_well, "what a person had to mend is no example to learn from"
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -69,7 +69,7 @@ def test_surroundings_close_a_gap_of_one_word_either_way():
 
     for graph in (later, earlier):
         assert node(graph, "buy", "in", "product_sku") == node(graph, "get_product", "out", "sku")
-    assert "same words with its surroundings" in later.inertia.explain(node(later, "buy", "in", "product_sku"))
+    assert "same words with its surroundings" in later.explain(node(later, "buy", "in", "product_sku"))
     assert node(other, "buy", "in", "product_sku") != node(other, "get_shelf", "out", "sku")
 
 
@@ -333,5 +333,5 @@ def test_a_graph_of_removed_tools_is_empty(given_specs: list[ToolSpec]):
     for spec in given_specs:
         graph.remove(spec.name)
     clusters = graph.clusters
-    left = [graph.apis, graph._by_word, clusters.by_id, clusters.of_port, clusters._keys, clusters._stems]
+    left = [graph.apis, clusters.by_id, clusters.of_port]
     assert not any(left)

@@ -18,14 +18,22 @@ from places import ROOT
 
 from langgraph_toolmem import ConfigurationError, Navigator, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import Operation, Outcome
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.dependencies.current import follow
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow
 from langgraph_toolmem.navigator.plan.planner import plan
+from langgraph_toolmem.navigator.table import (
+    ClustersGrouped,
+    LeftOut,
+    LinksShifted,
+    NavigatorEvidence,
+    OutputsSeen,
+    PutBack,
+)
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -99,7 +107,7 @@ def test_they_come_back_after_a_restart_and_are_seen_by_who_only_reads(tmp_path:
     with ToolMemory(tmp_path / "m", tools=SCHEMAS) as memory:
         learn(memory, range(2))
         with ToolMemory(tmp_path / "m", read_only=True) as beside:  # the journal has it already
-            assert beside._graph.tools["look_up"]["outputs"] == {"person.email": [["string"], ""]}
+            assert beside.navigator.evidence.outputs_of(["look_up"]) == {"look_up": {"person.email": ["string"]}}
     with ToolMemory(tmp_path / "m", tools=SCHEMAS) as memory:
         assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
         assert best(memory) == ("look_up", "write_mail")
@@ -123,30 +131,29 @@ def test_another_worker_of_a_shared_store_plans_with_them(monkeypatch: pytest.Mo
             {"split": [{"name": "to", "members": [{"tool": "write_mail", "input": "email"}]}]}, dry_run=False
         )
         one.navigator.plan(target="write_mail")
-        assert [group.name for group in one.cluster_constraints().groups] == ["to"]
+        assert [group.name for group in one.navigator.cluster_constraints().groups] == ["to"]
 
 
 def test_only_what_is_new_is_written(tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "m", tools=SCHEMAS) as memory:
         written: list[Any] = []
-        keep = memory.core.store._keep
-        memory.core.store._keep = lambda entry: (written.append(entry), keep(entry))[1]  # type: ignore[func-returns-value]
+        apply = memory.core.apply
+        memory.core.apply = lambda key, record: (written.extend(record), apply(key, record))[1]  # type: ignore[func-returns-value, method-assign]
         learn(memory, range(3))
         memory.observe(mail(0), thread_id="look_up-0")
         memory.observe(mail(9, output={"person": {"email": 5}, "hits": 1}), thread_id="look_up-9")
-    news = [op for _, record in written for op in record if op[0] == "ou"]
-    assert news == [
-        ["ou", "look_up", {"person.email": ["string"]}, None],
-        ["ou", "look_up", {"person.email": ["integer"], "hits": ["integer"]}, None],
+    assert [operation for operation in written if isinstance(operation, OutputsSeen)] == [
+        OutputsSeen("look_up", {"person.email": ["string"]}, None),
+        OutputsSeen("look_up", {"person.email": ["integer"], "hits": ["integer"]}, None),
     ]
-    assert memory.core.graph.tools["look_up"]["outputs"]["person.email"] == [["integer", "string"], ""]
+    assert outputs(memory)["look_up"]["person.email"] == ["integer", "string"]
 
 
 def test_a_recorder_that_learns_a_call_before_its_answer_is_seen_does_not_miss_it(memory: ToolMemory) -> None:
     messages = mail(0)
     memory.core.events.executed(messages[:2], "call_0", tool="look_up", args={"q": "N0"}, status="ok", thread_id="r")
     assert outputs(memory) == {}
-    memory.before_model(messages[:3], thread_id="r")
+    memory.inertia.begin_turn(messages[:3], thread_id="r")
     assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
 
 
@@ -208,7 +215,7 @@ def test_an_import_learns_them_too(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["import", str(log), "--memory", str(tmp_path / "m")])
     assert done.exit_code == 0, done.stderr
     with ToolMemory(tmp_path / "m", read_only=True) as memory:
-        assert "person.email" in memory.core.graph.tools["look_up"]["outputs"]
+        assert "person.email" in outputs(memory)["look_up"]
 
 
 def test_what_one_users_runs_alone_showed_goes_with_the_user(tmp_path: Path) -> None:
@@ -248,7 +255,7 @@ def test_a_tool_that_comes_later_or_changes_keeps_what_was_seen_of_it(memory: To
     runs = h.history(h.user("x"), h.call("stranger", {"q": "x"}, {"email": "a@b.c"}), h.words())
     memory.finish(runs, thread_id="s")
     memory.navigator.plan(target="write_mail")
-    memory.before_model([h.user("y")], tools=h.read_tools([*SCHEMAS, h.schema("stranger", "q")]))
+    memory.core.catalogue.adopt(read_tools([*SCHEMAS, h.schema("stranger", "q")]))
     assert best(memory) == ("stranger", "write_mail")
 
 
@@ -368,10 +375,10 @@ def test_a_new_tool_takes_part_with_no_counts_and_stays(memory: ToolMemory) -> N
 
 def test_what_was_decided_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
     decide = (
-        "import sys, os; sys.path.insert(0, 'tests')\n"
+        "import sys, os; sys.path[:0] = ['tests', 'tests/methods/navigator']\n"
         "import test_navigator_evolving as t\n"
         "from langgraph_toolmem import ToolMemory\n"
-        "memory = ToolMemory(sys.argv[1], tools=t.SCHEMAS, entries=False, now=t.Clock())\n"
+        "memory = ToolMemory(sys.argv[1], tools=t.SCHEMAS, now=t.Clock())\n"
         "t.learn(memory, range(8)); t.learn(memory, range(4), 'directory')\n"
         "memory.navigator.prune(most=1, keep=['write_mail', 'look_up'], dry_run=False)\n"
         "memory.navigator.regroup({'split': [{'name': 'to', 'members': [{'tool': 'write_mail', 'input': 'email'}]}]},"
@@ -384,9 +391,9 @@ def test_what_was_decided_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
     for _ in range(2):  # from the journal, then from the snapshot
         with ToolMemory(folder, tools=SCHEMAS) as memory:
             assert memory.navigator.pruned() == ["directory"]
-            assert [group.name for group in memory.cluster_constraints().groups] == ["to"]
+            assert [group.name for group in memory.navigator.cluster_constraints().groups] == ["to"]
             with memory.navigator.dependencies() as graph:
-                assert graph.clusters.constraints == memory.cluster_constraints()
+                assert graph.clusters.constraints == memory.navigator.cluster_constraints()
 
 
 @pytest.mark.parametrize(
@@ -525,32 +532,34 @@ def test_weights_survive_a_restart(tmp_path: Path) -> None:
 
 def test_old_days_leave_and_nothing_grows_without_end() -> None:
     graph = EvidenceGraph()
+    days = graph.register(NavigatorEvidence).days
     for day in range(100):
-        graph.apply(None, [["dy", day, {f"t{i}": 1 for i in range(3)}, [["a", "t1", 1]]]])
-    assert sorted(map(int, graph.evolving.days)) == list(range(68, 100))
-    graph.apply(None, [["dy", 3, {"t": 1}, []]])  # a late record of another worker
-    assert min(map(int, graph.evolving.days)) == 68
-    many = [[f"s{i}", "t1", 1] for i in range(1000)]
-    graph.apply(None, [["dy", 99, {f"t{i}": 1 for i in range(20_000)}, many]])
-    assert (len(graph.evolving.days["99"]), len(graph.evolving.days["99"]["t1"][1])) == (5_000, 64)
+        graph.apply(None, [Outcome(f"t{i}", "ok", "a" if i == 1 else None, day * 24) for i in range(3)])
+    assert sorted(map(int, days)) == list(range(68, 100))
+    graph.apply(None, [Outcome("t", "ok", None, 3 * 24)])  # a late record of another worker
+    assert min(map(int, days)) == 68
+    graph.apply(None, [Outcome(f"t{i}", "ok", None, 99 * 24) for i in range(20_000)])
+    graph.apply(None, [Outcome("t1", "ok", f"s{i}", 99 * 24) for i in range(1000)])
+    assert (len(days["99"]), len(days["99"]["t1"][1])) == (5_000, 64)
 
 
 def test_the_order_of_records_does_not_matter() -> None:
-    decisions = [
-        [["lo", {"a": 1, "b": 0}, 10.0]],
-        [["lo-", ["a"], 20.0]],
-        [["lo", {"a": 3}, 30.0]],
-        [["sh", {"j": {"i": 1.0}}, 10.0]],
-        [["sh", {"j": {"i": 2.0}}, 20.0]],
-        [["gr", {"join": []}, 5.0]],
-        [["t", "b", "ok"]],
+    decisions: list[Operation] = [
+        LeftOut({"a": 1, "b": 0}, 10.0),
+        PutBack(["a"], 20.0),
+        LeftOut({"a": 3}, 30.0),
+        LinksShifted({"j": {"i": 1.0}}, 10.0),
+        LinksShifted({"j": {"i": 2.0}}, 20.0),
+        ClustersGrouped({"join": []}, 5.0),
+        Outcome("b", "ok"),
     ]
     states = []
-    for records in (decisions, decisions[::-1], decisions[3:] + decisions[:3]):
+    for operations in (decisions, decisions[::-1], decisions[3:] + decisions[:3]):
         graph = EvidenceGraph()
-        for record in records:
-            graph.apply(None, record)
-        states.append((graph.to_state()["evolving"], graph.left_out()))
+        table = graph.register(NavigatorEvidence)
+        for operation in operations:
+            graph.apply(None, [operation])
+        states.append((table.to_state(), table.left_out()))
     assert states[0] == states[1] == states[2]
     assert states[0][1] == {"a"}
 
@@ -584,21 +593,21 @@ def test_a_users_file_joins_and_splits_and_says_what_it_does(memory: ToolMemory,
     assert dry.unmatched == ()
     assert [text.splitlines()[0] for text in dry.before] == ["email: 1 inputs of 1 tools, 1 outputs of 1 tools"]
     assert [text.splitlines()[0] for text in dry.after] == ["recipient: 1 inputs of 1 tools, 0 outputs of 0 tools"]
-    assert memory.cluster_constraints().groups == ()
+    assert memory.navigator.cluster_constraints().groups == ()
     assert memory.navigator.regroup(file, dry_run=False).done
     file.unlink()
-    assert memory.cluster_constraints().groups[0].name == "recipient"
+    assert memory.navigator.cluster_constraints().groups[0].name == "recipient"
     assert memory.navigator.regroup(TOGETHER).unmatched == ("nobody output 'x'",)
     back = memory.navigator.regroup(None, dry_run=False)
     assert (back.before, back.after) == (dry.after, dry.before)
-    assert memory.cluster_constraints().groups == ()
+    assert memory.navigator.cluster_constraints().groups == ()
 
 
 def test_constraints_hold_for_plans_at_once_and_for_tools_that_come_later(memory: ToolMemory) -> None:
     members = [{"tool": "write_mail", "input": "body"}, {"tool": "draft*", "output": "text"}]
     memory.navigator.regroup({"join": [{"name": "letter", "members": members}]}, dry_run=False)
     drafts = h.schema("drafts", returns={"type": "object", "properties": {"text": {"type": "string"}}})
-    memory.before_model([h.user("y")], tools=h.read_tools([*SCHEMAS, drafts]))
+    memory.core.catalogue.adopt(read_tools([*SCHEMAS, drafts]))
     with memory.navigator.dependencies() as graph:
         pass
     (body,) = [port for port in graph.apis["write_mail"].inputs if port.path == "body"]
@@ -613,7 +622,7 @@ def test_constraints_that_cannot_be_read_are_told_and_stored_ones_are_left_aside
         memory.navigator.regroup({"join": [{}]})
     with pytest.raises(ConfigurationError, match="cannot be read"):
         memory.navigator.regroup(tmp_path / "nowhere.yaml")
-    memory.core.apply(None, [["gr", {"join": 7}, memory.core.now()]])
+    memory.core.apply(None, [ClustersGrouped({"join": 7}, memory.core.now())])
     assert memory.navigator.plan(target="write_mail").chains
     assert "cluster constraints in the memory cannot be used" in caplog.text
 
@@ -621,43 +630,30 @@ def test_constraints_that_cannot_be_read_are_told_and_stored_ones_are_left_aside
 # --- the file -----------------------------------------------------------------------------------------------
 
 
-def test_a_memory_of_the_third_format_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = EvidenceGraph()
-    graph.apply(None, [["t", "look_up", "ok"], ["p", "look_up", {"q": "string"}]])
-    state = graph.to_state()
-    del state["evolving"]
-    with monkeypatch.context() as patch:
-        patch.setattr(plain_pickle, "FORMAT_VERSION", 3)
-        with GraphFile(tmp_path) as file:
-            file.load()
-            file.compact(state)
-            file.append([None, [["t", "look_up", "ok"], ["p", "look_up", {"q": "string"}]]])
-    with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
-        assert memory.report().problems == ()
-        assert memory.core.graph.tools["look_up"]["ok"] == 2
-        assert (memory.navigator.pruned(), memory.navigator.propagate()) == ([], [])
-        learn(memory, range(1))
-    with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
-        assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
-
-
 @pytest.mark.parametrize(
     "broken",
     [
-        {"tools": {"a": {"outputs": 5}}},
-        {"tools": {"a": {"outputs": {"x": ["string", ""]}}}},
         {"tools": {"a": {"given": {"q": "many"}}}},
-        {"evolving": {"days": {"today": {}}, "left": {}, "shifts": [0, {}], "groups": [0, None]}},
-        {"evolving": {"days": {}, "left": {"a": 3}, "shifts": [0, {}], "groups": [0, None]}},
-        {"evolving": {"days": {}, "left": {}, "shifts": [0, {"j": {"i": "x"}}], "groups": [0, None]}},
-        {"evolving": {"days": {"3": {"a": [1]}}, "left": {}, "shifts": [0, {}], "groups": [0, None]}},
+        *(
+            {"tables": {"navigator": part}}
+            for part in (
+                {"outputs": {"a": 5}},
+                {"outputs": {"a": {"x": ["string", ""]}}},
+                {"days": {"today": {}}},
+                {"days": {"3": {"a": [1]}}},
+                {"left": {"a": 3}},
+                {"shifts": [0, {"j": {"i": "x"}}]},
+            )
+        ),
     ],
-    ids=["outputs", "row", "given", "day", "left", "shift", "use"],
+    ids=["given", "outputs", "row", "day", "use", "left", "shift"],
 )
 def test_a_snapshot_of_another_shape_is_set_aside(tmp_path: Path, broken: dict[str, Any]) -> None:
+    fine = EvidenceGraph([NavigatorEvidence]).to_state()
+    tables = {name: fine["tables"][name] | part for name, part in broken.get("tables", {}).items()}
     with GraphFile(tmp_path) as file:
         file.load()
-        file.compact(EvidenceGraph().to_state() | broken)
+        file.compact(fine | broken | {"tables": tables})
     with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
         assert any("cannot be used" in problem for problem in memory.report().problems)
         learn(memory, range(1))
@@ -724,6 +720,6 @@ async def test_the_async_twins_answer_the_same() -> None:
         (gone,) = await memory.navigator.aprune(most=1, dry_run=False)
         assert await memory.navigator.apruned() == [gone.tool]
         assert await memory.navigator.arestore(gone.tool) == [gone.tool]
-        assert await memory.acluster_constraints() == memory.cluster_constraints()
+        assert await memory.navigator.acluster_constraints() == memory.navigator.cluster_constraints()
         plan = await memory.navigator.aplan(target="write_mail", scorer=OnlyDirectory())
         assert plan == memory.navigator.plan(target="write_mail", scorer=OnlyDirectory())

@@ -11,13 +11,11 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from typer.testing import CliRunner
 
-from langgraph_toolmem import ConfigurationError, EmbedderChangedError, ToolMemory
+from langgraph_toolmem import ConfigurationError, EmbedderChangedError, Navigator, ToolMemory
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.navigator import Navigator
 from langgraph_toolmem.navigator.plan.chains import Plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
-from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.runs.tools import read_tools
 
 SCHEMAS = [
     h.schema("find_customer", "name"),
@@ -28,7 +26,7 @@ SCHEMAS = [
 
 
 def taught(**options: Any) -> ToolMemory:
-    memory = ToolMemory.ephemeral(**{"tools": SCHEMAS, "entries": False, **options})
+    memory = ToolMemory.ephemeral(**{"tools": SCHEMAS, **options})
     for i in range(4):
         found = {"customer_id": f"c{i}77"}
         finder = "search_customers" if i == 3 else "find_customer"
@@ -100,7 +98,7 @@ def test_another_way_after_a_failure() -> None:
 def test_tools_that_come_later_are_found() -> None:
     with taught() as memory:
         memory.navigator.plan("refund an order")
-        memory.before_model([h.user("x")], tools=h.read_tools([*SCHEMAS, h.schema("cancel_parcel", "parcel_id")]))
+        memory.core.catalogue.adopt(read_tools([*SCHEMAS, h.schema("cancel_parcel", "parcel_id")]))
         assert best(memory.navigator.plan("cancel the parcel"))[-1] == "cancel_parcel"
 
 
@@ -168,12 +166,9 @@ def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: P
 
 
 def test_a_navigator_searches_by_its_settings() -> None:
-    vectors = VectorStore(None, embedder=resolve_embedder(None), namespace=("n",))
-    with taught() as memory, vectors:
-        options = {"vectors": vectors, "past_runs": lambda _: None}
-        shallow = Navigator(memory.navigator.evidence, **options, settings=PlanSettings(depth=1))
-        assert best(memory.plan(target="refund_order")) == ("find_customer", "list_orders", "refund_order")
-        assert best(shallow.plan(target="refund_order")) == ("refund_order",), "who the customer is lies too deep"
+    with taught() as memory, taught(methods=[Navigator(settings=PlanSettings(depth=1))]) as shallow:
+        assert best(memory.navigator.plan(target="refund_order")) == ("find_customer", "list_orders", "refund_order")
+        assert best(shallow.navigator.plan(target="refund_order")) == ("refund_order",), "the customer lies too deep"
 
 
 class Synonyms(Embeddings):

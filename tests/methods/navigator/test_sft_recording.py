@@ -66,7 +66,7 @@ async def run(store: ToolMemory, shop: Shop, way: str, *rounds: Any, config: Any
         ScriptedChatModel(script=decisions(*rounds)),
         shop.tools,
         store,
-        on_decision=store.decisions,
+        on_decision=store.navigator.decisions,
         checkpointer=None if config is None else InMemorySaver(),
     )
     feed = feed or {"messages": [("user", REQUEST)]}
@@ -90,7 +90,7 @@ async def test_each_turn_is_kept_with_what_came_of_it(way: str, shop: Shop, stor
         say("The orders cannot be had."),
         config={"configurable": {"thread_id": "t1"}},
     )
-    turns = store.decisions.turns()
+    turns = store.navigator.decisions.turns()
     assert [turn.step for turn in turns] == [1, 2, 3, 4, 5]
     assert [(turn.calls, turn.failed, turn.left_out) for turn in turns] == [
         (1, 0, 0),
@@ -103,7 +103,7 @@ async def test_each_turn_is_kept_with_what_came_of_it(way: str, shop: Shop, stor
     assert [turn.final for turn in turns] == [False, False, False, False, True]
     assert {turn.run for turn in turns} == {digest("run", "t1")}
     assert len({turn.task for turn in turns}) == 1
-    texts = list(store.decisions.texts(turns))
+    texts = list(store.navigator.decisions.texts(turns))
     assert [message["role"] for message in texts[0][0]] == ["system", "user"]
     assert REQUEST in texts[0][0][1]["content"]
     assert texts[4][1]["sub_intents"][0]["text"] == "The orders cannot be had."
@@ -114,8 +114,8 @@ async def test_sync_and_async_record_the_same(shop: Shop) -> None:
     for way in WAYS:
         with ToolMemory.ephemeral(tools=shop.tools) as store:
             await run(store, shop, way, do("find_customer", name="Ann"), say("Found."))
-            turns = store.decisions.turns()
-            found.append(([turn.same for turn in turns], list(store.decisions.texts(turns))))
+            turns = store.navigator.decisions.turns()
+            found.append(([turn.same for turn in turns], list(store.navigator.decisions.texts(turns))))
     assert found[0] == found[1]
     assert len(found[0][0]) == 2
 
@@ -139,15 +139,18 @@ async def test_in_async_runs_the_disk_is_not_waited_for_on_the_event_loop(shop: 
 def test_nothing_is_recorded_unless_it_is_asked_for(shop: Shop, store: ToolMemory) -> None:
     script = decisions(say("Hello."))
     create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store).invoke({"messages": [("user", "hello")]})
-    assert store.decisions.turns() == []
-    assert not (store._root / NAME).exists()  # type: ignore[operator]
+    assert store.navigator.decisions.turns() == []
+    assert store.core.folder is not None
+    assert not (store.core.folder / NAME).exists()
 
 
 def test_a_repaired_output_is_one_turn_without_the_repair(shop: Shop, store: ToolMemory) -> None:
     model = ScriptedChatModel(script=decisions("I do not know.", say("Hello.")))
-    create_navi_subgraph(model, shop.tools, store, on_decision=store.decisions).invoke({"messages": [("user", "hi")]})
+    create_navi_subgraph(model, shop.tools, store, on_decision=store.navigator.decisions).invoke(
+        {"messages": [("user", "hi")]}
+    )
     assert len(model.calls) == 2
-    ((messages, decision),) = store.decisions.texts(store.decisions.turns())
+    ((messages, decision),) = store.navigator.decisions.texts(store.navigator.decisions.turns())
     assert [message["role"] for message in messages] == ["system", "user"]
     assert "could not be used" not in messages[-1]["content"]
     assert decision["sub_intents"][0]["text"] == "Hello."
@@ -161,13 +164,13 @@ async def test_a_run_that_waits_for_the_user_records_no_turn_twice(way: str, sho
         ScriptedChatModel(script=script),
         shop.tools,
         store,
-        on_decision=store.decisions,
+        on_decision=store.navigator.decisions,
         checkpointer=InMemorySaver(),
     )
     feeds: list[Any] = [{"messages": [("user", REQUEST)]}, Command(resume="the first")]
     for feed in feeds:
         _ = graph.invoke(feed, config) if way == "sync" else await graph.ainvoke(feed, config)
-    assert [(turn.step, turn.went_well) for turn in store.decisions.turns()] == [(1, True), (2, True)]
+    assert [(turn.step, turn.went_well) for turn in store.navigator.decisions.turns()] == [(1, True), (2, True)]
 
 
 def test_a_node_that_runs_again_replaces_what_it_recorded(tmp_path: Path) -> None:
@@ -219,10 +222,10 @@ def test_a_memory_without_a_folder_keeps_turns_in_memory() -> None:
 def test_verdicts_come_from_finish_and_feedback(store: ToolMemory) -> None:
     history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
     for thread_id in ("good", "late", "nobody"):
-        store.decisions(event(thread_id=thread_id))
+        store.navigator.decisions(event(thread_id=thread_id))
     store.finish(history, thread_id="good", success=True)
     store.feedback("late", score=0.25)
-    assert [turn.score for turn in store.decisions.turns()] == [1.0, 0.25, None]
+    assert [turn.score for turn in store.navigator.decisions.turns()] == [1.0, 0.25, None]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -231,16 +234,16 @@ async def test_a_run_without_an_id_has_its_verdict_by_its_first_message(
 ) -> None:
     state = await run(store, shop, way, do("find_customer", name="Ann"), say("Found."))
     store.finish(state["messages"], success=True)
-    assert [(turn.score, turn.went_well) for turn in store.decisions.turns()] == [(1.0, True), (1.0, True)]
+    assert [(turn.score, turn.went_well) for turn in store.navigator.decisions.turns()] == [(1.0, True), (1.0, True)]
 
 
 def test_a_verdict_of_another_user_with_the_same_run_id_does_not_count(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, namespace=APART) as store:
-        store.decisions(event(user_id="ann"))
+        store.navigator.decisions(event(user_id="ann"))
         store.feedback("r", score=1.0, user_id="ben")
-        assert [turn.score for turn in store.decisions.turns()] == [None]
+        assert [turn.score for turn in store.navigator.decisions.turns()] == [None]
         store.feedback("r", score=1.0, user_id="ann")
-        assert [turn.score for turn in store.decisions.turns()] == [1.0]
+        assert [turn.score for turn in store.navigator.decisions.turns()] == [1.0]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -251,12 +254,14 @@ async def test_forget_takes_a_user_s_turns_from_the_disk(way: str, shop: Shop, t
             config = {"configurable": {"thread_id": f"of-{user}", "user_id": user}}
             feed = {"messages": [("user", f"{secret} {' '.join(secret + str(n) for n in range(50))}")]}
             await run(store, shop, way, say(f"{secret}."), config=config, feed=feed)
-        assert len(store.decisions) == 2
-        ann, ben = (store.decisions._select("SELECT body FROM turns WHERE seq = ?", (n,))[0][0] for n in (1, 2))
+        assert len(store.navigator.decisions) == 2
+        ann, ben = (
+            store.navigator.decisions._select("SELECT body FROM turns WHERE seq = ?", (n,))[0][0] for n in (1, 2)
+        )
         assert lies_in(ann, tmp_path)
         assert lies_in(ben, tmp_path)
         assert store.forget(user_id="ann") > 0
-        left = list(store.decisions.texts(store.decisions.turns()))
+        left = list(store.navigator.decisions.texts(store.navigator.decisions.turns()))
         assert len(left) == 1
         assert secrets["ben"] in json.dumps(left)
         assert secrets["ann"] not in json.dumps(left)
@@ -271,21 +276,21 @@ async def test_forget_takes_a_user_s_turns_from_the_disk(way: str, shop: Shop, t
 def test_forget_finds_turns_of_runs_whose_user_was_named_elsewhere(tmp_path: Path) -> None:
     history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
     with ToolMemory(tmp_path) as store:
-        store.decisions(event())  # by a host that names no user here
+        store.navigator.decisions(event())  # by a host that names no user here
         store.finish(history, thread_id="r", user_id="ann")
-        store.decisions(event(2))
-        store.decisions(event(thread_id="of another"))
+        store.navigator.decisions(event(2))
+        store.navigator.decisions(event(thread_id="of another"))
         assert store.forget(user_id="ann") >= 2
-        assert [turn.run for turn in store.decisions.turns()] == [digest("run", "of another")]
+        assert [turn.run for turn in store.navigator.decisions.turns()] == [digest("run", "of another")]
 
 
 def test_turns_of_nobody_are_not_kept_where_memory_is_kept_apart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ToolMemory(tmp_path, namespace=APART) as store:
-        store.decisions(event())
-        store.decisions(event(2))
-        assert len(store.decisions) == 0
+        store.navigator.decisions(event())
+        store.navigator.decisions(event(2))
+        assert len(store.navigator.decisions) == 0
     assert sum("names none" in record.getMessage() for record in caplog.records) == 1
 
 
@@ -293,8 +298,8 @@ def test_a_run_whose_user_was_named_elsewhere_is_that_user_s(tmp_path: Path) -> 
     history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
     with ToolMemory(tmp_path, namespace=APART) as store:
         store.finish(history, thread_id="r", user_id="ann")
-        store.decisions(event(2))
-        assert len(store.decisions) == 1
+        store.navigator.decisions(event(2))
+        assert len(store.navigator.decisions) == 1
 
 
 # --- failing disks, bad input ---
@@ -313,11 +318,11 @@ async def test_a_disk_that_fails_hurts_no_run(
         assert len(logged) == 1
         assert REQUEST not in logged[0].getMessage()
         (tmp_path / NAME).rmdir()
-        store.decisions(event())
-        assert len(store.decisions) == 0  # it is left alone for a while
+        store.navigator.decisions(event())
+        assert len(store.navigator.decisions) == 0  # it is left alone for a while
         clock[0] += REST_SECONDS
-        store.decisions(event())
-        assert len(store.decisions) == 1
+        store.navigator.decisions(event())
+        assert len(store.navigator.decisions) == 1
 
 
 def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -366,7 +371,7 @@ def test_what_is_no_decision_is_refused(given: dict[str, Any], caplog: pytest.Lo
 
 def test_a_closed_memory_records_nothing_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = ToolMemory(tmp_path)
-    log = store.decisions
+    log = store.navigator.decisions
     log(event())
     store.close()
     log(event(2))

@@ -12,7 +12,7 @@ import histories as h
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.navigator.select.candidates import Candidates, find_candidates, targets_of
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
@@ -147,7 +147,7 @@ def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path
         assert memory.navigator.tool_search.current() is memory.navigator.tool_search.current()
     if not read_only:
         with ToolMemory(tmp_path) as memory:
-            memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+            memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
             assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
 
 
@@ -261,7 +261,7 @@ def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) 
         read: list[str] = []
         real = search._enter
         monkeypatch.setattr(search, "_enter", lambda spec: (read.append(spec.name), real(spec)))
-        memory.before_model([h.user("x")], tools=read_tools([tool("paint_wall", "Paint a wall")]))
+        memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
         assert names(memory.navigator.search("paint the wall")) == ["paint_wall"]
         assert read == ["paint_wall"]
         assert memory.navigator.tool_search.current().tools is search
@@ -326,7 +326,7 @@ async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path, embeddin
         assert memory.navigator.search("Books") != []
     with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
         assert lifted(memory.navigator.search(query), before) == {"alpha", "beta"}
-    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
+    with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings, methods=[Navigator()]) as memory:
         assert {hit.name: hit.score for hit in memory.navigator.search(query)} == pytest.approx(before, abs=1e-5)
 
 
@@ -415,7 +415,7 @@ def test_an_embedder_that_fails_leaves_the_words(caplog: pytest.LogCaptureFixtur
     with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory, ToolMemory.ephemeral(tools=TOOLS) as words:
         with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
             for _ in range(2):
-                assert memory.navigator.search("rotate image") == words.search_tools("rotate image")
+                assert memory.navigator.search("rotate image") == words.navigator.search("rotate image")
         assert caplog.text.count("by words alone") == 1
         model.broken = False
         assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
