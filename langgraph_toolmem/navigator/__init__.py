@@ -273,6 +273,7 @@ class Navigator(GraphEvolution, Method):
     aplan, areroute, aprune = twin(plan), twin(reroute), twin(GraphEvolution.prune)
     arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
     apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
+    acluster_constraints = twin(GraphEvolution.cluster_constraints)
 
     @property
     def decisions(self) -> DecisionLog:

@@ -55,7 +55,7 @@ class Grown:
         return grown
 
     def _now(self, tool_name: str) -> dict[str, int]:
-        entry = self._memory._graph.tools.get(tool_name, {})
+        entry = self._memory.core.graph.tools.get(tool_name, {})
         return {status: int(entry.get(status, 0)) for status in ("ok", "failed", "rejected", "unanswered")}
 
 

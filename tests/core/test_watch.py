@@ -428,7 +428,7 @@ def test_a_writer_that_comes_and_goes_between_two_looks_is_seen(folder):
 def test_what_is_forgotten_is_not_shown_any_more(folder):
     with ToolMemory(folder, namespace=("toolmem", "{user_id}")) as memory, Watcher(folder) as watcher:
         memory.observe([user("Do it"), *call("alpha")], thread_id="a", user_id="ann")
-        memory.before_model([user("Do it again")], thread_id="b", user_id="ann")
+        memory.inertia.begin_turn([user("Do it again")], thread_id="b", user_id="ann")
         watcher.look(NOON)
         assert (watcher.report().turns, len(watcher._graph.runs)) == (2, 1)
         memory.forget(user_id="ann")

@@ -101,7 +101,7 @@ def candidate(**changes: Any) -> Candidate:
 )
 def test_doubts(p: float, changes: dict[str, Any], said: str):
     specs = read_tools([schema("find", "name", **READ), schema("save", "id")])
-    doubt = calibrated._doubt(p, candidate(**changes), specs, FREE)
+    doubt = calibrated.doubt(p, candidate(**changes), specs, FREE)
 
     assert (said in doubt) if said else (doubt == "")
 
