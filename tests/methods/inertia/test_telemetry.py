@@ -648,12 +648,12 @@ def test_a_folder_that_takes_no_record(desk: Desk, tmp_path: Path, heard: Listen
 def test_stored_records_that_cannot_be_applied(desk: Desk, tmp_path: Path, heard: Listener):
     with GraphFile(tmp_path) as file:
         file.load()
-        file.append([None, [["value", SECRET]]])
+        file.append([SECRET, [["count", "turns", 1]]])
     with ToolMemory(tmp_path, tools=desk.tools):
         pass
 
     assert_discreet(
-        heard, warned="a record could not be applied and is left out: TypeError at langgraph_toolmem.graph."
+        heard, warned="a record could not be applied and is left out: ValueError at langgraph_toolmem.graph."
     )
 
 
@@ -745,7 +745,6 @@ def test_where_logging_was_never_configured_a_failure_still_shows():
     code = f"""
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.nodes import InertiaShortcut
-from langgraph_toolmem.runs.tools import read_tools
 
 def fail(*_, **__):
     raise RuntimeError("{SECRET}")
