@@ -82,7 +82,7 @@ def build_agent(
     model = model or ScriptedChatModel(script=script)
     middleware = list(inside)
     if memory is not None:
-        middleware = tool_memory_middleware(memory, inside=middleware, policy=policy, force=force)
+        middleware = tool_memory_middleware(memory, inside=middleware, shortcut=policy or True, force=force)
     graph = create_agent(
         model,
         list(desk.tools if tools is None else tools),

@@ -10,6 +10,7 @@ from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.inertia import OnTurn
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import Run, parse_run
 
@@ -90,10 +91,11 @@ class Learner:
         tools: Sequence[Mapping[str, Any]] | None = None,
         policy: InertiaPolicy | None = None,
         similarity: Any = 0.0,
+        seed: int = 0,
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
-        self.inertia = Inertia(self.policy, similarity=score)
+        self.inertia = Inertia(self.policy, seed=seed, similarity=score)
         self.memory = ToolMemory.ephemeral(tools=tools, methods=[self.inertia])
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str | None, Record]] = []
@@ -108,14 +110,28 @@ class Learner:
         self.records.append((key, record))
         return self._apply(key, record)
 
-    def learn(self, *parts: Message | Iterable[Message], thread_id: str = "r", user: str | None = None) -> int:
+    def learn(
+        self,
+        *parts: Message | Iterable[Message],
+        thread_id: str = "r",
+        user: str | None = None,
+        on_turn: OnTurn | None = None,
+    ) -> int:
         """Learns a whole run; how many turns were new."""
         run, whose = run_of(*parts, thread_id=thread_id), User(user, user, ("toolmem",))
-        return self.core.events.learn(run, whose, last_turn_too=True, inertia={"policy": self.policy})[1]
+        options = {"policy": self.policy, "on_turn": on_turn}
+        return self.core.events.learn(run, whose, last_turn_too=True, inertia=options)[1]
 
-    def decide(self, *parts: Message | Iterable[Message], user: str | None = None, thought: str = "") -> Any:
+    def decide(
+        self,
+        *parts: Message | Iterable[Message],
+        user: str | None = None,
+        thought: str = "",
+        specs: Mapping[str, ToolSpec] | None = None,
+    ) -> Any:
         """The decision before the model's next turn."""
         run = run_of(*parts, thread_id="now")
         assert run.awaiting_model
         state = RunState.of(run)
-        return self.inertia.decide(state, thought=thought or run.thought, policy=self.policy, user=user)[0]
+        thought = thought or run.thought
+        return self.inertia.decide(state, thought=thought, policy=self.policy, user=user, specs=specs)[0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.ledger import LedgerTable
 from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
+from langgraph_toolmem.report.report import JobsReport, Report
 from langgraph_toolmem.sit.evidence import SITEvidence
 
 
@@ -23,3 +27,9 @@ def navigator(memory: ToolMemory) -> NavigatorEvidence:
 
 def ledger(memory: ToolMemory) -> LedgerTable:
     return memory.core.graph.register(LedgerTable)
+
+
+def seen_by_others(report: Report) -> dict[str, Any]:
+    """What is seen of a report beside the process that writes: the core's figures and the shortcut's budget."""
+    budget = {**report["inertia"], "rules": []}
+    return {**report.to_dict(), "sections": {"inertia": budget}, "jobs": asdict(JobsReport())}

@@ -79,7 +79,7 @@ class Core(Evidence):
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
             home = home / f"graph-{digest(*self.graph_namespace)}"
         tables: list[type[Table]] = [LedgerTable, *(table for each in self.listeners for table in each.tables)]
-        where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync}
+        where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}
         kept = GraphStore(home, tables=tables, read_only=read_only, **where)
         super().__init__(kept, users, now=now, read_only=read_only)
         self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)

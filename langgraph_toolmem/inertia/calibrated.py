@@ -64,8 +64,7 @@ def decide(
             c.tool,
             c.args,
             p,
-            refusal(c.tool, c.args, specs=specs, policy=policy, graph=graph, state=state)
-            or _doubt(p, c, specs, policy),
+            refusal(c.tool, c.args, specs=specs, policy=policy, graph=graph, state=state) or doubt(p, c, specs, policy),
         )
         for p, c, _ in weighed
     )
@@ -90,7 +89,7 @@ def decide(
     return Decision(proposal, hold or proposal.evidence, options, judged)
 
 
-def _doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> str:
+def doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> str:
     """Why the record is not enough for a call; "" if it is."""
     if p < policy.min_precision:
         return f"confidence {p:.2f} is below {policy.min_precision:.2f}"

@@ -39,7 +39,7 @@ MAX_OPTIONS = 6
 """Candidates told of in a decision."""
 MODEL_OK, MODEL_FAILED, SHORTCUT_OK, SHORTCUT_FAILED = range(4)
 MAX_SAID: Final = 100
-_said: set[tuple[str, str]] = set()
+failures_logged: set[tuple[str, str]] = set()
 
 
 def weights(graph: EvidenceGraph, tools: list[str], k: int) -> dict[str, float]:
@@ -138,8 +138,8 @@ def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[s
         return dict(ask(tool, state.steps))
     except Exception as error:  # noqa: BLE001 - the host's code: learning must go on without it
         kind = (getattr(ask, "__qualname__", type(adapter).__qualname__), type(error).__name__)
-        if kind not in _said and len(_said) < MAX_SAID:
-            _said.add(kind)
+        if kind not in failures_logged and len(failures_logged) < MAX_SAID:
+            failures_logged.add(kind)
             log_failure(
                 logger, logging.WARNING, "The environment adapter %s failed, which is logged once", kind[0], error=error
             )

@@ -179,12 +179,12 @@ _CHANGES: Final[dict[str, Callable[[InertiaPolicy, Any], InertiaPolicy | None]]]
     "inertia_never": _never,
 }
 
-_ignored: Final[set[str]] = set()
+ignored: Final[set[str]] = set()
 
 
 def _ignore(key: str, error: Exception) -> None:
-    if key not in _ignored:
-        _ignored.add(key)
+    if key not in ignored:
+        ignored.add(key)
         logger.warning("%s in the context is no use and is ignored (logged once).", key)
         logger.debug("%s: %s", type(error).__name__, error)
 

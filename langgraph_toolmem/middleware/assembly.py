@@ -43,6 +43,7 @@ def tool_memory_middleware(
     steps: Iterable[Step[Any]] = (),
     rules: Iterable[ProviderRule] = PROVIDER_RULES,
     force: bool = False,
+    name: str = "ToolMemory",
 ) -> list[Middleware]:
     """The whole list for ``create_agent(..., middleware=...)``: one middleware around yours, one inside.
 
@@ -78,6 +79,7 @@ def tool_memory_middleware(
         steps: of methods of your own; each says whether it stands around or inside.
         rules: models whose API refuses turns that they did not make; they get no shortcut.
         force: take shortcuts with such models all the same.
+        name: of the middleware, where several memories work in one agent.
 
     Raises:
         ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
@@ -89,12 +91,14 @@ def tool_memory_middleware(
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
     core = memory.core
-    outer = steps_middleware(core, around, name="ToolMemory", recorder=False, outermost=True) if around else None
-    inner = steps_middleware(core, at_model, name="ToolMemoryInside", recorder=True, outermost=outer is None)
+    outer = steps_middleware(core, around, name=name, recorder=False, outermost=True) if around else None
+    inner = steps_middleware(core, at_model, name=f"{name}Inside", recorder=True, outermost=outer is None)
     return [*([outer] if outer else []), *yours, inner]
 
 
-def ToolMemoryMiddleware(memory: ToolMemory, **options: Any) -> StepsMiddleware:  # noqa: N802 - it is made like one
+def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
+    memory: ToolMemory, *, name: str = "ToolMemory", **options: Any
+) -> StepsMiddleware:
     """One middleware that does both ends, for a plain list: ``middleware=[ToolMemoryMiddleware(memory)]``.
 
     Alone it does all that `tool_memory_middleware` does. Beside others it costs something: what stands further in than
@@ -103,6 +107,7 @@ def ToolMemoryMiddleware(memory: ToolMemory, **options: Any) -> StepsMiddleware:
 
     Args:
         memory: the memory.
+        name: of the middleware, where several memories work in one agent.
         options: as for `tool_memory_middleware`, but for `inside`.
 
     Raises:
@@ -127,7 +132,7 @@ def ToolMemoryMiddleware(memory: ToolMemory, **options: Any) -> StepsMiddleware:
     if unknown := sorted(options.keys() - given.keys()):
         raise ConfigurationError(f"ToolMemoryMiddleware takes no {unknown[0]!r}; it takes {', '.join(given)}.")
     found = _steps(memory, [], **{**given, **options})
-    return steps_middleware(memory.core, found, name="ToolMemory", recorder=True, outermost=True)
+    return steps_middleware(memory.core, found, name=name, recorder=True, outermost=True)
 
 
 def _yours(inside: Any) -> list[Middleware]:

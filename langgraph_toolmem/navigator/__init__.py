@@ -274,6 +274,7 @@ class Navigator(GraphEvolution, Method):
     arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
     acluster_constraints = twin(GraphEvolution.cluster_constraints)
     apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
+    acluster_constraints = twin(GraphEvolution.cluster_constraints)
 
     @property
     def decisions(self) -> DecisionLog:

@@ -92,7 +92,7 @@ async def test_no_shortcut_to_a_tool_that_the_step_does_not_offer(way: str, take
     warm(memory)
     model = ScriptedChatModel(script=within_reach)
     outside = Without(taken)
-    ours = build_agent(None, desk, inside=[outside, *tool_memory_middleware(memory, policy=EAGER)], model=model)
+    ours = build_agent(None, desk, inside=[outside, *tool_memory_middleware(memory, shortcut=EAGER)], model=model)
     theirs = build_agent(None, plain, inside=[Without(taken)], model=ScriptedChatModel(script=within_reach))
     for i in range(2):
         state = await ours.run(i, way)
@@ -118,7 +118,7 @@ async def test_cleared_tool_results_are_learned_whole(way: str, place: str) -> N
     if place == "inside":
         ours, theirs = both(lambda: [clearing()], memory=memory)
     else:
-        ours = build_agent(None, Desk(), inside=[clearing(), *tool_memory_middleware(memory, policy=EAGER)])
+        ours = build_agent(None, Desk(), inside=[clearing(), *tool_memory_middleware(memory, shortcut=EAGER)])
         theirs = build_agent(None, Desk(), inside=[clearing()])
     for i in range(20):
         state = await ours.run(i, way)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,7 +56,7 @@ class Grown:
         return grown
 
     def _now(self, tool_name: str) -> dict[str, int]:
-        entry = self._memory._graph.tools.get(tool_name, {})
+        entry = self._memory.core.graph.tools.get(tool_name, {})
         return {status: int(entry.get(status, 0)) for status in ("ok", "failed", "rejected", "unanswered")}
 
 
@@ -169,6 +170,7 @@ class Unreliable(Desk):
     def __init__(self, fails: int) -> None:
         super().__init__()
         self.fails = fails
+        self.before_failing: Callable[[], object] = lambda: None
         self._attempts: dict[str, int] = {}
 
     @property
@@ -179,6 +181,7 @@ class Unreliable(Desk):
             self.did("latest_order", customer_id=customer_id)
             self._attempts[customer_id] = self._attempts.get(customer_id, 0) + 1
             if self._attempts[customer_id] <= self.fails:
+                self.before_failing()
                 raise ConnectionError("no line to the orders")
             return json.dumps({"order_id": customer_id.replace("C-", "O-"), "state": "shipped"})
 
@@ -541,12 +544,35 @@ async def test_parallel_calls_are_told_apart(
     assert grown.outcomes("add_note") == note
 
 
+class NoteKept(InMemorySaver):
+    """Lets others wait until the answer of the note is in the checkpoint.
+
+    The error of one call cancels the others of its turn, with an agent of any kind: an answer that is not kept yet is
+    lost, and when the thread goes on its tool is called once more.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept = threading.Event()
+
+    def put_writes(self, config: Any, writes: Any, *args: Any) -> None:
+        super().put_writes(config, writes, *args)
+        messages = [m for _, value in writes if isinstance(value, list) for m in value]
+        if any(isinstance(m, ToolMessage) and m.name == "add_note" for m in messages):
+            self._kept.set()
+
+    def wait(self) -> None:
+        assert self._kept.wait(60)
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_one_of_two_parallel_calls_ends_the_run_and_the_thread_goes_on(way: str) -> None:
     policy = EAGER.with_(never={"latest_order", "add_note"})
     ours, theirs = both(desk=lambda: Unreliable(1), model=lambda: ScriptedChatModel(script=two_at_once), policy=policy)
     grown = Grown(ours.memory)
     for agent in (ours, theirs):
+        agent.graph.checkpointer = NoteKept()
+        agent.desk.before_failing = agent.graph.checkpointer.wait  # type: ignore[attr-defined]
         with pytest.raises(ConnectionError):
             await agent.run(0, way)
         end = await agent.ask(None, thread("thread-0"), way)

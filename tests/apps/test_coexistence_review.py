@@ -124,16 +124,16 @@ class Grown:
         return (getattr(now, name) if now else 0) - (getattr(before, name) if before else 0)
 
     def _outcomes_of(self, tool_name: str) -> dict[str, float]:
-        entry = self._memory._graph.tools.get(tool_name, {})
+        entry = self._memory.core.graph.tools.get(tool_name, {})
         return {status: entry.get(status, 0) for status in ("ok", "failed", "rejected", "unanswered")}
 
     def _values_of(self, tool_name: str, parameter: str) -> dict[str, float]:
-        row = self._memory._graph.values.row(slot_key(tool_name, parameter))
+        row = self._memory.core.graph.values.row(slot_key(tool_name, parameter))
         return {decode_value(value): cell[0] for value, cell in row.items()}
 
     def _edges(self) -> dict[str, float]:
         """After any one call of latest_order; WORDS and such left out."""
-        row = self._memory._graph.successors.row("w1\x1flatest_order")
+        row = self._memory.core.graph.successors.row("w1\x1flatest_order")
         return {name: cell[0] + cell[1] for name, cell in row.items() if not name.startswith("<")}
 
 

@@ -268,7 +268,7 @@ def wanted(state: dict[str, Any]) -> Calls:
 
 def agent_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy) -> Any:
     """The same as the graph of nodes, with ``create_agent``."""
-    return create_agent(model, tools, middleware=tool_memory_middleware(memory, policy=policy))
+    return create_agent(model, tools, middleware=tool_memory_middleware(memory, shortcut=policy))
 
 
 def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy) -> Any:

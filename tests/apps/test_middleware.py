@@ -23,7 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.inertia.settings import InertiaSettings
-from langgraph_toolmem.middleware import InertiaMiddleware, RecorderMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
@@ -54,14 +54,13 @@ async def events(agent: Agent, way: str, i: int, **options: Any) -> list[dict[st
 def test_the_order_of_the_list(memory: ToolMemory) -> None:
     yours = [TodoListMiddleware(), AgentMiddleware[Any, Any, Any]()]
     first, *inside, last = tool_memory_middleware(memory, inside=yours)
-    assert isinstance(first, InertiaMiddleware)
     assert inside == yours
-    assert isinstance(last, RecorderMiddleware)
-    assert [type(m).__name__ for m in tool_memory_middleware(memory)] == ["InertiaMiddleware", "RecorderMiddleware"]
+    assert (first.name, last.name) == ("ToolMemory", "ToolMemoryInside")
+    assert [m.name for m in tool_memory_middleware(memory)] == ["ToolMemory", "ToolMemoryInside"]
     assert tool_memory_middleware(memory, inside=(m for m in yours))[1:-1] == yours
     only = tool_memory_middleware(memory, inside=yours, shortcut=False)
     assert only[:-1] == yours
-    assert isinstance(only[-1], RecorderMiddleware)
+    assert only[-1].name == "ToolMemoryInside"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,8 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
         ({"inside": TodoListMiddleware()}, "inside is a list of middleware, not TodoListMiddleware"),
         ({"inside": ["todo"]}, r"inside\[0\] is a str, not an AgentMiddleware"),
         ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, r"inside\[1\] is a type, not an AgentMiddleware"),
-        ({"policy": {"kind": "paper"}}, "policy is an InertiaPolicy, not dict"),
+        ({"shortcut": {"kind": "paper"}}, "shortcut is True, False, InertiaPolicy or a InertiaShortcut, not {'kind"),
+        ({"shortcut": "paper"}, "shortcut is True, False, InertiaPolicy or a InertiaShortcut, not 'paper'"),
         ({"rules": ["gemini-3"]}, r"rules\[0\] is a str, not a ProviderRule"),
         ({"rules": "gemini-3"}, "rules is a list of ProviderRule.* not str"),
         ({"rules": PROVIDER_RULES[0]}, "rules is a list of ProviderRule.* not ProviderRule"),
@@ -82,35 +82,26 @@ def test_wrong_arguments(memory: ToolMemory, arguments: dict[str, Any], told: st
         tool_memory_middleware(memory, **arguments)
 
 
-@pytest.mark.parametrize("shortcut", [True, False])
-def test_wrong_arguments_are_told_for_a_list_that_only_learns_too(memory: ToolMemory, shortcut: bool) -> None:
-    with pytest.raises(ConfigurationError, match="policy is an InertiaPolicy, not str"):
-        tool_memory_middleware(memory, policy="paper", shortcut=shortcut)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("make", [InertiaMiddleware, RecorderMiddleware, tool_memory_middleware])
+@pytest.mark.parametrize("make", [ToolMemoryMiddleware, tool_memory_middleware])
 @pytest.mark.parametrize("given", ["./.toolmem", None, ToolMemory])
 def test_what_is_no_memory_is_refused(make: Any, given: Any) -> None:
     with pytest.raises(ConfigurationError, match="takes a ToolMemory, not"):
         make(given)
 
 
-@pytest.mark.parametrize("own", [InertiaMiddleware, RecorderMiddleware])
-def test_the_memorys_own_is_not_given_twice(memory: ToolMemory, own: Any) -> None:
-    with pytest.raises(ConfigurationError, match=rf"inside\[1\] is the memory's own {own.__name__}"):
-        tool_memory_middleware(memory, inside=[TodoListMiddleware(), own(memory)])
+def test_the_memorys_own_is_not_given_twice(memory: ToolMemory) -> None:
+    for own in (ToolMemoryMiddleware(memory), *tool_memory_middleware(memory)):
+        with pytest.raises(ConfigurationError, match=r"inside\[1\] is the memory's own"):
+            tool_memory_middleware(memory, inside=[TodoListMiddleware(), own])
 
 
 def test_two_memories_in_one_agent_by_name(desk: Desk, memory: ToolMemory) -> None:
     other = ToolMemory.ephemeral()
-    both_learn = [RecorderMiddleware(memory), RecorderMiddleware(other, name="Other")]
+    both_learn = [*tool_memory_middleware(memory), ToolMemoryMiddleware(other, name="Other")]
     agent = create_agent(ScriptedChatModel(script=script), desk.tools, middleware=both_learn)
     agent.invoke(asked(0))  # type: ignore[call-overload]
     assert memory.report().turns == other.report().turns == 4
-    assert [InertiaMiddleware(memory, name="Mine").name, InertiaMiddleware(memory).name] == [
-        "Mine",
-        "InertiaMiddleware",
-    ]
+    assert [m.name for m in tool_memory_middleware(memory, name="Mine")] == ["Mine", "MineInside"]
 
 
 # --- learning and acting ---
@@ -164,7 +155,7 @@ async def test_guards_know_the_marks_of_the_tools_at_hand(way: str, marks: dict[
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "make", [lambda m: [RecorderMiddleware(m)], lambda m: tool_memory_middleware(m, shortcut=False)]
+    "make", [lambda m: [ToolMemoryMiddleware(m, shortcut=False)], lambda m: tool_memory_middleware(m, shortcut=False)]
 )
 async def test_the_recorder_alone_learns(way: str, make: Callable[[ToolMemory], list[Any]]) -> None:
     memory = ToolMemory.ephemeral(methods=default_methods(Inertia(EAGER)))
@@ -182,9 +173,9 @@ async def test_the_recorder_alone_learns(way: str, make: Callable[[ToolMemory], 
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_the_shortcut_alone_learns_too(way: str) -> None:
+async def test_one_middleware_does_both_ends(way: str) -> None:
     memory = ToolMemory.ephemeral()
-    agent = build_agent(None, Desk(), inside=[InertiaMiddleware(memory, policy=EAGER)])
+    agent = build_agent(None, Desk(), inside=[ToolMemoryMiddleware(memory, shortcut=EAGER)])
     for i in range(24):
         state = await agent.run(i, way)
     assert len(shortcuts(state["messages"])) == 3
@@ -268,7 +259,7 @@ class Choice(AgentMiddleware[Any, Any, Any]):
 async def test_a_forced_tool_choice_is_the_models_affair(way: str, choice: Any, skipped: int) -> None:
     memory = ToolMemory.ephemeral(tools=Desk().tools)
     warm(memory)
-    middleware = [Choice(choice), *tool_memory_middleware(memory, policy=EAGER)]
+    middleware = [Choice(choice), *tool_memory_middleware(memory, shortcut=EAGER)]
     agent = build_agent(None, Desk(), inside=middleware)
     told = await events(agent, way, 0)
     assert memory.report().skipped == skipped
@@ -339,13 +330,17 @@ async def test_no_user_where_one_is_needed_is_passed_over(way: str, caplog: pyte
     assert agent.desk.done == [call for i in range(3) for call in expected(NAMES[i])]
     assert memory.report().turns == 0
     errors = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
-    assert len(errors) == len(set(errors)) == 2, "once for each middleware"
+    assert len(errors) == len(set(errors)) == 2, "once for the shortcut and once for the recorder"
     assert all("user" in text for text in errors)
 
 
 # --- failing open ---
 
-METHODS = ("before_model", "after_model", "executed")
+METHODS = ("begin_turn", "after_model", "executed")
+
+
+def owner(memory: ToolMemory, name: str) -> Any:
+    return memory.inertia if name == "begin_turn" else memory.core.events
 
 
 def breaking(*_: Any, **__: Any) -> Any:
@@ -359,21 +354,21 @@ async def test_a_memory_that_breaks_is_passed_over(
 ) -> None:
     ours, theirs = both()
     for name in broken:
-        monkeypatch.setattr(ours.memory, name, breaking)
+        monkeypatch.setattr(owner(ours.memory, name), name, breaking)
     for i in range(3):
         state, plain = await ours.run(i, way), await theirs.run(i, way)
         assert_answered(state["messages"])
         assert [m.text for m in state["messages"]] == [m.text for m in plain["messages"]]
-        assert bool(shortcuts(state["messages"])) == ("before_model" not in broken)
+        assert bool(shortcuts(state["messages"])) == ("begin_turn" not in broken)
     same_calls(ours.desk, theirs.desk)
-    assert (ours.model_calls == 12) == ("before_model" in broken)
+    assert (ours.model_calls == 12) == ("begin_turn" in broken)
     errors = [r for r in caplog.records if r.levelno >= logging.WARNING]
     owners = {
-        "before_model": "InertiaMiddleware",
-        "after_model": "RecorderMiddleware",
-        "executed": "RecorderMiddleware",
+        "begin_turn": "InertiaShortcut",
+        "after_model": "ToolMemoryInside",
+        "executed": "ToolMemoryInside",
     }
-    assert len(errors) == len({owners[name] for name in broken}), "one error of each middleware, logged once"
+    assert len(errors) == len({owners[name] for name in broken}), "one error of each, logged once"
     assert all(r.name.startswith(LOGGER) and "BrokenPipeError" in r.getMessage() for r in errors)
     assert "secret" not in " ".join(r.getMessage() for r in errors)
 
@@ -384,7 +379,7 @@ async def test_an_error_of_a_tool_goes_its_way_though_the_memory_breaks(
 ) -> None:
     memory = ToolMemory.ephemeral()
     for name in (*METHODS, "gave_up"):
-        monkeypatch.setattr(memory, name, breaking)
+        monkeypatch.setattr(owner(memory, name), name, breaking)
     desk = Desk()
     tools = desk.tools
 
@@ -395,7 +390,8 @@ async def test_an_error_of_a_tool_goes_its_way_though_the_memory_breaks(
     agent = build_agent(memory, desk, tools=tools)
     with pytest.raises(ZeroDivisionError, match="the host's own"):
         await agent.run(0, way)
-    assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2, "once for each middleware"
+    warned = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(warned) == 3, "once for the shortcut and for each middleware"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -419,7 +415,7 @@ async def test_nothing_of_the_memory_runs_on_the_event_loop(monkeypatch: pytest.
     loop, seen = threading.get_ident(), []
 
     def watched(name: str) -> Callable[..., Any]:
-        real = getattr(memory, name)
+        real = getattr(owner(memory, name), name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
             seen.append((name, threading.get_ident() == loop))
@@ -428,7 +424,7 @@ async def test_nothing_of_the_memory_runs_on_the_event_loop(monkeypatch: pytest.
         return method
 
     for name in (*METHODS, "gave_up"):
-        monkeypatch.setattr(memory, name, watched(name))
+        monkeypatch.setattr(owner(memory, name), name, watched(name))
     await asyncio.gather(*(ours.run(i) for i in range(3)))
 
     def fail(name: str) -> str:
@@ -504,7 +500,7 @@ class Thinking(AgentMiddleware[Any, Any, Any]):
 async def test_settings_of_the_request_count(way: str) -> None:
     memory = ToolMemory.ephemeral(tools=Desk().tools)
     warm(memory)
-    middleware = [Thinking(), *tool_memory_middleware(memory, policy=EAGER)]
+    middleware = [Thinking(), *tool_memory_middleware(memory, shortcut=EAGER)]
     agent = build_agent(None, Desk(), inside=middleware, model=ChatAnthropic(script=script))
     assert not shortcuts((await agent.run(0, way))["messages"])
     assert agent.model.calls[0].kwargs["thinking"] == THINKS
@@ -516,11 +512,11 @@ async def test_rules_of_ones_own(way: str) -> None:
     memory = ToolMemory.ephemeral(tools=Desk().tools)
     warm(memory)
     for i, (rules, skipped) in enumerate((([*PROVIDER_RULES, ours], 0), (PROVIDER_RULES, 3), ([], 3))):
-        middleware = tool_memory_middleware(memory, policy=EAGER, rules=iter(rules))
+        middleware = tool_memory_middleware(memory, shortcut=EAGER, rules=iter(rules))
         model = ChatAnthropic(script=script, model="acme-2")
         agent = build_agent(None, Desk(), inside=middleware, model=model)
         assert len(shortcuts((await agent.run(i, way))["messages"])) == skipped
-    middleware = tool_memory_middleware(memory, policy=EAGER, rules=())
+    middleware = tool_memory_middleware(memory, shortcut=EAGER, rules=())
     agent = build_agent(None, Desk(), inside=middleware, model=ChatAnthropic(script=script, thinking=THINKS))
     assert len(shortcuts((await agent.run(5, way))["messages"])) == 3
 

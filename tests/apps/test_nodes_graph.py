@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import langgraph_toolmem.nodes.inertia as inertia_module
 import pytest
 from desk import (
     EAGER,
@@ -34,6 +33,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
+from langgraph_toolmem.inertia import step as inertia_step
+from langgraph_toolmem.nodes import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 
 
@@ -143,7 +144,7 @@ def numbered_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
     def uuid4() -> Any:
         return types.SimpleNamespace(hex=call_id("uuid", next(count)).removeprefix("call_").ljust(32, "0"))
 
-    monkeypatch.setattr(inertia_module, "uuid", types.SimpleNamespace(uuid4=uuid4))
+    monkeypatch.setattr(inertia_step, "uuid", types.SimpleNamespace(uuid4=uuid4))
 
 
 async def test_sync_and_async_decide_and_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,13 +241,13 @@ async def test_stream_mode_messages(desk: Desk, memory: ToolMemory) -> None:
 
 def test_the_memory_works_without_a_stream_and_outside_a_graph(desk: Desk, memory: ToolMemory) -> None:
     warm(memory)
-    node = inertia_module.InertiaShortcut(memory, policy=EAGER)
+    node = InertiaShortcut(memory, policy=EAGER)
     update = node.invoke({"messages": [HumanMessage(request("Ann"))]})
     assert shortcuts(update["messages"])[0].tool_calls[0]["args"] == {"name": "Ann"}
-    assert inertia_module.shortcut_condition(update) == "tools"
-    assert inertia_module.shortcut_condition({"messages": []}) == "agent"
+    assert shortcut_condition(update) == "tools"
+    assert shortcut_condition({"messages": []}) == "agent"
     asked = script([HumanMessage(request("Ann"))], [])
-    assert inertia_module.shortcut_condition({"messages": [asked]}) == "agent"
+    assert shortcut_condition({"messages": [asked]}) == "agent"
 
 
 # --- several at once ---

@@ -18,11 +18,14 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods, inertia
 from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.events import Events
+from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import host
+from langgraph_toolmem.turn import node as turn_node
 
 LOGGER = "langgraph_toolmem.nodes"
 
@@ -125,7 +128,7 @@ def test_a_command_routed_node_that_fails_asks_the_model(
     desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = InertiaShortcut(memory, goto=("tools", "agent"))
-    monkeypatch.setattr(memory, "before_model", broken)
+    monkeypatch.setattr(memory.inertia, "begin_turn", broken)
     command = node.invoke({"messages": [HumanMessage("x")]})
     assert command.goto == "agent"
     assert command.update is None
@@ -167,16 +170,27 @@ class ClockError(Exception):
         return f"problem number {ClockError.count}"
 
 
-METHODS = ("before_model", "observe", "_learn", "_decide", "_check_user")
+METHODS = (
+    (Inertia, "begin_turn"),
+    (Inertia, "decide"),
+    (Events, "observe"),
+    (Events, "learn"),
+    (Users, "of"),
+)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("owner", "method"), METHODS, ids=[method for _, method in METHODS])
 async def test_the_run_goes_on_when_the_memory_breaks(
-    desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, method: str
+    desk: Desk,
+    memory: ToolMemory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: Any,
+    method: str,
 ) -> None:
     warm(memory)
     graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-    monkeypatch.setattr(memory, method, broken)
+    monkeypatch.setattr(owner, method, broken)
     for i in range(4):
         if i % 2:
             state = run(graph, i)
@@ -194,25 +208,20 @@ def test_engine_and_disk_errors_do_not_reach_the_host(
     desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph, model = build(memory, desk.tools, policy=EAGER)
-    for target in ("learn", "decide", "open_turn"):
+    for target, name in ((memory.inertia, "turn"), (inertia, "open_turn"), (memory.core.store, "apply")):
         with monkeypatch.context() as patch:
-            patch.setattr(memory._engine, target, broken)
+            patch.setattr(target, name, broken)
             assert_answered(run(graph, 0)["messages"])
-    with monkeypatch.context() as patch:
-        patch.setattr(memory.core.store, "apply", broken)
-        assert_answered(run(graph, 1)["messages"])
-    assert len(model.calls) == 16
+    assert len(model.calls) == 12
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 2
 
 
 def test_a_stream_writer_that_fails_does_not_reach_the_host(
     desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import langgraph_toolmem.nodes.inertia as module
-
     warm(memory)
     graph, model = build(memory, desk.tools, policy=EAGER)
-    monkeypatch.setattr(module, "emit", broken)
+    monkeypatch.setattr(turn_node, "emit", broken)
     assert_answered(run(graph, 0)["messages"])
     assert len(model.calls) == 4
 
@@ -225,7 +234,7 @@ def test_errors_whose_texts_differ_are_logged_once(
     def fails(*_: Any, **__: Any) -> Any:
         raise ClockError
 
-    monkeypatch.setattr(memory, "observe", fails)
+    monkeypatch.setattr(memory.core.events, "observe", fails)
     for _ in range(5):
         assert node.invoke({"messages": []}) is None
     assert len([r for r in caplog.records if r.name == LOGGER]) == 1
@@ -235,7 +244,7 @@ def test_an_interrupt_passes_through(memory: ToolMemory, monkeypatch: pytest.Mon
     def interrupts(*_: Any, **__: Any) -> Any:
         raise GraphInterrupt
 
-    monkeypatch.setattr(memory, "before_model", interrupts)
+    monkeypatch.setattr(memory.inertia, "begin_turn", interrupts)
     with pytest.raises(GraphInterrupt):
         InertiaShortcut(memory).invoke({"messages": []})
 

@@ -175,7 +175,8 @@ def test_an_empty_report():
     with ToolMemory.ephemeral() as memory:
         report = memory.report()
 
-    assert (report.turns, report.precision, report.tokens_saved, report.tools, report.rules) == (0, None, None, {}, ())
+    assert (report.turns, report.precision, report.tokens_saved, report.tools) == (0, None, None, {})
+    assert report["inertia"]["rules"] == []
     assert "No proposal has been checked" in str(report)
     assert json.loads(json.dumps(report.to_dict()))["turns"] == 0
 
@@ -215,7 +216,7 @@ def test_a_report_by_hand():
     find, opened = report.tools["find"], report.tools["open"]
     assert (find.calls, find.failed, find.skipped) == (2, 1, 0)
     assert (opened.calls, opened.failed, opened.skipped) == (2, 1, 2)
-    assert not report.budget_open
+    assert not report["inertia"]["budget_open"]
     told = str(report)
     assert "7 model turns seen, 2 of them taken without the model (1 of these calls failed)." in told
     assert "About 200 tokens saved." in told
@@ -234,10 +235,10 @@ def test_checked_proposals_are_counted_right_and_wrong():
 
     assert (report.right, report.wrong) == (before.right, 1)
     assert report.precision == pytest.approx(before.right / (before.right + 1))
-    assert report.wrong_per_100 == pytest.approx(100 / 121)
+    assert report["inertia"]["wrong_per_100"] == pytest.approx(100 / 121)
     assert report.tools["find"].wrong == 1
     assert report.skipped == 0
-    rule = next(r for r in report.rules if r.tool == "find" and r.after == "<start>")
+    rule = next(r for r in report["inertia"]["rules"] if r.tool == "find" and r.after == "<start>")
     assert rule.hits > 20
     assert rule.misses >= 1
     assert f"{before.right} were exactly" in str(report)

@@ -31,9 +31,9 @@ GUARDED = InertiaPolicy(
 
 @pytest.fixture(autouse=True)
 def nothing_logged_yet() -> Iterator[None]:
-    settings._ignored.clear()
+    settings.ignored.clear()
     yield
-    settings._ignored.clear()
+    settings.ignored.clear()
 
 
 @dataclass

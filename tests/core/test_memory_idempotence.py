@@ -261,7 +261,7 @@ async def test_async_twins_do_the_same(desk: Desk, memory: ToolMemory) -> None:
         feed = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
         assert memory.inertia.predict(feed, policy=EAGER) == await twin.inertia.apredict(feed, policy=EAGER) is not None
         assert memory.inertia.explain(feed) == await twin.inertia.aexplain(feed)
-        assert memory.before_model(feed, thread_id="z") == await twin.abefore_model(feed, thread_id="z")
+        assert memory.inertia.begin_turn(feed, thread_id="z") == twin.inertia.begin_turn(feed, thread_id="z")
         assert memory.navigator.search("find a customer") == await twin.navigator.asearch("find a customer")
         assert memory.report() == await twin.areport()
         assert memory.view() == twin.view()
@@ -275,7 +275,13 @@ async def test_async_twins_do_the_same(desk: Desk, memory: ToolMemory) -> None:
 
 @pytest.mark.parametrize("bad", ["hello", 5, None, {"role": "user"}, [object()], [{"role": "nobody"}], [("user",)]])
 def test_unreadable_messages_are_refused_and_nothing_is_learned(memory: ToolMemory, bad: Any) -> None:
-    for method in (memory.observe, memory.finish, memory.inertia.predict, memory.inertia.explain, memory.before_model):
+    for method in (
+        memory.observe,
+        memory.finish,
+        memory.inertia.predict,
+        memory.inertia.explain,
+        memory.inertia.begin_turn,
+    ):
         with pytest.raises(MessageError):
             method(bad)
     assert memory.report().turns == 0
@@ -296,7 +302,7 @@ def test_when_it_is_not_the_models_turn(memory: ToolMemory) -> None:
     assert "pending" in memory.inertia.explain(messages[:2]).reason
     assert "answered" in memory.inertia.explain(messages).reason
     assert memory.inertia.predict(messages) is None
-    assert memory.before_model(messages[:2]).proposal is None
+    assert memory.inertia.begin_turn(messages[:2]).proposal is None
     assert NAMES[0] in str(memory.inertia.explain(messages[:1], policy=EAGER).proposal)
 
 

@@ -41,7 +41,7 @@ def test_without_a_user_id_a_namespace_that_needs_one_refuses(desk: Desk) -> Non
             memory.finish,
             memory.inertia.predict,
             memory.inertia.explain,
-            memory.before_model,
+            memory.inertia.begin_turn,
         ):
             for nobody in (None, ""):
                 with pytest.raises(NamespaceError, match="user_id"):
@@ -206,8 +206,8 @@ def taught(memory: ToolMemory) -> None:
         )
         memory.finish(history(100 + i), thread_id=f"bob-{i}", user_id="bob", success=True, comment="fine")
     memory.feedback("private-2", score=0.3, comment=f"{SECRETS[1]} was rude", user_id="ann")
-    memory.before_model(private(50)[:1], thread_id="open", user_id="ann")
-    memory.before_model(private(51)[:3], thread_id="open too", user_id="ann")
+    memory.inertia.begin_turn(private(50)[:1], thread_id="open", user_id="ann")
+    memory.inertia.begin_turn(private(51)[:3], thread_id="open too", user_id="ann")
 
 
 @pytest.mark.parametrize("reopened", [False, True])
@@ -284,7 +284,7 @@ def test_turns_that_had_only_begun_are_undone_by_forgetting(desk: Desk) -> None:
         )
         for i in range(5):
             feed = [HumanMessage(request(NAMES[i]), id=call_id("ann", i))]
-            assert memory.before_model(feed, thread_id=f"ann-{i}", user_id="ann", policy=SHADOW).judged
+            assert memory.inertia.begin_turn(feed, thread_id=f"ann-{i}", user_id="ann", policy=SHADOW).judged
         assert memory.report().turns == before[0]["turns"] + 5
         memory.forget(user_id="ann")
         counters, successors, rules = (
@@ -414,8 +414,9 @@ def worker(desk: Desk, store: InMemoryStore, **options: Any) -> ToolMemory:
 def numbers(memory: ToolMemory) -> Any:
     memory.observe([])  # takes in what the others learned
     report = memory.report().to_dict()
-    report.pop("reflections")  # what is being written just now
-    report["wrong_per_100"] = round(report["wrong_per_100"], 9)  # a sum of floats, in the order of arrival
+    report.pop("jobs")  # what is being written just now
+    budget = report["sections"]["inertia"]
+    budget["wrong_per_100"] = round(budget["wrong_per_100"], 9)  # a sum of floats, in the order of arrival
     return report, memory.view().edges
 
 
@@ -497,7 +498,7 @@ def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
             assert secret not in repr(store._data), secret
         assert NAMES[(100) % 12] in repr(store._data), "bob's requests stay"
         with worker(desk, store, namespace=PER_USER) as three:
-            state = repr(three._graph.to_state())
+            state = repr(three.core.graph.to_state())
             for secret in SECRETS:
                 assert secret not in state
             assert three.report().turns >= 40
@@ -512,7 +513,7 @@ def test_what_one_worker_forgets_the_others_drop(desk: Desk) -> None:
         one.finish(accounts(1, [SECRETS[0], "shop"], SECRETS[0]), thread_id="of one", user_id="ann")
         one.feedback("of one", score=0.1, comment=SECRETS[1])
         two.observe([], user_id="bob")
-        assert all(secret in repr(two._graph.to_state()) for secret in SECRETS)
+        assert all(secret in repr(two.core.graph.to_state()) for secret in SECRETS)
         one.forget(user_id="ann")
         two.observe([], user_id="bob")
         for memory in (one, two):
@@ -529,15 +530,14 @@ def test_a_user_who_comes_back_is_known_to_workers_that_start_later(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = InMemoryStore()
-    with worker(desk, store) as one, worker(desk, store) as two:
-        one._store._now = lambda: 1_000_000.0
+    with worker(desk, store, now=lambda: 1_000_000.0) as one, worker(desk, store) as two:
         warm(one, 2)
         one.finish(history(1), thread_id="1", user_id="ann")
         one.forget(user_id="ann")
         one.finish(history(2), thread_id="2", user_id="ann")
         two.finish(history(3), thread_id="3", user_id="ann")
         with worker(desk, store) as three:
-            assert len(three._graph.belongings(str(user_digest("ann")))) == 4, "two runs and their requests"
+            assert len(three.core.graph.belongings(str(user_digest("ann")))) == 4, "two runs and their requests"
         monkeypatch.setattr(graph_store, "LATE_SECONDS", 1e12)  # the logs may have been read while they were rewritten
         heeded: list[Any] = []
         monkeypatch.setattr(EvidenceGraph, "forget_user", lambda graph, user: heeded.append(user))
@@ -574,7 +574,7 @@ def test_forgetting_needs_the_shared_store_and_says_if_it_failed(desk: Desk) -> 
         one.forget(user_id="ann")
         assert not any(secret in repr(store._data) for secret in SECRETS)
         with worker(desk, store, namespace=PER_USER) as two:
-            assert not any(secret in repr(two._graph.to_state()) for secret in SECRETS)
+            assert not any(secret in repr(two.core.graph.to_state()) for secret in SECRETS)
 
 
 class Down(InMemoryStore):

@@ -9,19 +9,20 @@ from dataclasses import asdict, fields
 
 import pytest
 from histories import Learner, call, schema, user, words
-from kept import sit
+from kept import seen_by_others, sit
 
 from langgraph_toolmem import SIT, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import record, terminal
 from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.cli.watch import Watcher
-from langgraph_toolmem.core.ledger import FIGURES, LedgerTable
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.operations import HOUR
+from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
-from langgraph_toolmem.report.report import HintReport, Report, RuleReport, ToolReport, make_report
+from langgraph_toolmem.report.report import Report, ToolReport, make_report
 from langgraph_toolmem.report.savings import Period, TokenPrice, group_periods, money_in_words, time_in_words
 
 DAY = 24 * HOUR
@@ -42,7 +43,7 @@ USED = graph_with(turns=100, acted_ok=18, acted_failed=2, tokens_in=160_000, tok
 
 
 def test_tokens_saved_are_the_skipped_calls_at_the_mean_of_those_made():
-    report = make_report(USED, 1.0, ())
+    report = make_report(USED, {}, {}, ())
 
     # 2,000 in and 100 out a call, 20 calls.
     assert (report.tokens_saved, report.input_tokens_saved, report.output_tokens_saved) == (42_000, 40_000, 2_000)
@@ -51,7 +52,7 @@ def test_tokens_saved_are_the_skipped_calls_at_the_mean_of_those_made():
 
 
 def test_money_saved_at_a_price():
-    report = make_report(USED, 1.0, (), TokenPrice(input=2.5, output=10, currency="EUR"))
+    report = make_report(USED, {}, {}, (), TokenPrice(input=2.5, output=10, currency="EUR"))
 
     assert report.money_saved == pytest.approx(0.04 * 2.5 + 0.002 * 10)
     assert report.currency == "EUR"
@@ -59,19 +60,19 @@ def test_money_saved_at_a_price():
 
 
 def test_without_usage_nothing_is_said_about_tokens_and_money():
-    report = make_report(graph_with(turns=10, acted_ok=3), 1.0, (), TokenPrice(1, 1))
+    report = make_report(graph_with(turns=10, acted_ok=3), {}, {}, (), TokenPrice(1, 1))
 
     assert (report.tokens_saved, report.input_tokens_saved, report.money_saved) == (None, None, None)
     assert "token" not in str(report)
 
 
 def test_a_price_of_nothing_saves_nothing():
-    assert make_report(USED, 1.0, (), TokenPrice(0, 0)).money_saved == 0
+    assert make_report(USED, {}, {}, (), TokenPrice(0, 0)).money_saved == 0
 
 
 def test_all_of_the_report_is_fit_for_json():
     graph = graph_with({492_336: {"turns": 1, "tokens_in": 3}}, turns=1)
-    plain = make_report(graph, 1.0, (), TokenPrice(1, 2)).to_dict()
+    plain = make_report(graph, {}, {}, (), TokenPrice(1, 2)).to_dict()
 
     assert json.loads(json.dumps(plain, allow_nan=False))["periods"][0]["input_tokens"] == 3
     assert set(plain) == {field.name for field in fields(Report)}
@@ -108,7 +109,7 @@ def test_periods_come_from_the_hours_of_the_graph_oldest_first():
             early: {"turns": 6, "tokens_in": 10, "tokens_out": 2, "turns_with_tokens": 1, "unknown": 7},
         }
     )
-    assert make_report(graph, 1.0, ()).periods == (
+    assert make_report(graph, {}, {}, ()).periods == (
         Period(MONDAY, turns=6, input_tokens=10, output_tokens=2),
         Period(MONDAY + 5 * HOUR, turns=4, skipped=3, skipped_failed=1, right=3, wrong=1),
     )
@@ -166,26 +167,25 @@ def test_adding_up_leaves_no_number_out():
 # --- suggestions ---
 
 
-def advised() -> EvidenceGraph:
-    graph = graph_with(summaries=7)
-    graph.register(LedgerTable).figures["sit"] = {**dict.fromkeys(FIGURES, 0), "shown": 40, "followed": 30, "right": 28}
-    return graph
+SHOWN = {"shown": 40, "followed": 30, "right": 28}
+SUGGESTED = Section("Next tools", {**SHOWN, "summaries": 7}, ("States of runs stored in words: 7.",))
 
 
-def test_what_was_suggested_and_what_became_of_it():
-    report = make_report(advised(), 1.0, ())
+def test_what_the_methods_tell_is_in_the_report():
+    report = make_report(graph_with(), {"sit": SUGGESTED}, {}, ())
 
-    assert report.hints == {"sit": HintReport(offered=40, followed=30, right=28)}
-    assert (
-        "Next tools: suggested before 40 model turns, followed in 30 of them, and 28 of these calls went well.\n"
-        "States of runs stored in words, for suggestions: 7." in str(report)
-    )
-    assert report.to_dict()["hints"]["sit"] == {"offered": 40, "followed": 30, "right": 28}
+    assert (report["sit"], report["entries"]) == (SUGGESTED.figures, {})
+    assert list(report.hints()) == [("Next tools", SUGGESTED.figures)]
+    assert "States of runs stored in words: 7." in str(report)
+    assert report.to_dict()["sections"] == {"sit": {**SHOWN, "summaries": 7}}
 
 
 def test_a_memory_that_suggests_nothing_says_nothing_of_it():
-    report = make_report(graph_with(turns=3), 1.0, ())
-    assert (report.hints, report.summaries, report.summaries_waiting) == ({}, 0, 0)
+    with ToolMemory.ephemeral() as memory:
+        memory.observe(advised_run(1))
+        report = memory.report()
+    assert list(report.hints()) == []
+    assert (report["sit"]["summaries"], report["sit"]["summaries_waiting"]) == (0, 0)
     assert "suggest" not in str(report)
 
 
@@ -193,18 +193,21 @@ def advised_run(number: int) -> list:
     return [user(f"Delete n{number}"), *call("look_up", {"name": f"n{number}"}, {"id": "i"}), words()]
 
 
+def waiting(report: Report) -> tuple[int, ...]:
+    return tuple(report["sit"][figure] for figure in ("runs_waiting", "summaries", "summaries_waiting"))
+
+
 def test_runs_and_states_that_wait_for_a_verdict_are_counted():
     with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy()))) as memory:
         for number, success in enumerate([True, True, False, None, None, None]):
             memory.finish(advised_run(number), thread_id=str(number), success=success)
         report = memory.report()
-        assert (report.runs_waiting, report.summaries, report.summaries_waiting) == (3, 2, 3)
+        assert waiting(report) == (3, 2, 3)
         assert "States of runs stored in words, for suggestions: 2; waiting for a verdict: 3." in str(report)
         assert "Runs without a verdict: 3; only successful ones teach suggestions." in str(report)
         memory.feedback("3", score=1.0)
         memory.feedback("4", score=0.0)
-        report = memory.report()
-        assert (report.runs_waiting, report.summaries, report.summaries_waiting) == (1, 3, 1)
+        assert waiting(memory.report()) == (1, 3, 1)
 
 
 def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
@@ -213,14 +216,15 @@ def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
         watcher.look(0)
         for number, tool in ((2, "look_up"), (3, "other")):
             asked = user(f"Delete n{number}")
-            assert memory.sit.advise([asked], thread_id=str(number), offered=True).suggestions
+            assert memory.sit.advise([asked], thread_id=str(number), shown=True).suggestions
             memory.observe([asked, *call(tool, {"name": "n"}, {"id": "i"}), words()], thread_id=str(number))
         memory.flush()
         told = {event.tools: event.what for event in watcher.look(0) if event.tools}
         report = memory.report()
 
-        assert report.hints == {"sit": HintReport(offered=2, followed=1, right=1)}
-        assert watcher.report().to_dict() == {**report.to_dict(), "rules": ()}
+        assert {figure: report["sit"][figure] for figure in SHOWN} == {"shown": 2, "followed": 1, "right": 1}
+        assert "Next tools: suggested before 2 model turns, followed in 1 of them, and 1 of these calls " in str(report)
+        assert watcher.report().to_dict() == seen_by_others(report)
         assert told[("look_up",)].endswith(", as suggested")
         assert told[("other",)].endswith(", not as suggested")
         assert not any(draft[2] for drafts in sit(watcher).drafts.values() for draft in drafts.values())
@@ -229,7 +233,7 @@ def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
 
 def test_suggestions_have_a_table_on_the_page():
     pytest.importorskip("bokeh")
-    page = render_page(make_report(advised(), 1.0, ()), GraphView())
+    page = render_page(make_report(graph_with(), {"sit": SUGGESTED}, {}, ()), GraphView())
 
     assert '<td class="name">Next tools</td><td class="n">40</td><td class="n">30</td><td class="n">28</td>' in page
     assert "States of runs stored in words: 7." in page
@@ -268,17 +272,20 @@ def test_bars_grow_with_the_share():
 
 
 def test_a_report_of_a_busy_memory():
+    rules = (RuleRecord("<start>", "add", "^ua+us+c", 9, 1), RuleRecord("add!", "add", "", 0, 0))
     report = Report(
         turns=100,
         skipped=20,
         precision=0.75,
         right=3,
         wrong=1,
-        budget_open=False,
         tokens_saved=42_000,
         tools={"add": ToolReport(30, 1, 15, 3, 1), "[red]x[/red]\x1b[2J": ToolReport(5, 0, 5)},
-        hints={"sit": HintReport(40, 30, 28), "[red]x": HintReport(1)},
-        rules=(RuleReport("<start>", "add", "^ua+us+c", 9, 1), RuleReport("add!", "add", "", 0, 0)),
+        sections={
+            "inertia": Section("Kinds of predictions", {"rules": rules}, ("The budget of misses has no room.",)),
+            "sit": SUGGESTED,
+            "red": Section("[red]x", {"shown": 1, "followed": 0, "right": 0}),
+        },
         periods=(Period(MONDAY, turns=60), Period(MONDAY + 3 * DAY, turns=40, skipped=20, right=3, wrong=1)),
         problems=("the disk is full",),
     )
@@ -328,7 +335,7 @@ def test_sources_of_real_rules_are_told_in_words():
         look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})
         asked = user(f"Delete the thing called n{number} for good")
         learner.learn(asked, look_up, call("delete", {"id": f"i{number}"}), words(), thread_id=str(number))
-    rules = make_report(learner.graph, 1.0, ()).rules
+    rules = learner.memory.report()["inertia"]["rules"]
 
     told = {(rule.after, rule.tool): record.sources_in_words(rule.sources) for rule in rules}
     assert told["look_up", "delete"] == "earlier output"

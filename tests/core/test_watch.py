@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from histories import FAILED, Learner, call, calls, schema, shortcut, user, words
+from kept import seen_by_others
 from places import ROOT
 from typer.testing import CliRunner
 
@@ -175,8 +176,8 @@ def tools_of(events: list[Event]) -> list[str]:
 def in_full(watcher: Watcher) -> None:
     """What the watcher shows is what the memory itself reports."""
     with ToolMemory(watcher.folder, read_only=True) as memory:
-        expected = memory.report().to_dict()
-    assert watcher.report().to_dict() == {**expected, "rules": ()}
+        expected = seen_by_others(memory.report())
+    assert watcher.report().to_dict() == expected
 
 
 # --- beside a real process that writes ---
@@ -428,7 +429,7 @@ def test_a_writer_that_comes_and_goes_between_two_looks_is_seen(folder):
 def test_what_is_forgotten_is_not_shown_any_more(folder):
     with ToolMemory(folder, namespace=("toolmem", "{user_id}")) as memory, Watcher(folder) as watcher:
         memory.observe([user("Do it"), *call("alpha")], thread_id="a", user_id="ann")
-        memory.before_model([user("Do it again")], thread_id="b", user_id="ann")
+        memory.inertia.begin_turn([user("Do it again")], thread_id="b", user_id="ann")
         watcher.look(NOON)
         assert (watcher.report().turns, len(watcher._graph.runs)) == (2, 1)
         memory.forget(user_id="ann")

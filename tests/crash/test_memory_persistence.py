@@ -71,7 +71,7 @@ def test_reopened_its_whole_state_is_the_same(desk: Desk, tmp_path: Path, closed
         run(graph, i, config={"configurable": {"thread_id": str(i), "user_id": f"user {i % 3}"}})
         if i == 66:
             memory.forget(user_id="user 1")
-    memory.before_model(ZOE)
+    memory.inertia.begin_turn(ZOE)
     memory.feedback("12", score=0.0, comment="no")
     before = copy.deepcopy(everything(memory))
     if closed:

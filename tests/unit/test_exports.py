@@ -17,6 +17,7 @@ from langgraph_toolmem.base import errors
 
 PUBLIC = [
     "langgraph_toolmem",
+    "langgraph_toolmem.extend",
     "langgraph_toolmem.offline.coldstart",
     "langgraph_toolmem.middleware",
     "langgraph_toolmem.nodes",
@@ -103,46 +104,20 @@ def test_a_name_that_is_not_there_is_refused():
     assert set(langgraph_toolmem.__all__) <= set(dir(langgraph_toolmem))
 
 
-TWINS = (
-    "observe",
-    "finish",
-    "feedback",
-    "after_model",
-    "executed",
-    "gave_up",
-    "predict",
-    "explain",
-    "before_model",
-    "suggest",
-    "advise",
-    "broke_off",
-    "flush",
-    "recall",
-    "ranked",
-    "recollect",
-    "preferences",
-    "plan",
-    "reroute",
-    "prune",
-    "pruned",
-    "restore",
-    "propagate",
-    "regroup",
-    "cluster_constraints",
-    "search_tools",
-    "search_atoms",
-    "keep_atoms",
-    "offer_atoms",
-    "atoms",
-    "atom_records",
-    "report",
-    "forget",
-)
+TWINS = {
+    "ToolMemory": "observe finish feedback take_in report view forget flush close",
+    "Inertia": "predict explain",
+    "SIT": "suggest",
+    "Navigator": "search plan reroute prune pruned restore propagate regroup cluster_constraints",
+    "Entries": "recall ranked preferences",
+    "Atoms": "search all keep records",
+}
 
 
-def test_async_twins_take_the_same_and_return_the_same():
-    memory = langgraph_toolmem.ToolMemory
-    made = {n for n, m in inspect.getmembers(memory) if inspect.iscoroutinefunction(m) and not n.startswith("_")}
-    assert made == {f"a{name}" for name in (*TWINS, "close")}
-    for name in (*TWINS, "close"):
-        assert inspect.signature(getattr(memory, f"a{name}")) == inspect.signature(getattr(memory, name)), name
+@pytest.mark.parametrize("kind", TWINS)
+def test_async_twins_take_the_same_and_return_the_same(kind: str):
+    owner = getattr(langgraph_toolmem, kind)
+    made = {n for n, m in inspect.getmembers(owner) if inspect.iscoroutinefunction(m) and not n.startswith("_")}
+    assert made == {f"a{name}" for name in TWINS[kind].split()}
+    for name in TWINS[kind].split():
+        assert inspect.signature(getattr(owner, f"a{name}")) == inspect.signature(getattr(owner, name)), name

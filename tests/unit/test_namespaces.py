@@ -75,7 +75,13 @@ def test_a_users_digest_is_stable_and_no_name():
 def test_a_memory_of_many_users_refuses_a_run_without_one():
     parts = history(user("Hello"), words("Hi!"))
     with ToolMemory.ephemeral(namespace=PERSONAL) as memory:
-        for use in (memory.observe, memory.inertia.predict, memory.finish, memory.before_model, memory.inertia.explain):
+        for use in (
+            memory.observe,
+            memory.inertia.predict,
+            memory.finish,
+            memory.inertia.begin_turn,
+            memory.inertia.explain,
+        ):
             with pytest.raises(NamespaceError):
                 use(parts)
         assert memory.report().turns == 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from histories import call, history, schema, user
-from kept import inertia, ledger, navigator, sit
+from kept import inertia, ledger, navigator, seen_by_others, sit
 from langgraph.store.memory import InMemoryStore
 from places import TESTS
 
@@ -47,16 +47,37 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def figures(memory: ToolMemory) -> dict[str, Any]:
+    """The report in the words of version 4."""
+    report = memory.report().to_dict()
+    assert report.pop("problems") == ()
+    del report["jobs"]
+    inertia, sit, entries, atoms = (report["sections"].get(name) for name in ("inertia", "sit", "entries", "atoms"))
+    verdicts = ("runs", "helped", "hurt")
+    hints = {
+        name: {"offered": shown["shown"], "followed": shown["followed"], "right": shown["right"]}
+        for name, shown in (("sit", sit), ("sga", atoms))
+        if shown["shown"]
+    }
+    del report["sections"]
+    return {
+        **report,
+        **inertia,
+        **{name: sit[name] for name in ("summaries", "summaries_waiting", "runs_waiting")},
+        "hints": hints,
+        "entries": entries["kept"],
+        "recall": {name: entries[name] for name in verdicts},
+        "atoms": {name: atoms[name] for name in ("made", "learned", *verdicts)},
+    }
+
+
 def knows(memory: ToolMemory) -> dict[str, Any]:
     here = [user("Write to Zoe please")]
     after = history(here, call("find_customer", {"name": "Zoe"}, {"person": {"id": "id-Zoe", "email": "zoe@x.org"}}))
-    report = memory.report().to_dict()
-    assert report.pop("problems") == ()
-    del report["reflections"]
     successes, uses = navigator(memory).recent(now(), 30)
     found = {
         "repr": repr(memory).rpartition(": ")[2],
-        "report": report,
+        "report": figures(memory),
         "view": asdict(memory.view()),
         "decisions": [asdict(memory.inertia.explain(at, policy=policy)) for at in (here, after) for policy in POLICIES],
         "pruned": memory.navigator.pruned(),
@@ -83,8 +104,8 @@ def test_a_folder_of_format_4_is_taken_over_with_all_it_knows(folder: Path) -> N
             assert knows(memory) == KNOWN["folder"]
             memory.feedback("ann-2-1", score=0.0)
             report = memory.report()
-            assert (report.atoms.helped, report.atoms.hurt) == (5, 1)
-            assert (report.recall.helped, report.recall.hurt) == (5, 1)
+            for method in ("atoms", "entries"):
+                assert (report[method]["helped"], report[method]["hurt"]) == (5, 1)
         versions = [plain_pickle.read_version((place / SNAPSHOT).read_bytes())]
         versions.append(journal.parse((place / JOURNAL).read_bytes()).version)
         assert versions == [plain_pickle.FORMAT_VERSION] * 2
@@ -95,7 +116,7 @@ def test_a_turn_that_was_open_is_counted_once_when_it_ends(folder: Path) -> None
         before = memory.report().turns
         memory.observe(history(user("Write to Gil2 please"), call("pay", {"amount": 1})), thread_id="open-2")
         assert (memory.report().turns, len(inertia(memory).open_turns)) == (before, 1)
-        assert memory.report().hints["sit"].offered == KNOWN["folder"]["report"]["hints"]["sit"]["offered"]
+        assert memory.report()["sit"]["shown"] == KNOWN["folder"]["report"]["hints"]["sit"]["offered"]
         memory.forget(user_id="bob")
         assert (memory.report().turns, len(inertia(memory).open_turns)) == (before - 1, 0)
 
@@ -105,7 +126,7 @@ def test_a_folder_of_format_4_can_be_watched(folder: Path) -> None:
         assert watcher.look(now())[-1].what
         report = watcher.report().to_dict()
     with ToolMemory(folder, read_only=True) as memory:
-        assert report == {**memory.report().to_dict(), "rules": ()}
+        assert report == seen_by_others(memory.report())
 
 
 def shared() -> InMemoryStore:
@@ -131,7 +152,7 @@ def test_logs_of_workers_that_have_the_old_version_are_read(monkeypatch: pytest.
 
 
 def numbers(memory: ToolMemory) -> Any:
-    return {**memory.report().to_dict(), "reflections": None}
+    return {**memory.report().to_dict(), "jobs": None}
 
 
 def _third(state: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from histories import Learner, call, schema, shortcut, user, words
-from langgraph_toolmem.inertia.engine import begin_shortcut
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Count
 from langgraph_toolmem.inertia import calibrated, guards
+from langgraph_toolmem.inertia.booking import begin_shortcut
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.inertia.record import budget_room, misses_estimated
 from langgraph_toolmem.runs.tools import read_tools
@@ -101,7 +101,7 @@ def candidate(**changes: Any) -> Candidate:
 )
 def test_doubts(p: float, changes: dict[str, Any], said: str):
     specs = read_tools([schema("find", "name", **READ), schema("save", "id")])
-    doubt = calibrated._doubt(p, candidate(**changes), specs, FREE)
+    doubt = calibrated.doubt(p, candidate(**changes), specs, FREE)
 
     assert (said in doubt) if said else (doubt == "")
 
@@ -169,7 +169,7 @@ def acted_out(share: float, *, seed: int, runs: int = 220) -> tuple[int, int, in
             ]
             messages = [user(f"See to the file of {name}")]
             while plan:
-                decision = memory.before_model(messages, thread_id=str(i))
+                decision = memory.inertia.begin_turn(messages, thread_id=str(i))
                 if decision.acts:
                     tool, args = decision.proposal.tool, dict(decision.proposal.args)
                     made += 1

@@ -16,6 +16,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.record import TRUST, budget_left, misses_estimated
+from langgraph_toolmem.runs.tools import read_tools
 
 FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id text")]
@@ -33,8 +34,10 @@ def visit(name: str, tool: str = "open") -> list[Any]:
     )
 
 
-def practised(policy: InertiaPolicy = FREE, runs: int = 40, tools: Any = TOOLS, tool: str = "open") -> Learner:
-    learner = Learner(tools, policy)
+def practised(
+    policy: InertiaPolicy = FREE, runs: int = 40, tools: Any = TOOLS, tool: str = "open", seed: int = 0
+) -> Learner:
+    learner = Learner(tools, policy, seed=seed)
     for i in range(runs):
         learner.learn(visit(NAMES[i % 8] + str(i), tool), thread_id=str(i))
     return learner
@@ -143,10 +146,8 @@ def test_audits_ask_the_model_and_say_so():
 
 
 def test_draws_are_by_seed_and_turn():
-    learner = practised(FREE.with_(audit_rate=0.5))
-
     def drawn(seed: int) -> list[bool]:
-        learner.engine._seed = seed
+        learner = practised(FREE.with_(audit_rate=0.5), seed=seed)
         made = []
         for i in range(24):
             decision = learner.decide(request(f"Zoe{i}"), call("find", {"name": f"Zoe{i}"}, {"id": f"id-Zoe{i}"}))
@@ -200,8 +201,7 @@ def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
             "both": calls([("open", {"id": f"id-{name}"}, "ok"), ("find", {"name": "x"}, "ok")]),
             "failed": call("open", {"id": "?"}, FAILED),
         }[kind]
-        run = run_of(request(name), found, second, words(), thread_id=str(i))
-        learner.engine.learn(run, apply=learner.graph.apply, policy=policy, last_turn_too=True, on_turn=booked)
+        learner.learn(request(name), found, second, words(), thread_id=str(i), on_turn=booked)
     assert learner.graph.counters.get("wrong", 0) == wrong
     assert learner.graph.counters["turns"] == turns
 
@@ -231,18 +231,13 @@ def test_tools_the_policy_keeps_out(field: str, reason: str):
 
 
 def test_a_tool_that_is_no_longer_there_is_not_proposed():
-    learner = practised()
-    learner.engine._given = {"find": learner.engine.specs["find"]}
-
-    assert at_second_call(learner).proposal is None
+    assert at_second_call(practised(), specs=read_tools(TOOLS[:1])).proposal is None
 
 
 def test_arguments_must_fit_the_schema():
-    learner = practised()
     narrow = schema("open", "id")
     narrow["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
-    learner.engine._given = Learner([TOOLS[0], narrow]).specs
-    decision = at_second_call(learner)
+    decision = at_second_call(practised(), specs=read_tools([TOOLS[0], narrow]))
 
     assert decision.proposal is None
     assert "break its schema" in decision.options[0].refused
@@ -251,7 +246,7 @@ def test_arguments_must_fit_the_schema():
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     def refused(learner: Learner, state: RunState) -> str:
         return guards.refusal(
-            "open", {"id": "7"}, specs=learner.engine.specs, policy=learner.policy, graph=learner.graph, state=state
+            "open", {"id": "7"}, specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
         )
 
     def after(*answers: str) -> RunState:
@@ -396,7 +391,7 @@ def test_another_users_date_format_is_not_leaked_as_an_item_of_a_list():
 
 def before_second(memory: ToolMemory, name: str, run: str) -> Any:
     parts = history(request(name), call("find", {"name": name}, {"id": f"id-{name}"}))
-    return memory.before_model(parts, thread_id=run)
+    return memory.inertia.begin_turn(parts, thread_id=run)
 
 
 def practised_memory(policy: InertiaPolicy) -> ToolMemory:
@@ -451,7 +446,7 @@ def test_reporting_at_once_and_reporting_later_make_the_same_record():
 def test_a_turn_that_began_and_was_then_taken_by_the_shortcut_counts_once():
     with practised_memory(FREE) as memory:
         before = memory.report().turns
-        memory.before_model(
+        memory.inertia.begin_turn(
             history(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"})),
             thread_id="z",
             policy=FREE.with_(shadow=True),

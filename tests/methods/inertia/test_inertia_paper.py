@@ -302,7 +302,7 @@ def test_an_adapter_that_fails_is_no_context_and_is_logged_once(what: str, caplo
                 raise RuntimeError("the robot is off")
             return 7 if what == "no mapping" else None
 
-    paper._said.clear()
+    paper.failures_logged.clear()
     learner = lookers(PAPER.with_(environment=Broken()))
     for _ in range(3):
         decision = decide(learner, call("a"), call("b"))

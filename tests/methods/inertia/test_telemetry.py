@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,8 +24,6 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
-from langgraph_toolmem.inertia.engine import InertiaEngine
-from langgraph_toolmem.nodes.base import MemoryNode
 from langsmith import Client
 from langsmith.run_helpers import tracing_context
 from langsmith.run_trees import RunTree
@@ -36,19 +33,23 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
-from langgraph_toolmem import Decision, InertiaPolicy, Proposal, ToolMemory
+from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.failures import describe_error, log_failure
+from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.inertia import calibrated, guards, paper
+from langgraph_toolmem.inertia import calibrated, guards
 from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
-from langgraph_toolmem.middleware import InertiaMiddleware
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder
+from langgraph_toolmem.inertia.step import Shortcut
+from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
+from langgraph_toolmem.nodes import InertiaShortcut
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.call import Call
+from langgraph_toolmem.turn.node import MemoryNode
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, refusal_text
-from langgraph_toolmem.turn.telemetry import OTHER, REASONS, attributes, note_decision, reason_code
 
 SECRET = "Rumpelstiltskin"
 """A name that users say, tools are called with and answer with, and that errors quote."""
@@ -139,24 +140,22 @@ def practised(policy: InertiaPolicy = FREE, **marks: Any) -> Learner:
     return learner
 
 
-def before_open(learner: Learner) -> Decision:
-    found = call("find", {"name": SECRET}, {"id": f"id-{SECRET}"})
-    decision: Decision = learner.decide(user(f"Find the file of {SECRET} and open it"), found, thought="t")
+BEFORE_OPEN = history(
+    user(f"Find the file of {SECRET} and open it"), call("find", {"name": SECRET}, {"id": f"id-{SECRET}"})
+)
+
+
+def before_open(learner: Learner, *tools: Any) -> Decision:
+    """The decision before the second call, with other tools than those given to the memory."""
+    specs = read_tools(tools) if tools else None
+    decision: Decision = learner.decide(BEFORE_OPEN, thought="t", specs=specs)
     return decision
 
 
 def narrowed() -> Decision:
-    learner = practised()
     digits = schema("open", "id")
     digits["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
-    learner.engine._given = Learner([TOOLS[0], digits]).specs
-    return before_open(learner)
-
-
-def without(tool: str, policy: InertiaPolicy) -> Decision:
-    learner = practised(policy)
-    learner.engine._given = {name: spec for name, spec in learner.engine.specs.items() if name != tool}
-    return before_open(learner)
+    return before_open(practised(), TOOLS[0], digits)
 
 
 def refused(text: str) -> Decision:
@@ -170,7 +169,7 @@ def repeated(*answers: Any) -> Decision:
     if len(answers) > 1:
         learner.graph.tools["open"]["repeats"] = 99
     state = state_of(user("Go."), *[call("open", {"id": SECRET}, answer) for answer in answers])
-    specs, graph = learner.engine.specs, learner.graph
+    specs, graph = learner.specs, learner.graph
     return refused(guards.refusal("open", {"id": SECRET}, specs=specs, policy=FREE, graph=graph, state=state))
 
 
@@ -182,8 +181,7 @@ def held(counters: dict[str, float], p: float) -> Decision:
 
 def doubtful() -> Decision:
     learner = practised(FREE.with_(witnesses_for_writes=9))
-    learner.engine._given = Learner([{**TOOLS[0], "annotations": {"readOnlyHint": True}}, TOOLS[1]]).specs
-    return before_open(learner)
+    return before_open(learner, {**TOOLS[0], "annotations": {"readOnlyHint": True}}, TOOLS[1])
 
 
 def explained(*messages: Any) -> Decision:
@@ -191,15 +189,8 @@ def explained(*messages: Any) -> Decision:
         return memory.inertia.explain(history(*messages))
 
 
-def forbidden(**settled: Any) -> Decision:
-    with ToolMemory.ephemeral() as memory:
-        return Decision(proposal(), "").held(InertiaMiddleware(memory)._forbidden(SimpleNamespace(**settled)))
-
-
-def unfilled() -> Decision:
-    learner = practised(PAPER)
-    learner.engine._given = Learner([TOOLS[0], schema("open", "id more")]).specs
-    return before_open(learner)
+def forbidden(tool_choice: str) -> Decision:
+    return Shortcut(practised().inertia).look(Call(BEFORE_OPEN, tool_choice=tool_choice)).decision
 
 
 @pytest.mark.parametrize(
@@ -222,15 +213,15 @@ def unfilled() -> Decision:
         (lambda: before_open(practised(tags=["destructive"])), "destructive"),
         (doubtful, "may_write"),
         (narrowed, "invalid_arguments"),
-        (unfilled, "no_value"),
-        (lambda: without("open", PAPER), "unknown_tool"),
+        (lambda: before_open(practised(PAPER), TOOLS[0], schema("open", "id more")), "no_value"),
+        (lambda: before_open(practised(PAPER), TOOLS[0]), "unknown_tool"),
         (lambda: repeated("busy"), "repeat"),
         (lambda: repeated("busy", "done"), "repeat"),
         (lambda: explained(user("Go."), words()), "not_the_models_turn"),
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),
         (lambda: Decision(proposal(), "").held(refusal_text(PROVIDER_RULES[0])), "provider"),
-        (lambda: forbidden(tool_choice="find"), "tool_choice"),
+        (lambda: forbidden("find"), "tool_choice"),
         (lambda: Decision(None, "never heard of"), OTHER),
     ],
 )
@@ -327,7 +318,7 @@ def test_a_node_that_steps_aside_tells_the_kind_of_error(
     desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ):
     graph, spans = eager_graph(desk, memory), Spans()
-    monkeypatch.setattr(memory, "before_model", quoting(KeyError))
+    monkeypatch.setattr(memory.inertia, "begin_turn", quoting(KeyError))
     with spans.tracer.start_as_current_span("request"):
         run(graph, 0)
 
@@ -376,7 +367,7 @@ def test_tracers_that_fail_stop_nothing(
 
 
 def test_a_decision_that_cannot_be_told_of_stops_nothing():
-    problems = Listener("langgraph_toolmem.turn.telemetry")
+    problems = Listener("langgraph_toolmem.inertia.traces")
     with problems.listening():
         note_decision("inertia", Decision(proposal(confidence="high"), "why"))
 
@@ -595,15 +586,14 @@ async def test_what_users_say_and_tools_answer_is_in_no_record(desk: Desk, memor
 
 
 PIECES = [
-    (ToolMemory, "before_model"),
-    (ToolMemory, "observe"),
-    (InertiaEngine, "learn"),
-    (InertiaEngine, "decide"),
+    (Inertia, "begin_turn"),
+    (Inertia, "decide"),
+    (Events, "observe"),
+    (Events, "learn"),
     (EvidenceGraph, "apply"),
     (calibrated, "decide"),
     (Decision, "to_event"),
-    (InertiaShortcut, "_messages"),
-    (Recorder, "_messages"),
+    (MemoryNode, "call_of"),
 ]
 
 
@@ -658,12 +648,12 @@ def test_a_folder_that_takes_no_record(desk: Desk, tmp_path: Path, heard: Listen
 def test_stored_records_that_cannot_be_applied(desk: Desk, tmp_path: Path, heard: Listener):
     with GraphFile(tmp_path) as file:
         file.load()
-        file.append([None, [["value", SECRET]]])
+        file.append([SECRET, [["count", "turns", 1]]])
     with ToolMemory(tmp_path, tools=desk.tools):
         pass
 
     assert_discreet(
-        heard, warned="a record could not be applied and is left out: TypeError at langgraph_toolmem.graph."
+        heard, warned="a record could not be applied and is left out: ValueError at langgraph_toolmem.graph."
     )
 
 
@@ -704,7 +694,6 @@ def test_an_environment_that_quotes_arguments(heard: Listener):
     def room(tool: str, steps: Sequence[Any]) -> dict[str, Any]:
         raise LookupError(f"{tool} after {steps}")
 
-    paper._said.clear()
     learner = practised(PAPER.with_(environment=room))
     before_open(learner)
     learner.learn(user("Go."), call("find", {"name": SECRET}, FAILED), call("open", {"id": SECRET}), words())
@@ -761,7 +750,7 @@ def fail(*_, **__):
     raise RuntimeError("{SECRET}")
 
 with ToolMemory.ephemeral() as memory:
-    memory.before_model = fail
+    memory.inertia.begin_turn = fail
     node = InertiaShortcut(memory)
     for _ in range(3):
         node.invoke({{"messages": [("user", "hi")]}})
