@@ -301,7 +301,7 @@ class ToolMemory:
     def view(self) -> GraphView:
         """A plain copy of the evidence graph: tools, edges, dataflow."""
         with self._core.lock:
-            return view_of(self._core.graph, [walk for each in self._methods for walk in each.walks()])
+            return view_of(self._core.graph)
 
     # --- keeping ---
 

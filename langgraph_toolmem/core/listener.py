@@ -13,7 +13,6 @@ from langgraph_toolmem.runs.run import Run, Turn
 if TYPE_CHECKING:
     from langgraph_toolmem.graph.cases import Neighbour
     from langgraph_toolmem.graph.evidence import Table
-    from langgraph_toolmem.graph.export import WalkView
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.graph.state import RunState
     from langgraph_toolmem.runs.tools import ToolSpec
@@ -176,10 +175,6 @@ class Listener:
         """The memory is being closed; its lock is not held."""
 
     # --- being looked at ---
-
-    def walks(self) -> list[WalkView]:
-        """The edges of whole runs, best first, for `ToolMemory.view`; the lock is held."""
-        return []
 
     def report(self) -> Section | None:
         """What it did, in figures and words."""

@@ -49,7 +49,6 @@ from langgraph_toolmem.sit.walks import Edge
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.evidence import Table
-    from langgraph_toolmem.graph.export import WalkView
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -271,10 +270,6 @@ class SIT(Method):
     def close(self) -> None:
         """Writes what was booked."""
         self.states.close()
-
-    def walks(self) -> list[WalkView]:
-        """The edges that successful runs took, and others."""
-        return self.evidence.walks.views()
 
     def report(self) -> Section | None:
         """What was suggested and followed, and how many states are stored and wait."""
