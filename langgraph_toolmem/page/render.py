@@ -43,8 +43,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
     except ImportError as error:
         raise MissingExtraError("The HTML page", "html") from error
 
-    inertia: dict[str, Any] = {"wrong_per_100": 0.0, "budget_open": True, "rules": ()} | dict(report["inertia"])
-    size = bucket_size(report.periods)
+    inertia, size = report["inertia"], bucket_size(report.periods)
     over_time = buckets(report.periods, size)
     data = picture(report, view)
     drawings = {"graph": graph_item(len(data["tools"]))} if data["tools"] else {}
@@ -61,12 +60,10 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         currency=clip(report.currency or ""),
         tools=sorted(report.tools.items(), key=lambda item: (-item[1].calls, item[0])),
         inertia=inertia,
-        rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in inertia["rules"]],
+        rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in inertia.get("rules", ())],
         hints=[(clip(title), figures) for title, figures in report.hints()],
-        said=[
-            " ".join(map(clip, each.sentences))
-            for name, each in report.sections.items()
-            if name != "inertia" and each.sentences
+        told=[
+            printable(line) for name, each in report.sections.items() if name != "inertia" for line in each.sentences
         ],
         problems=[clip(problem) for problem in report.problems],
         unit=NAMES[size],
