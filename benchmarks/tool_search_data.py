@@ -77,7 +77,7 @@ def requests(data: Path, name: str) -> list[Request]:
     if name == CATALOGUE:
         rows = _rows(data / name / "queries.jsonl")
         kits = {each.name: kit_of(each) for each in tools_of(data, name)}
-        groups = _joined([[kits[tool] for tool in row["relevant"]] for row in rows])
+        groups = joined_kits([[kits[tool] for tool in row["relevant"]] for row in rows])
         return [
             Request(row["query"], group, frozenset(row["relevant"])) for row, group in zip(rows, groups, strict=True)
         ]
@@ -121,7 +121,7 @@ def halves(found: Sequence[Episode], seed: int) -> tuple[list[Episode], list[Epi
     return [each for each in found if each.task in first], [each for each in found if each.task not in first]
 
 
-def _joined(rows: Sequence[Sequence[str]]) -> list[str]:
+def joined_kits(rows: Sequence[Sequence[str]]) -> list[str]:
     """For each row a name of the component it is in: rows that share a key, directly or not, have the same."""
     parents: dict[str, str] = {}
 

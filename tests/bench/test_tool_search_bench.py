@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import tool_search as bench
 from benchmarks.replay import DATA
-from benchmarks.tool_search_data import CATALOGUE, Episode, Request, _joined, episodes, halves, requests, tools_of
+from benchmarks.tool_search_data import CATALOGUE, Episode, Request, episodes, halves, joined_kits, requests, tools_of
 from benchmarks.tool_search_fit import Rows, odds, precedents, softmax_regression
 from benchmarks.tool_search_rivals import best_ranks, fused
 from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
@@ -32,8 +32,8 @@ def test_rankings_are_joined_by_hand():
 
 
 def test_rows_that_share_a_key_are_one_component():
-    assert len(set(_joined([["a", "b"], ["c"], ["b", "d"], ["d"], ["e"]]))) == 3
-    joined = _joined([["a", "b"], ["c"], ["b", "d"], ["d"]])
+    assert len(set(joined_kits([["a", "b"], ["c"], ["b", "d"], ["d"], ["e"]]))) == 3
+    joined = joined_kits([["a", "b"], ["c"], ["b", "d"], ["d"]])
     assert joined[0] == joined[2] == joined[3] != joined[1]
 
 
