@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.record import FAILED_AFTER
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.runs.run import parse_run
+from langgraph_toolmem.runs.trajectory import parse_run
 
 TOOLS = [
     {**h.schema("find_order", "order_id"), "description": "Look an order up."},
