@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +9,8 @@ from histories import FAILED, call, history, user, words
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import NamespaceError
+from langgraph_toolmem.core.listener import EndedRun, Import
+from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.write import messages_of, write_state
@@ -23,31 +24,59 @@ def a_run(number: int = 1) -> Run:
     )
 
 
-def kept(memory: ToolMemory, who: str | None = None) -> list[Any]:
-    return memory._summary_store(who).summaries()
+class Imports:
+    """One user's recorded runs, brought into a memory."""
+
+    def __init__(self, memory: ToolMemory, user_id: str | None = None) -> None:
+        self.memory, self.user, self.states = memory, memory.core.users.of(user_id), memory.sit.states
+
+    def learn(self, run: Run, score: float | None = 1.0) -> None:
+        self.memory.core.events.learn(run, self.user, last_turn_too=True)
+        if score is not None:
+            self.memory.core.events.note_verdict(run.digest, score, None, self.user.id)
+
+    def write(self, run: Run, write: Any = None) -> int:
+        return self.states.write_states(run, self.user, write=write)
+
+    def unwritten(self, run: Run) -> int:
+        return self.states.unwritten(run, self.user)
+
+    def keep(self, *numbers: int, **options: Any) -> int:
+        return self.states.keep([a_run(number).digest for number in numbers], self.user, **options)
+
+    @property
+    def kept(self) -> list[Any]:
+        return self.states.store(self.user).summaries()
+
+    @property
+    def figures(self) -> tuple[int, int]:
+        sit = self.memory.report()["sit"]
+        return sit["summaries_waiting"], sit["summaries"]
 
 
 def test_states_wait_until_they_are_stored_in_one_go():
     with ToolMemory.ephemeral() as memory:
+        mine = Imports(memory)
         for number in range(3):
-            memory.learn_run(a_run(number), success=True)
-            assert memory.unwritten(a_run(number)) == 2
-            assert memory.learn_states(a_run(number)) == 2
-            assert memory.unwritten(a_run(number)) == memory.learn_states(a_run(number)) == 0
-        assert (memory.report().summaries_waiting, kept(memory)) == (6, [])
-        assert memory.keep_states("012") == 6
-        assert memory.keep_states("012") == 0
-        assert sum(each.seen for each in kept(memory)) == 6
-        assert (memory.report().summaries_waiting, memory.report().summaries) == (0, 6)
+            mine.learn(a_run(number))
+            assert mine.unwritten(a_run(number)) == 2
+            assert mine.write(a_run(number)) == 2
+            assert mine.unwritten(a_run(number)) == mine.write(a_run(number)) == 0
+        assert (mine.figures, mine.kept) == ((6, 0), [])
+        assert mine.keep(0, 1, 2) == 6
+        assert mine.keep(0, 1, 2) == 0
+        assert sum(each.seen for each in mine.kept) == 6
+        assert mine.figures == (0, 6)
 
 
-@pytest.mark.parametrize(("success", "unlabelled", "stored"), [(False, True, 0), (None, False, 0), (None, True, 2)])
-def test_only_runs_that_teach_are_stored(success, unlabelled, stored):
+@pytest.mark.parametrize(("score", "unlabelled", "stored"), [(0.0, True, 0), (None, False, 0), (None, True, 2)])
+def test_only_runs_that_teach_are_stored(score, unlabelled, stored):
     with ToolMemory.ephemeral() as memory:
-        memory.learn_run(a_run(), success=success)
-        memory.learn_states(a_run())
-        assert memory.keep_states(["1"], unlabelled=unlabelled) == len(kept(memory)) == stored
-        assert memory.report().summaries_waiting == (2 if success is None and not unlabelled else 0)
+        mine = Imports(memory)
+        mine.learn(a_run(), score)
+        mine.write(a_run())
+        assert mine.keep(1, unlabelled=unlabelled) == len(mine.kept) == stored
+        assert mine.figures == (2 if score is None and not unlabelled else 0, stored)
 
 
 def test_what_was_written_before_an_error_is_not_written_again():
@@ -60,13 +89,14 @@ def test_what_was_written_before_an_error_is_not_written_again():
         return f"after {len(history.events)}"
 
     with ToolMemory.ephemeral() as memory:
-        memory.learn_run(a_run(), success=True)
+        mine = Imports(memory)
+        mine.learn(a_run())
         with pytest.raises(TimeoutError):
-            memory.learn_states(a_run(), write=write)
-        assert memory.learn_states(a_run(), write=write) == 1
-        memory.keep_states(["1"])
+            mine.write(a_run(), write)
+        assert mine.write(a_run(), write) == 1
+        mine.keep(1)
         assert told == [1, 2, 2]
-        assert {(each.source, each.target, each.text, each.made_by) for each in kept(memory)} == {
+        assert {(each.source, each.target, each.text, each.made_by) for each in mine.kept} == {
             ("<start>", "look_up", "after 1", "model"),
             ("look_up", "delete", "after 2", "model"),
         }
@@ -75,18 +105,20 @@ def test_what_was_written_before_an_error_is_not_written_again():
 def test_a_state_that_the_writer_has_no_words_for_is_not_asked_again():
     asked = []
     with ToolMemory.ephemeral() as memory:
-        memory.learn_run(a_run(), success=True)
-        assert memory.learn_states(a_run(), write=asked.append) == 0
-        assert memory.learn_states(a_run(), write=asked.append) == 0
-        assert (len(asked), memory.keep_states(["1"])) == (2, 0)
+        mine = Imports(memory)
+        mine.learn(a_run())
+        assert mine.write(a_run(), asked.append) == 0
+        assert mine.write(a_run(), asked.append) == 0
+        assert (len(asked), mine.keep(1)) == (2, 0)
 
 
 @pytest.mark.parametrize("what", ["forgotten", "judged anew"])
 def test_what_happens_while_states_are_stored_counts(what, monkeypatch):
     with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        memory.learn_run(a_run(), user_id="ann", success=True)
-        memory.learn_states(a_run(), user_id="ann")
-        store = memory._summary_store("ann")
+        mine = Imports(memory, "ann")
+        mine.learn(a_run())
+        mine.write(a_run())
+        store = mine.states.store(mine.user)
         add_many = store.add_many
 
         def slowly(summaries):
@@ -97,26 +129,23 @@ def test_what_happens_while_states_are_stored_counts(what, monkeypatch):
             return add_many(summaries)
 
         monkeypatch.setattr(store, "add_many", slowly)
-        memory.keep_states(["1"], user_id="ann")
+        mine.keep(1)
         monkeypatch.undo()
-        assert memory.keep_states(["1"], user_id="ann") == 0
-        assert kept(memory, "ann") == []
-        assert memory.report().summaries_waiting == 0
+        assert mine.keep(1) == 0
+        assert mine.kept == []
+        assert mine.figures == (0, 0)
 
 
 def test_states_are_personal_memory():
     with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        memory.learn_run(a_run(), user_id="ann", success=True)
-        for refused in (
-            partial(memory.learn_states, a_run()),
-            partial(memory.unwritten, a_run()),
-            partial(memory.keep_states, ["1"]),
-        ):
-            with pytest.raises(NamespaceError):
-                refused()
-        memory.learn_states(a_run(), user_id="ann")
-        assert memory.keep_states(["1"], user_id="bob") == 0
-        assert memory.keep_states(["1"], user_id="ann") == 2
+        with pytest.raises(NamespaceError):
+            memory.take_in([(a_run(), 1.0, None)])
+        assert memory.report().turns == 0
+        mine = Imports(memory, "ann")
+        mine.learn(a_run())
+        mine.write(a_run())
+        assert Imports(memory, "bob").keep(1) == 0
+        assert mine.keep(1) == 2
 
 
 def test_a_model_reads_the_history_up_to_the_state_and_no_further():
@@ -135,18 +164,23 @@ def test_a_model_reads_the_history_up_to_the_state_and_no_further():
     assert [message.type for message in messages_of(run)] == ["human", "ai", "tool", "ai", "tool", "ai"]
 
 
+def entries_of(memory: ToolMemory) -> list[Entry]:
+    return memory.entries.library.store(("toolmem", "ann")).all()
+
+
 def test_runs_are_kept_for_recall_once_whatever_is_imported_again():
     with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}")) as memory:
-        runs = [(a_run(1), 1.0, None), (a_run(2), 0.0, "the wrong one"), (a_run(3), None, None)]
+        runs = [(a_run(1), 1.0, "ann"), (a_run(2), 0.0, "ann"), (a_run(3), None, "ann")]
         for _ in range(2):
-            assert memory.keep_entries(runs, user_id="ann") == 3
-        entries = memory.entries.library.store(("toolmem", "ann")).all()
-        assert {(each.query, each.score, each.comment, each.made_by) for each in entries} == {
-            ("Delete n1", 1.0, "", "import"),
-            ("Delete n2", 0.0, "the wrong one", "import"),
-            ("Delete n3", None, "", "import"),
+            assert memory.take_in(runs)["entries"] == 3
+        entries = entries_of(memory)
+        assert {(each.query, each.score, each.made_by) for each in entries} == {
+            ("Delete n1", 1.0, "import"),
+            ("Delete n2", 0.0, "import"),
+            ("Delete n3", None, "import"),
         }
-        assert memory.report().entries == 3
+        assert memory.report()["entries"]["kept"] == 3
         assert memory.entries.recall("Delete n2", user_id="bob") == []
-        with pytest.raises(NamespaceError):
-            memory.keep_entries(runs)
+        said = EndedRun(a_run(2), memory.core.users.of("ann"), 0.0, "the wrong one")
+        assert memory.entries.imported(Import([said])) == 1
+        assert [each.comment for each in entries_of(memory) if each.failed] == ["the wrong one"]

@@ -18,14 +18,9 @@ from typing import Any
 
 import pytest
 
+from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.jobs import ReflectionWorker
-from langgraph_toolmem.entries.critique import ModelCritic
 from langgraph_toolmem.entries.entry import entry_id
-from langgraph_toolmem.entries.store import EntryStore
-from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores.job_queue import JobQueue
-from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
 
@@ -37,15 +32,8 @@ PROCESS = """
 import http.client, json, os, random, sys, time
 from pathlib import Path
 import chromadb  # before the word is given: it takes a second
-from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import entry_of
-from langgraph_toolmem.stores.job_queue import JobQueue
-from langgraph_toolmem.entries.store import EntryStore
-from langgraph_toolmem.core.jobs import ReflectionWorker
-from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.runs.trajectory import parse_run
 
 folder, port, life = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 
@@ -59,9 +47,8 @@ def critic(entry, similar):
 
 print("ready", flush=True)
 sys.stdin.readline()
-store = EntryStore(VectorStore(folder, embedder=resolve_embedder(None), namespace=("toolmem", "me")), now=time.time)
-worker = ReflectionWorker(JobQueue(folder, now=time.time), store, critic)
-worker.start()
+memory = ToolMemory(folder, methods=[Entries(critic=critic)], namespace=("toolmem", "me"))
+memory.core.jobs.look()  # at what the one before left
 dice = random.Random(life)
 for number in range(12):
     name = f"{life}-{number}"
@@ -73,14 +60,12 @@ for number in range(12):
         {"role": "assistant", "content": "Done."},
     ]
     outcome = dice.choice(["good", "bad", "late", "none"])
-    score = {"good": 1.0, "bad": 0.0}.get(outcome)
-    run = digest("run", name)
-    entry = entry_of(parse_run(messages, thread_id=name), run_digest=run, user="u", score=score, now=time.time())
-    worker.write(entry)
+    success = {"good": True, "bad": False}.get(outcome)
+    memory.finish(messages, thread_id=name, success=success)
     if dice.random() < 0.2:
-        worker.write(entry)  # reported twice
+        memory.finish(messages, thread_id=name, success=success)  # reported twice
     if outcome == "late":
-        worker.judge(run, 0.0, "not there", user="u")
+        memory.feedback(name, score=0.0, comment="not there")
     os.write(1, f"{name} {outcome}\\n".encode())
     time.sleep(dice.uniform(0, 0.02))
 time.sleep(60)
@@ -166,24 +151,20 @@ def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path:
         finally:
             following.kill()
         by_then = len(server.requests)
-        with (
-            VectorStore(tmp_path, embedder=resolve_embedder(None), namespace=ME) as vectors,
-            JobQueue(tmp_path, now=time.time) as queue,
-        ):
-            store = EntryStore(vectors, now=time.time)
+        with ToolMemory(tmp_path, methods=[Entries(critic=make_chat_model(server))], namespace=ME) as memory:
+            queue = memory.core.jobs.queue
             left = queue.pending()
-            with ReflectionWorker(queue, store, ModelCritic(make_chat_model(server), {})) as worker:
-                assert worker.flush(timeout=60), queue.report()
+            assert memory.flush(), queue.report()
             assert queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
             assert not queue.given_up()
-            entries = {entry.run: entry for entry in EntryStore(vectors, now=time.time).all()}
-            rows = vectors.get("entries")
+            entries = {entry.run: entry for entry in memory.entries.library.store(ME).all()}
+            rows = memory.core.vectors.scoped(ME).get("entries")
             asked = Counter(re.findall(r"<([\w-]+)>", str(r["messages"][-1]["content"]))[0] for r in server.requests)
     assert len(by_moment) == 3
     assert len(finished) > 2 * KILLS
     assert by_then >= by_moment["asked"]  # critiques were made by processes that were killed
     assert left  # and work was left by them
-    assert len(rows) == len(entries) == len({row.metadata["run"] for row in rows})
+    assert len(rows) == len(entries) == memory.report()["entries"]["kept"] == len({row.metadata["run"] for row in rows})
     extra = entries.keys() - {digest("run", name) for name in finished}
     assert len(extra) <= KILLS  # of each process at most the run it had not yet spoken of
     for name, outcome in finished.items():
