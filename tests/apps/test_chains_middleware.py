@@ -382,7 +382,7 @@ async def test_the_assembly_offers_the_tools_of_all_that_is_in_it(
 
 def test_what_cannot_work_is_refused(memory: ToolMemory) -> None:
     for wrong in (0, -1, "3", None, 2.5):
-        with pytest.raises(ConfigurationError, match="(chains|most) is"):
+        with pytest.raises(ConfigurationError, match=r"(chains|most) is"):
             tool_memory_middleware(memory, chains=wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="memory's own"):
         tool_memory_middleware(memory, inside=chains(memory))
