@@ -13,7 +13,7 @@ memory = ToolMemory(Path(__file__).parent / "careless", tools=TOOLS)
 
 
 async def careless(state: MessagesState) -> None:
-    memory.before_model(state["messages"])
+    memory.inertia.begin_turn(state["messages"])
 
 
 builder = StateGraph(MessagesState)

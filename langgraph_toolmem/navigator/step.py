@@ -126,11 +126,9 @@ class SelectTools(Step[Navigator]):
                 raise
 
     def _names(self, call: Call) -> list[str]:
-        """Names of the tools that may be taken out, in order."""
-        specs = self._specs if call.tools is None else call.tools
-        return [
-            name for name in specs or () if name not in OWN_TOOLS and name not in call.insisted and call.allows(name)
-        ]
+        """Names of the tools that may be taken out, in order; what was chosen before is no bound."""
+        specs, settled = self._specs if call.tools is None else call.tools, {*OWN_TOOLS, *call.insisted, *call.left_out}
+        return [name for name in specs or () if name not in settled]
 
     def _at_hand(self, runtime: Any) -> Collection[str] | None:
         """The tools that may be found in the turn of a call; None if it is not known here (another process)."""

@@ -53,6 +53,10 @@ def memory(tools: list[BaseTool]) -> Iterator[ToolMemory]:
         yield made
 
 
+def chains(memory: ToolMemory, *, inside: Sequence[Any] = (), **options: Any) -> list[Any]:
+    return tool_memory_middleware(memory, inside=inside, shortcut=False, chains=ToolRetriever(memory, **options))
+
+
 class Agent:
     """An agent with many tools; `offers` are the tools that each model call got."""
 
@@ -76,7 +80,7 @@ class Agent:
             parts = list(self.graph.stream(feed, thread("events"), stream_mode="custom"))
         else:
             parts = [part async for part in self.graph.astream(feed, thread("events"), stream_mode="custom")]
-        return [part["toolmem"] for part in parts]
+        return [part["toolmem"] for part in parts if part["toolmem"]["node"] != "recorder"]
 
     @property
     def offers(self) -> list[list[str]]:
@@ -102,7 +106,7 @@ async def test_the_model_gets_the_complete_chain(
 
 @BOTH
 async def test_few_tools_are_left_alone(memory: ToolMemory, tools: list[BaseTool], way: str) -> None:
-    agent = Agent(tools, [ToolChainMiddleware(memory, most=len(tools))], steps([]))
+    agent = Agent(tools, chains(memory, most=len(tools)), steps([]))
     await agent.ask(NOTE, way)
     assert agent.offers == [[tool.name for tool in tools]]
 
@@ -188,13 +192,15 @@ async def test_a_failure_brings_the_tools_of_another_way(desk: Desk, way: str) -
             )
         agent = Agent(
             tools,
-            [
-                ToolRetryMiddleware(max_retries=0, on_failure="continue"),
-                ToolChainMiddleware(memory, most=6, targets=1),
-            ],
+            chains(
+                memory,
+                inside=[ToolRetryMiddleware(max_retries=0, on_failure="continue")],
+                most=6,
+                targets=1,
+            ),
             steps([("find_customer", {"name": "Ann"}), ("look_up_person", {"name": "Ann"})]),
         )
-        events = [event for event in await agent.events(NOTE, way) if event["node"] == "chains"]
+        events = await agent.events(NOTE, way)
         assert "find_customer" in agent.offers[0]
         assert "look_up_person" not in agent.offers[0]
         assert {"find_customer", "look_up_person", "latest_order", "add_note"} <= {*agent.offers[1]}
@@ -285,7 +291,7 @@ async def test_a_search_that_finds_nothing_and_one_that_fails_say_so(
 
 
 def test_the_search_tool_outside_a_graph_answers_in_words(memory: ToolMemory) -> None:
-    (tool,) = ToolChainMiddleware(memory).tools
+    tool = ToolRetriever(memory).tool
     assert "archive_vehicle" in tool.invoke({"query": "archive a vehicle"})
     schema: Any = tool.tool_call_schema
     assert list(schema.model_json_schema()["properties"]) == ["query"]
@@ -335,7 +341,7 @@ class Insists(AgentMiddleware[Any, Any, Any]):
 
 @BOTH
 async def test_a_tool_that_the_request_insists_on_stays(memory: ToolMemory, tools: list[BaseTool], way: str) -> None:
-    agent = Agent(tools, [Insists(), ToolChainMiddleware(memory, most=3)], steps([]))
+    agent = Agent(tools, [Insists(), *chains(memory, most=3)], steps([]))
     await agent.ask(NOTE, way)
     assert "approve_room" in agent.offers[0]
     assert {*DESK} <= {*agent.offers[0]}
@@ -349,8 +355,8 @@ async def test_a_shortcut_goes_only_to_what_is_offered(desk: Desk, way: str) -> 
     tools = crowded(desk)
     for always, expected in (([], 0), (DESK, 3)):
         with knowing(tools, 30) as memory:
-            middleware = tool_memory_middleware(memory, policy=EAGER)
-            middleware.insert(0, ToolChainMiddleware(memory, most=4, always=always, targets=1))
+            retriever = ToolRetriever(memory, most=4, always=always, targets=1)
+            middleware = tool_memory_middleware(memory, shortcut=EAGER, chains=retriever)
             agent = Agent(tools, middleware, script)
             # The desk's own wording in front of a search that finds other tools only.
             memory.navigator.search = lambda query, **more: []  # type: ignore[method-assign]
@@ -361,26 +367,27 @@ async def test_a_shortcut_goes_only_to_what_is_offered(desk: Desk, way: str) -> 
 
 
 @BOTH
-async def test_the_assembly_puts_it_between_preferences_and_shortcut(
+async def test_the_assembly_offers_the_tools_of_all_that_is_in_it(
     memory: ToolMemory, tools: list[BaseTool], way: str
 ) -> None:
-    todo = TodoListMiddleware()
-    middleware = tool_memory_middleware(memory, chains=4, preferences=True, suggest=True, inside=[todo])
-    kinds = [type(each).__name__ for each in middleware]
-    assert kinds[:3] == ["PreferenceMiddleware", "ToolChainMiddleware", "InertiaMiddleware"]
-    agent = Agent(tools, middleware, steps(DO_NOTE))
+    options: dict[str, Any] = {"preferences": True, "suggest": True, "inside": [TodoListMiddleware()]}
+    agent = Agent(tools, tool_memory_middleware(memory, chains=4, **options), steps(DO_NOTE))
     await agent.ask(NOTE, way)
     assert {*DESK, "write_todos", SUMMARY_TOOL, SEARCH_TOOL} == {*agent.offers[0]}
-    assert not any(isinstance(each, ToolChainMiddleware) for each in tool_memory_middleware(memory))
-    (chains,) = (each for each in tool_memory_middleware(memory, chains=True) if isinstance(each, ToolChainMiddleware))
-    assert chains.most == 20
+    for chosen, expected in ((False, len(tools)), (True, 20 + len([SEARCH_TOOL]))):
+        agent = Agent(tools, tool_memory_middleware(memory, chains=chosen), steps([]))
+        await agent.ask("Create, update, archive, export or approve an invoice, a ticket, a room or a vehicle", way)
+        assert len(agent.offers[0]) == expected
+
+
+def test_what_cannot_work_is_refused(memory: ToolMemory) -> None:
     for wrong in (0, -1, "3", None, 2.5):
-        with pytest.raises(ConfigurationError, match="chains is"):
+        with pytest.raises(ConfigurationError, match=r"(chains|most) is"):
             tool_memory_middleware(memory, chains=wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="memory's own"):
         tool_memory_middleware(memory, inside=chains(memory))
     with pytest.raises(ConfigurationError, match="takes a ToolMemory"):
-        ToolChainMiddleware("x")  # type: ignore[arg-type]
+        tool_memory_middleware("x", chains=True)  # type: ignore[arg-type]
 
 
 @BOTH
@@ -415,7 +422,7 @@ async def test_what_preferences_leave_out_is_in_no_chain(memory: ToolMemory, too
         async def awrap_model_call(self, request: ModelRequest[Any], handler: Any) -> Any:
             return await handler(self._left(request))
 
-    middleware = [Without(), PreferenceMiddleware(memory), ToolChainMiddleware(memory, most=5)]
+    middleware = [Without(), *tool_memory_middleware(memory, shortcut=False, preferences=True, chains=5)]
     agent = Agent(tools, middleware, steps([(SEARCH_TOOL, {"query": "find a customer by name"})]))
     state = await agent.ask(NOTE, way)
     assert all("find_customer" not in names for names in agent.offers)
