@@ -41,7 +41,7 @@ from langgraph_toolmem.inertia.candidates import near_requests
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.inertia.record import budget_figures
+from langgraph_toolmem.inertia.record import budget_figures, budget_in_words
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 
@@ -282,12 +282,8 @@ class Inertia(Method):
         with core.lock:
             figures = budget_figures(core.graph.counters, self.policy.max_wrong_per_100)
             rules = self.evidence.most_used_rules(MAX_RULES)
-        lines = []
-        if core.counter("right") + core.counter("wrong"):
-            lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
-        if not figures["budget_open"]:
-            lines.append("The budget of misses has no room: the model is asked until it has.")
-        return Section("Kinds of predictions", {**figures, "rules": rules}, tuple(lines))
+            lines = budget_in_words(core.graph.counters, figures)
+        return Section("Kinds of predictions", {**figures, "rules": rules}, lines)
 
 
 def _not_our_turn(run: Run) -> str:

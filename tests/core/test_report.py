@@ -24,6 +24,7 @@ from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.report.report import Report, ToolReport, make_report
 from langgraph_toolmem.report.savings import Period, TokenPrice, group_periods, money_in_words, time_in_words
+from langgraph_toolmem.sit.evidence import SITEvidence
 
 DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC
@@ -227,7 +228,9 @@ def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
         assert watcher.report().to_dict() == seen_by_others(report)
         assert told[("look_up",)].endswith(", as suggested")
         assert told[("other",)].endswith(", not as suggested")
-        assert not any(draft[2] for drafts in sit(watcher).drafts.values() for draft in drafts.values())
+        assert not any(
+            draft[2] for drafts in watcher.graph.register(SITEvidence).drafts.values() for draft in drafts.values()
+        )
         assert any(draft[2] for drafts in sit(memory).drafts.values() for draft in drafts.values())
 
 
