@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 S = TypeVar("S")
@@ -26,6 +27,7 @@ def twin(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], 
         found: R = await asyncio.to_thread(getattr(self, name), *args, **kwargs)
         return found
 
+    update_wrapper(run, method, assigned=())  # the signature
     run.__name__ = f"a{name}"
     run.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
     run.__doc__ = f"Async twin of `{name}`: the same arguments, result and errors, in a worker thread."

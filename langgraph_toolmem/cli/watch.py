@@ -20,7 +20,7 @@ from langgraph_toolmem.graph.evidence import FIGURES, EvidenceGraph
 from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import budget_figures
+from langgraph_toolmem.inertia.record import budget_figures, budget_in_words
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence, TransitionSeen
 from langgraph_toolmem.stores import wire
@@ -62,6 +62,7 @@ class Watcher:
         policy: whose budget is shown.
 
     Attributes:
+        graph: what is kept of the evidence.
         problems: what cannot be read at present, one sentence each.
     """
 
@@ -70,7 +71,7 @@ class Watcher:
         self.problems: tuple[str, ...] = ()
         self._limit = (policy or InertiaPolicy()).max_wrong_per_100
         self._tail = GraphTail(self.folder)
-        self._graph = EvidenceGraph(_TABLES)
+        self.graph = EvidenceGraph(_TABLES)
         self._looked = False
         self._left_out = 0
 
@@ -91,9 +92,9 @@ class Watcher:
         problems = list(news.problems)
         if news.fresh:
             try:
-                self._graph = _counters_of(news.state)
+                self.graph = _counters_of(news.state)
             except (GraphFileError, LookupError, TypeError, ValueError, AttributeError) as error:
-                self._graph = EvidenceGraph(_TABLES)
+                self.graph = EvidenceGraph(_TABLES)
                 problems.append(f"the snapshot cannot be used ({type(error).__name__})")
         for entry in news.records:
             self._apply(entry)
@@ -110,15 +111,18 @@ class Watcher:
     def _read(self, entry: Any, time: float | None) -> Event | None:
         """What a stored record tells of; None where nothing happened, and for one that is not understood."""
         try:
-            told = read_record(wire.read(entry, self._graph)[1])
+            told = read_record(wire.read(entry, self.graph)[1])
         except (LookupError, TypeError, ValueError, AttributeError):
             return None
         return None if told is None else Event(*told, time)
 
     def report(self) -> Report:
         """The figures of the core and of the shortcut's budget."""
-        budget = Section("Kinds of predictions", {**budget_figures(self._graph.counters, self._limit), "rules": []})
-        return make_report(self._graph, {"inertia": budget}, {}, self.problems)
+        figures = budget_figures(self.graph.counters, self._limit)
+        budget = Section(
+            "Kinds of predictions", {**figures, "rules": []}, budget_in_words(self.graph.counters, figures)
+        )
+        return make_report(self.graph, {"inertia": budget}, {}, self.problems)
 
     def writer(self) -> str:
         """Who writes to the memory, in words; "" where that cannot be told."""
@@ -145,9 +149,9 @@ class Watcher:
     def _apply(self, entry: Any) -> None:
         try:
             # Without its key: the writer kept no record twice, and the keys of 100,000 runs are not needed here.
-            record = wire.read(entry, self._graph)[1]
+            record = wire.read(entry, self.graph)[1]
             light = [replace(each, **_COUNTED[type(each)]) for each in record if type(each) in _COUNTED]
-            self._graph.apply(None, light)
+            self.graph.apply(None, light)
         except (LookupError, TypeError, ValueError, AttributeError):
             self._left_out += 1
 

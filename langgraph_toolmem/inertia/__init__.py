@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.evidence import Table
@@ -41,7 +41,7 @@ from langgraph_toolmem.inertia.candidates import near_requests
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.inertia.record import budget_figures
+from langgraph_toolmem.inertia.record import budget_figures, budget_in_words
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 
@@ -282,23 +282,9 @@ class Inertia(Method):
         with core.lock:
             figures = budget_figures(core.graph.counters, self.policy.max_wrong_per_100)
             rules = self.evidence.most_used_rules(MAX_RULES)
-        lines = []
-        if core.counter("right") + core.counter("wrong"):
-            lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
-        if not figures["budget_open"]:
-            lines.append("The budget of misses has no room: the model is asked until it has.")
-        rows = tuple(
-            (
-                f"{calibrated.symbol_in_words(rule.after)} → {rule.tool}",
-                rule.sources_in_words,
-                f"{rule.hits:,} of {rule.hits + rule.misses:,}" if rule.hits + rule.misses else "–",
-                f"{rule.hits / (rule.hits + rule.misses):.0%}" if rule.hits + rule.misses else "–",
-            )
-            for rule in rules
-        )
-        columns = ("after → foreseen", "arguments from", "right", "share")
-        table = TextTable("Kinds of predictions, acted on or not", columns, rows, most=15)
-        return Section("Kinds of predictions", {**figures, "rules": rules}, tuple(lines), (table,))
+            lines = budget_in_words(core.graph.counters, figures)
+        tables = (calibrated.rules_table(rules),)
+        return Section("Kinds of predictions", {**figures, "rules": rules}, lines, tables)
 
 
 def _not_our_turn(run: Run) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.describe import describe
@@ -11,6 +12,7 @@ from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.state import CUT, START, USER, RunState
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
+from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.inertia.guards import held_back, may_write, pace, refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
@@ -112,6 +114,17 @@ NEAR_ENOUGH = 0.55
 def _rule(state: RunState, candidate: Candidate) -> str:
     kinds = sorted({f.source.partition("|")[0] for f in candidate.filled.values() if f.value is not ABSENT})
     return SEPARATOR.join((state.symbols[-1], candidate.tool, "+".join(kinds)))
+
+
+def rules_table(rules: Iterable[RuleRecord]) -> TextTable:
+    """The record of kinds of predictions, for a person."""
+    rows = []
+    for rule in rules:
+        of = rule.hits + rule.misses
+        right, share = (f"{rule.hits:,} of {of:,}", f"{rule.hits / of:.0%}") if of else ("–", "–")
+        rows.append((f"{symbol_in_words(rule.after)} → {rule.tool}", rule.sources_in_words, right, share))
+    columns = ("after → foreseen", "arguments from", "right", "share")
+    return TextTable("Kinds of predictions, acted on or not", columns, tuple(rows), most=15)
 
 
 def symbol_in_words(symbol: str) -> str:

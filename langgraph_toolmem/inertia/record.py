@@ -97,3 +97,12 @@ def budget_figures(counters: Mapping[str, float], max_wrong_per_100: float | Non
     turns = turns_seen(counters)
     wrong = 100 * misses_estimated(counters) / turns if turns else 0.0
     return {"wrong_per_100": wrong, "budget_open": budget_left(counters, max_wrong_per_100)}
+
+
+def budget_in_words(counters: Mapping[str, float], figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """`budget_figures` for a person: the share once proposals were checked, and that nothing is done while there is
+    no room."""
+    checked = counters.get("right", 0) + counters.get("wrong", 0)
+    share = (f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.",) if checked else ()
+    full = "The budget of misses has no room: the model is asked until it has."
+    return share if figures["budget_open"] else (*share, full)

@@ -20,10 +20,12 @@ from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.operations import HOUR
+from langgraph_toolmem.inertia.calibrated import rules_table
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.report.report import Report, ToolReport, make_report
 from langgraph_toolmem.report.savings import Period, TokenPrice, group_periods, money_in_words, time_in_words
+from langgraph_toolmem.sit.evidence import SITEvidence
 
 DAY = 24 * HOUR
 MONDAY = 1_772_409_600  # 2026-03-02 00:00 UTC
@@ -227,7 +229,9 @@ def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
         assert watcher.report().to_dict() == seen_by_others(report)
         assert told[("look_up",)].endswith(", as suggested")
         assert told[("other",)].endswith(", not as suggested")
-        assert not any(draft[2] for drafts in sit(watcher).drafts.values() for draft in drafts.values())
+        assert not any(
+            draft[2] for drafts in watcher.graph.register(SITEvidence).drafts.values() for draft in drafts.values()
+        )
         assert any(draft[2] for drafts in sit(memory).drafts.values() for draft in drafts.values())
 
 
@@ -282,7 +286,12 @@ def test_a_report_of_a_busy_memory():
         tokens_saved=42_000,
         tools={"add": ToolReport(30, 1, 15, 3, 1), "[red]x[/red]\x1b[2J": ToolReport(5, 0, 5)},
         sections={
-            "inertia": Section("Kinds of predictions", {"rules": rules}, ("The budget of misses has no room.",)),
+            "inertia": Section(
+                "Kinds of predictions",
+                {"rules": rules},
+                ("The budget of misses has no room.",),
+                (rules_table(rules),),
+            ),
             "sit": SUGGESTED,
             "red": Section("[red]x", {"shown": 1, "followed": 0, "right": 0}),
         },
@@ -337,8 +346,8 @@ def test_sources_of_real_rules_are_told_in_words():
         learner.learn(asked, look_up, call("delete", {"id": f"i{number}"}), words(), thread_id=str(number))
     rules = learner.memory.report()["inertia"]["rules"]
 
-    told = {(rule.after, rule.tool): record.sources_in_words(rule.sources) for rule in rules}
+    told = {(rule.after, rule.tool): rule.sources_in_words for rule in rules}
     assert told["look_up", "delete"] == "earlier output"
     assert told["<start>", "look_up"] == "user's words"
     assert all("|" not in words for words in told.values())
-    assert record.sources_in_words("paper") == "paper policy"
+    assert RuleRecord("a", "b", "paper", 1, 0).sources_in_words == "paper policy"

@@ -392,7 +392,7 @@ def test_the_evidence_is_not_kept(folder):
         learn(memory, "last")
         with Watcher(folder) as watcher:
             watcher.look(NOON)
-            kept = watcher._graph.to_state()
+            kept = watcher.graph.to_state()
             assert watcher.report().tools.keys() == {*(f"tool{number}" for number in range(30)), "last"}
     rows = (kept["successors"], kept["sources"], kept["values"], kept["tables"]["inertia"]["rules"])
     assert not any((*(table["rows"] for table in rows), kept["cases"]["cases"]))
@@ -431,10 +431,10 @@ def test_what_is_forgotten_is_not_shown_any_more(folder):
         memory.observe([user("Do it"), *call("alpha")], thread_id="a", user_id="ann")
         memory.inertia.begin_turn([user("Do it again")], thread_id="b", user_id="ann")
         watcher.look(NOON)
-        assert (watcher.report().turns, len(watcher._graph.runs)) == (2, 1)
+        assert (watcher.report().turns, len(watcher.graph.runs)) == (2, 1)
         memory.forget(user_id="ann")
         watcher.look(NOON)
-        assert (watcher.report().turns, len(watcher._graph.runs)) == (1, 0)
+        assert (watcher.report().turns, len(watcher.graph.runs)) == (1, 0)
         in_full(watcher)
 
 

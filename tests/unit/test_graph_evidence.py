@@ -74,7 +74,7 @@ def test_records_in_any_order_make_the_same_graph(made: list[list[Message]], shu
     learner = learned(made)
     records = copy.deepcopy(learner.records)
     shuffler.shuffle(records)
-    other = EvidenceGraph([InertiaEvidence])
+    other = Learner(TOOLS).graph
     for key, record in records:
         assert other.apply(key, record)
 
@@ -208,7 +208,7 @@ def test_redacted_records_hold_no_word_of_the_user():
     for _, record in learner.records:
         kept = redacted(record, "A", (), lambda slot, source: False)
         assert SECRET.lower() not in repr(kept).lower()
-        assert Count("turns") in kept
+        assert "turns" in {each.counter for each in kept if isinstance(each, Count)}
         assert redacted(record, "B", (), lambda slot, source: False) is record
 
 

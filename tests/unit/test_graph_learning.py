@@ -182,7 +182,7 @@ def test_parameters_of_unknown_tools_are_noted():
     learner = Learner()
     learner.learn(user("Go."), call("a", {"x": 1, "y": "z"}), call("a", {"x": 2}), words())
 
-    spec = learner.engine.specs["a"]
+    spec = learner.specs["a"]
     assert spec.required == {"x"}
     assert spec.properties == {"x": {"type": "integer"}, "y": {"type": "string"}}
 
