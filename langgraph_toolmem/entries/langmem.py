@@ -88,9 +88,7 @@ class EntryBaseStore(BaseStore):
     ) -> None:
         if not isinstance(entries := getattr(memory, "entries", None), Entries):
             raise ConfigurationError(f"EntryBaseStore takes a ToolMemory, not {type(memory).__name__}.")
-        if user_id is not None and not (isinstance(user_id, str) and user_id and user_id[0] != "{"):
-            raise ConfigurationError(f"user_id is a text that is not empty and no placeholder, not {user_id!r}.")
-        place = _place_in(namespace)
+        place = _place_in(namespace, user_id)
         if place is None and user_id is None and has_user(entries.core.users.namespace):
             example = '("memories", "{langgraph_user_id}")'
             raise ConfigurationError(f"The entries belong to users: name their place, as in {example}, or a user_id.")
@@ -155,7 +153,9 @@ class EntryBaseStore(BaseStore):
             if not isinstance(op, GetOp) or (scope := self._scope(op.namespace)) is None:
                 return [] if isinstance(op, ListNamespacesOp) else None
             entry = self._store(scope[0]).get(op.key) if op.namespace == scope[1] else None
-            return _item(entry, scope[1]) if entry and not entry.retired and _is_of(entry, scope[0]) else None
+            return (
+                _item(entry, scope[1]) if entry is not None and not entry.retired and _is_of(entry, scope[0]) else None
+            )
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return None
@@ -196,8 +196,10 @@ def memory_tools(store: EntryBaseStore) -> list[BaseTool]:
     return tools
 
 
-def _place_in(namespace: Any) -> int | None:
-    """Where a namespace has its user. Raises ConfigurationError if it cannot work."""
+def _place_in(namespace: Any, user_id: Any) -> int | None:
+    """Where a namespace has its user. Raises ConfigurationError if one of the two cannot work."""
+    if user_id is not None and not (isinstance(user_id, str) and user_id and user_id[0] != "{"):
+        raise ConfigurationError(f"user_id is a text that is not empty and no placeholder, not {user_id!r}.")
     if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
         raise ConfigurationError(f"namespace is a tuple of texts, not {namespace!r}.")
     places = [at for at, label in enumerate(namespace) if label[0] == "{"]

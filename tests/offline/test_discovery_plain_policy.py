@@ -95,13 +95,8 @@ def proposed(request: str, *taken: Taken) -> list[Call]:
     [
         ("Extend all loans of Ann Lee", (), Call("find_reader", {"name": "Ann Lee"})),
         ("Extend all loans of Ann Lee", (FOUND,), LISTED.call),
-        ("Extend the loan of Emma", (FOUND, LISTED), Call("extend_loan", {"loan_id": "loan_78"})),
-        ("Delete the loan of Emma", (LISTED,), Call("delete_loan", {"loan_id": "loan_78"})),
-        (
-            "Write to Ann Lee: it is late",
-            (FOUND,),
-            Call("send_letter", {"to": "ann@lib.example", "body": "it is late"}),
-        ),
+        ("Extend the latest loan", (FOUND, LISTED), Call("extend_loan", {"loan_id": "loan_77"})),
+        ("Delete the loan", (LISTED,), Call("delete_loan", {"loan_id": "loan_77"})),
         (
             "Reserve a room for 45 minutes on 2024-06-05 at 9:30",
             (),

@@ -3,8 +3,7 @@
 Known are the values of the request, those of the answers so far, and what schemas list; a value goes into an input of
 its type (`atoms.slots`) or its looks (`atoms.words`). A call scores by how well its values fit, by the words its tool
 shares with the request, and by how much of the request it is the first to use; changes wait until all of that was used.
-What is nothing new, and changes by tools far from the request, come only where all else led nowhere (`widen`).
-
+What is nothing new comes only where all else led nowhere (`widen`).
 There are no plans (the request is the one sub-goal) and no order of steps: the search has to find that.
 """
 
@@ -26,19 +25,16 @@ from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State, only_reads
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, fit, flatten
-from langgraph_toolmem.search.lexical import STOP_WORDS, LexicalIndex, stem, words
+from langgraph_toolmem.search.lexical import STOP_WORDS, stem, words
 from langgraph_toolmem.words.meaning import canonical, canonical_words
 from langgraph_toolmem.words.ports import Port, inputs_of
 from langgraph_toolmem.words.schema import Leaf
 
-WIDTH, CHANGES, COMBINATIONS, PER_INPUT = 48, 8, 12, 5
-"""At most so many calls in one state, tools that change something, calls of one tool, and values for one input."""
-MAX_ROWS, MAX_ANSWER = 12, 1_500
-"""Rows of a list and characters of an answer that are read."""
+WIDTH, COMBINATIONS, PER_INPUT, MAX_ROWS, MAX_ANSWER = 48, 12, 5, 12, 1_500
+"""At most so many calls in one state, combinations of values for a tool, values for an input, rows, characters."""
 SURE, WORSE, SHARPNESS = 0.75, 0.25, 3.0
 """Fit from which an optional value is given; how far below the best one others may fit; e to this per 1 of a score."""
-CHOICE: Final = "CHOICE"
-"""Type of what a schema lists."""
+CHOICE: Final = "CHOICE"  # type of what a schema lists
 
 Given: TypeAlias = tuple[float, str, Any]  # how well it fits, 0 to 1; path; value
 
@@ -73,8 +69,7 @@ class PlainPolicy:
         self._specs, self._finishes, self._slots = dict(specs), finishes, Slots(specs)
         self._reads = {name: only_reads(spec, name) for name, spec in specs.items()}
         self._inputs = {name: [_input(port, self._slots) for port in inputs_of(spec)] for name, spec in specs.items()}
-        texts = ((name, sorted(_stems(name)) * 3 + sorted(_stems(spec.description))) for name, spec in specs.items())
-        self._index = LexicalIndex((name, " ".join(text)) for name, text in texts)
+        self._words = _weights(specs)
 
     def plan(self, state: State) -> Goal:
         """See `Policy`: the request as a whole, with any tool."""
@@ -104,12 +99,9 @@ class PlainPolicy:
         unused = {canon(each.value) for each in asked if each.types.isdisjoint((CHOICE, NUMBER, TIME))}
         unused = {each for each in unused if not any(_overlap(each, value) for value in given)}
         akin = self._akin(state)
-        changes = sorted((name for name in self._specs if not self._reads[name]), key=lambda name: -akin[name])
-        calls = [(1.0, call) for call in possible or ()]
+        calls, scored = [(1.0, call) for call in possible or ()], list[tuple[float, Call]]()
         for tool in self._specs if possible is None else ():
-            if wide or self._reads[tool] or tool in changes[:CHANGES]:
-                calls += self._calls(tool, state, known, wide)
-        scored: list[tuple[float, Call]] = []
+            calls += self._calls(tool, state, known, wide)
         for fitting, call in calls:
             values, reads = _values(call), self._reads.get(call.tool, False)
             is_new = call.key not in done and (not values.isdisjoint(fresh) or call.tool not in called)
@@ -128,16 +120,17 @@ class PlainPolicy:
         return sorted(proposals, key=lambda each: -each.weight)
 
     def _akin(self, state: State) -> dict[str, float]:
-        """How much each tool has to do with the request, without the words that changes so far have served."""
-        served = (_stems(taken.call.tool) for taken in state.taken if not self._reads.get(taken.call.tool))
-        query = " ".join(sorted(_stems(state.task.request).difference(*served)))
-        found = dict(self._index.search(query, len(self._specs)))
-        return {name: found.get(name, 0.0) / max(found.values(), default=1.0) for name in self._specs}
+        """How much each tool has to do with the request, without the words that changes before have served."""
+        *before, last = [each.call.tool for each in state.taken] or [""]
+        served = (name for name in before if name != last and not self._reads.get(name))
+        asked = _stems(state.task.request).difference(*map(_stems, served))
+        found = {name: math.fsum(each[word] for word in asked & each.keys()) for name, each in self._words.items()}
+        top = max(found.values(), default=0.0) or 1.0
+        return {name: share / top for name, share in found.items()}
 
     def _calls(self, tool: str, state: State, known: Sequence[Known], wide: bool) -> Iterator[tuple[float, Call]]:
         """Calls of a tool, with how well their values fit."""
-        combined: list[tuple[Given, ...]] = [()]
-        options, sure = list[list[Given]](), list[Given]()
+        combined, options, sure = [tuple[Given, ...]()], list[list[Given]](), list[Given]()
         for each in self._inputs[tool]:
             found = self._candidates(tool, each, state, known, wide)
             if each.leaf.required:
@@ -156,13 +149,11 @@ class PlainPolicy:
 
     def _candidates(self, tool: str, wanted: Input, state: State, known: Sequence[Known], wide: bool) -> list[Given]:
         """The values that fit an input best, each once."""
-        found: dict[str, Given] = {}
-        schema = {"type": sorted(wanted.leaf.types)}
-        for score, value in sorted(self._fitting(tool, wanted, state, known), key=lambda each: -each[0]):
+        found, schema = dict[str, Given](), {"type": sorted(wanted.leaf.types)}
+        ordered = sorted(self._fitting(tool, wanted, state, known), key=lambda each: -each[0])
+        for score, value in ordered:
             cast = [fit(one, schema) for one in value] if isinstance(value, list) else fit(value, schema)
-            if cast not in (ABSENT, None, "", []) and (
-                wide or not found or score >= next(iter(found.values()))[0] - WORSE
-            ):
+            if (wide or score >= ordered[0][0] - WORSE) and cast not in (ABSENT, None, "", []):
                 found.setdefault(canon(cast), (score, wanted.leaf.path, cast))
         return list(found.values())[: (1 + 2 * wide) * PER_INPUT]
 
@@ -194,13 +185,11 @@ class PlainPolicy:
         """The values of a request: by their looks, by the words beside them, and what schemas list."""
         found = list(said(request, self._slots))
         yield from (Known(value, frozenset({label})) for label, value in found)
-        clock = [value for label, value in found if label == TIME]
-        days = [value for label, value in found if label == DATE]
-        yield from (Known(f"{day}T{time.zfill(5)}", frozenset({TIME})) for day in days for time in clock)
-        for each in (each for inputs in self._inputs.values() for each in inputs):
-            for choice in each.choices:
-                if _stands_in(choice, request):
-                    yield Known(choice, frozenset({CHOICE, each.parameter.label}))
+        times = ((day, time) for kind, day in found for other, time in found if (kind, other) == (DATE, TIME))
+        yield from (Known(f"{day}T{time.zfill(5)}", frozenset({TIME})) for day, time in times)
+        listed = ((one, each) for inputs in self._inputs.values() for each in inputs for one in each.choices)
+        mine = ((one, each.parameter.label) for one, each in listed if _stands_in(one, request))
+        yield from (Known(one, frozenset({CHOICE, label})) for one, label in mine)
 
     def _told(self, taken: Taken, request: str) -> Iterator[Known]:
         """The values of an answer, nearest those of rows that share most with the request; lists as a whole too."""
@@ -292,11 +281,20 @@ def _overlap(one: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def _stems(text: str) -> frozenset[str]:
-    """The words of a text that say something, words that mean the same made one."""
+def _stems(text: str) -> frozenset[str]:  # of words that say something, those that mean the same made one
     plain = canonical_words(words(text[:MAX_ANSWER]))
     return frozenset(stem(word) for word in plain if word not in STOP_WORDS and len(word) > 1)
 
 
 def _stands_in(value: str, text: str) -> bool:
     return f" {' '.join(words(value))} " in f" {' '.join(words(text))} "
+
+
+def _weights(specs: Mapping[str, ToolSpec]) -> dict[str, dict[str, float]]:
+    """The words of each tool with their weights: rare ones count more, and those of its name most."""
+    texts = {
+        n: dict.fromkeys(_stems(spec.description), 1.0) | dict.fromkeys(_stems(n), 3.0) for n, spec in specs.items()
+    }
+    count = Counter(word for text in texts.values() for word in text)
+    rare = {word: math.log((len(specs) + 1) / times) for word, times in count.items()}
+    return {name: {word: weight * rare[word] for word, weight in text.items()} for name, text in texts.items()}
