@@ -220,7 +220,7 @@ def _fit_of(wanted: Input, known: Known, reads: bool) -> float:
     if wanted.looks in (DATE, TIME):
         return 0.8 * (looks == DATE and (":" in first) == (wanted.looks == TIME))
     if wanted.looks in (ID, NUMBER):
-        return 0.8 if named else 0.6 * (known.asked and wanted.looks in types)
+        return 0.8 if named else 0.6 * (wanted.looks in types and (known.asked or known.types == {ID}))
     if wanted.looks != TEXT or looks == NUMBER:
         return 0.8 * (looks == wanted.looks)
     if wanted.parameter.text and not reads:
