@@ -221,7 +221,7 @@ def _fit_of(wanted: Input, known: Known, reads: bool) -> float:
         return 0.8 * (looks == DATE and (":" in first) == (wanted.looks == TIME))
     if wanted.looks in (ID, NUMBER):
         return 0.8 if named else 0.6 * (wanted.looks in types and (known.asked or known.types == {ID}))
-    if wanted.looks != TEXT or looks == NUMBER:
+    if wanted.looks != TEXT or looks in (DATE, TIME, NUMBER):
         return 0.8 * (looks == wanted.looks)
     if wanted.parameter.text and not reads:
         return 0.8 * (known.asked and TEXT in types)
