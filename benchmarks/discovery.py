@@ -15,7 +15,6 @@ again; and what the atoms of a search are worth on tasks that nobody searched (`
 from __future__ import annotations
 
 import argparse
-import copy
 import hashlib
 import json
 import os
@@ -31,20 +30,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.office import Office, make_tasks
-from examples.office.tasks import Task as OfficeTask
+from benchmarks.discovery_held_out import BEST, held_out
+from benchmarks.discovery_world import make_office, multi_step
 from langgraph_toolmem.atoms.atoms import to_plain
-from langgraph_toolmem.offline.discovery import Call, Discovery, Goal, SearchSettings, State, Task, ToolsEnvironment
+from langgraph_toolmem.offline.discovery import Call, Discovery, Goal, SearchSettings, State, Task
 from langgraph_toolmem.offline.discovery.environment import Cursor
+from langgraph_toolmem.offline.discovery.plain_policy import PlainPolicy
 from langgraph_toolmem.offline.discovery.selection import Selection
 from langgraph_toolmem.offline.discovery.state import NAME
-from langgraph_toolmem.offline.discovery.toolbox import Toolbox
+from langgraph_toolmem.offline.discovery.states import only_reads
 from langgraph_toolmem.offline.discovery.tree import Search
-from langgraph_toolmem.offline.discovery.word_policy import WordPolicy
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
-POOL = 400
-"""Tasks that the chosen ones are drawn from, for each seed."""
 STEPS = 500
 """Calls of tools per task, for each method: 50 paths of 10 calls."""
 DEPTH = 10
@@ -75,43 +72,6 @@ class Row:
     branching: float = 0.0
 
 
-def make_office() -> ToolsEnvironment:
-    """An office of its own; a factory for ``toolmem discover --env benchmarks.discovery:make_office``.
-
-    A task's ``data`` has its ``seed`` and its ``number`` in `make_tasks` with `POOL` tasks.
-    """
-    office = Office(0)
-    pools: dict[int, dict[str, OfficeTask]] = {}
-
-    def known(task: Task) -> OfficeTask:
-        seed = int(task.data["seed"])
-        if seed not in pools:
-            pools[seed] = {each.id: each for each in make_tasks(POOL, seed=seed, office_seed=seed)}
-        return pools[seed][str(task.data["number"])]
-
-    def restore(kept: tuple[Any, int]) -> None:
-        office._database, office._made = copy.deepcopy(kept[0]), kept[1]
-
-    return ToolsEnvironment(
-        office.tools(),
-        reset=lambda task: office.reset(known(task).seed),
-        success=lambda task: known(task).checker(office),
-        snapshot=lambda: (office.state(), office._made),
-        restore=restore,
-    )
-
-
-def multi_step(seed: int, count: int) -> list[tuple[Task, str]]:
-    """The first tasks of a seed that take two calls or more, with their kinds."""
-    found: list[tuple[Task, str]] = []
-    office = Office(seed)
-    for each in make_tasks(POOL, seed=seed, office_seed=seed):
-        office.reset(each.seed)
-        if len(found) < count and len(each.script()) > 1 and not each.checker(office):
-            found.append((Task(f"{seed}-{each.id}", each.request, {"seed": seed, "number": each.id}), each.kind))
-    return found
-
-
 class Bench:
     """The office with its tools read once.
 
@@ -122,7 +82,7 @@ class Bench:
     def __init__(self, steps: int = STEPS) -> None:
         self.world = make_office()
         self.specs: dict[str, ToolSpec] = read_tools(self.world.tools)
-        self.box = Toolbox(self.specs)
+        self.policy = PlainPolicy(self.specs)
         self.steps = steps
 
     def tree(self, task: Task, kind: str, seed: int) -> Row:
@@ -143,9 +103,10 @@ class Bench:
                 at_success.append(cursor.steps + cursor.replayed)
             return done
 
-        policy = WordPolicy(self.specs, toolbox=self.box)
         settings = SearchSettings(steps=self.steps, patience=0, selection=selection)
-        search = Search(cursor, policy, self.specs, check, settings=settings, rng=random.Random(f"{seed}-{task.id}"))
+        search = Search(
+            cursor, self.policy, self.specs, check, settings=settings, rng=random.Random(f"{seed}-{task.id}")
+        )
         outcome = search.run()
         used = at_success[0] if at_success else cursor.steps + cursor.replayed
         length = len(outcome.paths[0].taken) if outcome.paths else 0
@@ -196,13 +157,12 @@ class Bench:
 
     def _calls(self, state: State, known: dict[str, list[Call]]) -> list[Call]:
         if state.key not in known:
-            policy = WordPolicy(self.specs, toolbox=self.box)
-            known[state.key] = [each.call for each in policy.propose(state, None) if each.call is not None]
+            known[state.key] = [each.call for each in self.policy.propose(state, None) if each.call is not None]
         return known[state.key]
 
     def _step(self, cursor: Cursor, state: State, call: Call) -> State | None:
         """The state after a call; None if it failed or nothing came of it."""
-        reads = self.box.reads[call.tool]
+        reads = only_reads(self.specs[call.tool], call.tool)
         taken = cursor.make(call, reads=reads)
         if not taken.observation.ok:
             cursor.go(state.changed)
@@ -231,7 +191,8 @@ def by_workers(tasks: Sequence[Task], workers: Sequence[int]) -> tuple[list[str]
 CHILD = """
 import json, sys
 from pathlib import Path
-from benchmarks.discovery import atoms_digest, make_office
+from benchmarks.discovery import atoms_digest
+from benchmarks.discovery_world import make_office
 from langgraph_toolmem.offline.discovery import Discovery, Task
 folder, tasks = Path(sys.argv[1]), [Task(**each) for each in json.loads(sys.argv[2])]
 with Discovery(make_office, tasks, seed=1, workers=2, folder=folder) as discovery:
@@ -358,8 +319,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             checks.append((lost == 0, f"{hits} kills in the middle: {lost} finished tasks lost"))
             checks.append((found == digests[0], f"the same atoms after the kills: {found}"))
     if options.held_out:
-        from benchmarks.discovery_held_out import BEST, held_out
-
         print(f"\nnext tool of {options.held_out} tasks that nobody searched, in %")
         print(f"{'atoms':28}{'kept':>8}{'calls':>8}{'first':>8}{f'best {BEST}':>8}{'or alike':>10}")
         for name, each in held_out(options.held_out).items():
@@ -374,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(holds for holds, _ in checks) else 1
 
 
-__all__ = ["Bench", "Row", "main", "make_office", "multi_step"]
+__all__ = ["Bench", "Row", "main"]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from benchmarks.discovery import POOL, make_office, multi_step
+from benchmarks.discovery_world import POOL, make_office, multi_step
 from benchmarks.next_tool import points
 from examples.office import ALTERNATIVES, make_tasks
 from langgraph_toolmem import ToolMemory

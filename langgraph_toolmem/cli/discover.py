@@ -32,6 +32,8 @@ WARNING = (
     "may. Go on only if they act on a sandbox"
 )
 ATOMS = "atoms.jsonl"
+MOST_NAMED = 20
+"""Unsolved tasks that are named in the text."""
 
 
 class Rule(str, Enum):
@@ -58,9 +60,7 @@ def discover(
     ],
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="SPEC", help="The chat model that plans and acts, `provider:model` [default: words, no model]."
-        ),
+        typer.Option(metavar="SPEC", help="The chat model that plans and acts, `provider:model` [default: no model]."),
     ] = None,
     judge: Annotated[
         str | None,
@@ -174,7 +174,7 @@ def discover(
         known = None if kept is None else kept.count
         answer_json({"memory": str(memory), "atoms_file": str(target), "kept": known, **report.to_dict()})
         return
-    for line in _sentences(report, target):
+    for line in sentences(report, target):
         typer.echo(line)
     if kept is not None and kept.count:
         typer.echo("The memory keeps them: agents that plan with it are shown them (README, Plan with what worked).")
@@ -215,11 +215,16 @@ class _IntoMemory:
             self.failed = error
 
 
-def _sentences(report: DiscoveryReport, target: Path) -> Iterator[str]:
+def sentences(report: DiscoveryReport, target: Path) -> Iterator[str]:
+    """What a discovery came to, in words."""
     now = report.progress
     yield f"Of {count(now.tasks, 'task')}, {now.done:,} are searched: {now.solved:,} were solved" + (
         f", {report.already:,} were done before anything was." if report.already else "."
     )
+    if report.unsolved:
+        more = len(report.unsolved) - MOST_NAMED
+        names = ", ".join(map(printable, report.unsolved[:MOST_NAMED]))
+        yield f"Not solved: {names}{f' and {more:,} more, which --json names' if more > 0 else ''}."
     yield (
         f"Per search {report.iterations:.1f} paths were walked, {report.branching:.2f} actions tried in a state; the "
         f"best paths have {report.depth:.1f} calls, the longest one tried {report.deepest:,}."
@@ -240,7 +245,7 @@ def _sentences(report: DiscoveryReport, target: Path) -> Iterator[str]:
             "environment cure this."
         )
     if report.unread:
-        yield f"{count(report.unread, 'answer')} of models could not be read: words took their place, or it was no yes."
+        yield f"{count(report.unread, 'answer')} of models could not be read: plain calls took their place."
     if report.others:
         yield f"{count(report.others, 'outcome')} of other settings are in the folder and not counted."
     if now.failed:

@@ -11,7 +11,9 @@ import pytest
 from benchmarks import discovery as bench
 from benchmarks import discovery_held_out as held_out
 from benchmarks.discovery import Row
+from benchmarks.discovery_world import make_office, multi_step
 from langgraph_toolmem.atoms.extract import distil
+from langgraph_toolmem.offline.discovery import Call
 
 
 def test_shares_are_of_one_method_and_within_its_calls() -> None:
@@ -28,11 +30,11 @@ def test_shares_are_of_one_method_and_within_its_calls() -> None:
 
 
 def test_the_tasks_take_several_calls_and_are_not_done_before() -> None:
-    tasks = bench.multi_step(7, 12)
+    tasks = multi_step(7, 12)
     assert len(tasks) == 12
     assert len({task.id for task, _ in tasks}) == 12
     assert not {"thanks", "who_manages"} & {kind for _, kind in tasks}
-    world = bench.make_office()
+    world = make_office()
     for task, _ in tasks:
         world.reset(task)
         assert world.success() is False
@@ -41,17 +43,17 @@ def test_the_tasks_take_several_calls_and_are_not_done_before() -> None:
 @pytest.mark.parametrize("method", ["tree", "tree_ucb", "random", "depth_first"])
 def test_no_method_makes_more_calls_than_it_may(method: str) -> None:
     made = bench.Bench(steps=15)
-    for task, kind in bench.multi_step(7, 2):
+    for task, kind in multi_step(7, 2):
         row = getattr(made, method)(task, kind, 7)
         assert 0 < row.steps <= 15 + 10  # a way back that was begun is gone to its end
 
 
 def test_a_snapshot_brings_the_office_back() -> None:
-    ((task, _),) = bench.multi_step(7, 1)
-    world = bench.make_office()
+    ((task, _),) = multi_step(7, 1)
+    world = make_office()
     world.reset(task)
     kept = world.snapshot()
-    note = bench.Call("create_note", {"title": "a", "text": "b"})
+    note = Call("create_note", {"title": "a", "text": "b"})
     first = world.step(note).output
     world.restore(kept)
     assert world.step(note).output == first

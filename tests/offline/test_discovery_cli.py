@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.cli.discover import _sentences
+from langgraph_toolmem.cli.discover import sentences
 from langgraph_toolmem.offline.discovery import Discovery, DiscoveryProgress, DiscoveryReport, IntoMemory, Task
 from langgraph_toolmem.offline.discovery.state import NAME
 from langgraph_toolmem.stores.folder_lock import FolderLock
@@ -217,11 +217,23 @@ def test_what_is_not_counted_is_said(here: Path) -> None:
 
 def test_what_was_wrong_is_said() -> None:
     report = DiscoveryReport(DiscoveryProgress(2, 2, 1, model_calls=3), unread=1, diverged=2, others=1)
-    said = "\n".join(_sentences(report, Path("atoms.jsonl")))
+    assert "Not solved" not in "".join(sentences(report, Path("atoms.jsonl")))
+    said = "\n".join(sentences(report, Path("atoms.jsonl")))
     assert "1 answer of models could not be read" in said
     assert "snapshot() and restore() of the environment cure this" in said
     assert "1 outcome of other settings" in said
     assert {"unread", "diverged", "others"} <= report.to_dict().keys()
+
+
+def test_tasks_that_were_not_solved_are_named(here: Path) -> None:
+    lost = {"id": "lost", "request": "Open the safe with the Garden key.", "key": "Cellar"}
+    with (here / "tasks.jsonl").open("a", encoding="utf-8") as file:
+        file.write("\n" + json.dumps(lost))
+    assert "Not solved: lost." in run(SAFE).stdout.splitlines()
+    assert json.loads(run(SAFE, "--json").stdout)["unsolved"] == ["lost"]
+    many = DiscoveryReport(DiscoveryProgress(23, 23), unsolved=tuple(f"t{n}" for n in range(23)))
+    (line,) = (line for line in sentences(many, Path("atoms.jsonl")) if line.startswith("Not solved"))
+    assert line.endswith("t18, t19 and 3 more, which --json names.")
 
 
 def test_one_search_in_a_folder_at_a_time(here: Path) -> None:

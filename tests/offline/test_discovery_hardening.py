@@ -38,11 +38,11 @@ from langgraph_toolmem.offline.discovery import (
 from langgraph_toolmem.offline.discovery.environment import Cursor, Taken
 from langgraph_toolmem.offline.discovery.harvest import needed
 from langgraph_toolmem.offline.discovery.plain import CUT, as_plain
+from langgraph_toolmem.offline.discovery.plain_policy import COMBINATIONS, PlainPolicy
 from langgraph_toolmem.offline.discovery.policy import Proposal
 from langgraph_toolmem.offline.discovery.selection import chosen
 from langgraph_toolmem.offline.discovery.states import Goal, State, resources_of
 from langgraph_toolmem.offline.discovery.tree import Search
-from langgraph_toolmem.offline.discovery.word_policy import COMBINATIONS, WordPolicy
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
@@ -384,7 +384,7 @@ def test_a_tool_with_many_inputs_has_not_all_combinations_of_values() -> None:
     specs = read_tools([schema("make_thing", "Make a thing.", **inputs)])
     names = "Ann Lee, Bob Ray, Carl Fox, Dora Moss, Eve Stone, Finn Rock, Gus Hill and Hal Dale"
     state = State(Task("t", f"Make a thing with {names}")).at(Goal("make it"))
-    proposals = WordPolicy(specs).propose(state, None)  # 8⁹ combinations are too many to look at
+    proposals = PlainPolicy(specs).propose(state, None)  # 8⁹ combinations are too many to look at
     assert 0 < len(proposals) <= COMBINATIONS
 
 

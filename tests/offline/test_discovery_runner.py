@@ -82,7 +82,7 @@ def test_any_number_of_workers_gives_the_same_atoms(workers: int) -> None:
     tasks = office_tasks(6)
     with Discovery(office, tasks, seed=3) as alone:
         alone.run()
-        expected = (alone.found(), alone.atoms.all())
+        expected = (alone.found(), alone.atoms())
     steps: list[DiscoveryProgress] = []
     with Discovery(office, tasks, seed=3, workers=workers) as together:
         together.run(steps.append)
@@ -299,6 +299,7 @@ def test_the_report_is_worked_out_by_hand() -> None:
     assert (report.deepest, report.already, report.explored, report.replayed, report.shared) == (5, 1, 18, 4, 2)
     assert (report.compression, report.depth) == (0.0, 0.0)
     assert report.errors == tuple("cdefg")
+    assert report.unsolved == ("a", "b")  # "c" was done before
     assert json.loads(json.dumps(report.to_dict()))["tasks"] == 3
 
 

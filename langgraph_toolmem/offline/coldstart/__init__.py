@@ -13,7 +13,7 @@ a sandbox. A cold start that was killed goes on where it was when it is begun ag
 ``sandbox``  the agent, what brings its world back, and what judges a run
 ``invent``   requests from a chat model, and which of them are taken
 ``judge``    a chat model's verdict on a run
-``meter``    the budget, and model calls counted before they are made
+``budget``   what it may cost; ``meter``: model calls counted before they are made
 ``state``    how far it is, on disk
 ``keeping``  its entries go into the memory, and are taken away again
 ``runner``   all together
@@ -24,8 +24,8 @@ After MemToolAgent (arXiv 2606.07909), which fills an empty memory this way.
 
 from __future__ import annotations
 
+from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.keeping import BOOTSTRAP, drop
-from langgraph_toolmem.offline.coldstart.meter import Budget
 from langgraph_toolmem.offline.coldstart.progress import Progress
 from langgraph_toolmem.offline.coldstart.runner import Bootstrap
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, load_sandbox

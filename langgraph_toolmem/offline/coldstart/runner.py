@@ -20,10 +20,11 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries.entry import Entry, entry_of
+from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.invent import BATCH, invent, what_next
 from langgraph_toolmem.offline.coldstart.judge import MAX_SAID, judge
 from langgraph_toolmem.offline.coldstart.keeping import BOOTSTRAP, drop_with, keep_entry, open_state
-from langgraph_toolmem.offline.coldstart.meter import INVENT, JUDGE, RUN, Budget, Meter, RefusedError
+from langgraph_toolmem.offline.coldstart.meter import INVENT, JUDGE, RUN, Meter, RefusedError
 from langgraph_toolmem.offline.coldstart.progress import Progress
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread, tools_of
 from langgraph_toolmem.offline.coldstart.state import Outcome, Query

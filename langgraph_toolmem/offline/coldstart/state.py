@@ -15,13 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-
-if TYPE_CHECKING:
-    from langgraph_toolmem.offline.coldstart.meter import Budget
+from langgraph_toolmem.offline.coldstart.budget import Budget
 
 NAME: Final = "bootstrap.db"
 FORMAT: Final = 1

@@ -16,12 +16,12 @@
 ===============  ==========================================================================
 ``environment``  what is searched, and how to come back to a state
 ``plain``        what tools answer, in JSON values
-``adapters``     environments made of LangChain tools, of a cold start's sandbox, of recorded runs
+``adapters``     environments made of LangChain tools, of a cold start's sandbox, of recorded runs, of an import path
 ``states``       what a state is, and when two are the same
 ``tree``         Monte Carlo tree search over states
 ``selection``    how far a search goes, and which action is taken next
 ``policy``       what a search asks for: plans, actions, reflections
-``word_policy``  a policy without a model; ``toolbox``, ``relevance``, ``facts``, ``context``, ``fitting`` are its parts
+``plain_policy`` a policy without a model
 ``asking``       a policy that asks a chat model
 ``questions``    model calls: counted before they are made, made once
 ``checker``      whether a task is done: the environment's word, or a judge's
@@ -37,11 +37,16 @@ After SGA-MCTS, which searches benchmarks this way; here it is the user's own to
 
 from __future__ import annotations
 
-from langgraph_toolmem.offline.discovery.adapters import RecordedEnvironment, ToolsEnvironment, of_sandbox
+from langgraph_toolmem.offline.discovery.adapters import (
+    RecordedEnvironment,
+    ToolsEnvironment,
+    load_environment,
+    of_sandbox,
+)
 from langgraph_toolmem.offline.discovery.environment import Call, Environment, Observation, Task
 from langgraph_toolmem.offline.discovery.policy import Policy, Proposal, Reflection
 from langgraph_toolmem.offline.discovery.report import DiscoveryProgress, DiscoveryReport
-from langgraph_toolmem.offline.discovery.runner import Discovery, load_environment
+from langgraph_toolmem.offline.discovery.runner import Discovery
 from langgraph_toolmem.offline.discovery.selection import SearchSettings
 from langgraph_toolmem.offline.discovery.sink import AtomSink, IntoMemory, JsonLines, read_tasks
 from langgraph_toolmem.offline.discovery.states import Goal, State

@@ -39,6 +39,7 @@ class DiscoveryReport:
     Attributes:
         progress: how far it is.
         already: tasks that were done before anything was.
+        unsolved: ids of the tasks whose search is over, and none of whose paths ended well.
         iterations: paths walked, per searched task.
         branching: actions tried per state in which any was.
         depth: calls of the best path, per solved task.
@@ -48,7 +49,7 @@ class DiscoveryReport:
         replayed: calls made again in order to come back to a state.
         diverged: how often one of these answered something else than before.
         atoms: how many atoms the solved tasks gave.
-        unread: answers of models that could not be read; words took their place.
+        unread: answers of models that could not be read; calls without a model took their place.
         others: outcomes in the same folder that were found with other tools, seeds, settings or models, or in another
             environment: they are not counted, and are there again when those are.
         stopped: why it ended before all was done, or "".
@@ -57,6 +58,7 @@ class DiscoveryReport:
 
     progress: DiscoveryProgress
     already: int = 0
+    unsolved: tuple[str, ...] = ()
     iterations: float = 0.0
     branching: float = 0.0
     depth: float = 0.0
@@ -79,7 +81,8 @@ class DiscoveryReport:
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         rest = {name: value for name, value in vars(self).items() if name != "progress"}
-        return {**vars(self.progress), **rest, "errors": list(self.errors), "compression": self.compression}
+        lists = {"unsolved": list(self.unsolved), "errors": list(self.errors)}
+        return {**vars(self.progress), **rest, **lists, "compression": self.compression}
 
 
 def summed_up(
@@ -100,6 +103,7 @@ def summed_up(
     return DiscoveryReport(
         progress,
         already=total["already"],
+        unsolved=tuple(each.task for each in found if not each.path and not each.counts.get("already")),
         iterations=total["iterations"] / searched if searched else 0.0,
         branching=total["tried"] / total["inner"] if total["inner"] else 0.0,
         depth=sum(len(each.path) for each in solved) / len(solved) if solved else 0.0,

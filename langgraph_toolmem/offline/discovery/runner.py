@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import random
 import threading
@@ -22,22 +21,22 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError, Tool
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import canonical, digest
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.offline.coldstart.meter import Budget, RefusedError
-from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread, load_object
+from langgraph_toolmem.offline.coldstart.budget import Budget
+from langgraph_toolmem.offline.coldstart.meter import RefusedError
+from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread
 from langgraph_toolmem.offline.coldstart.state import Query
-from langgraph_toolmem.offline.discovery.adapters import of_sandbox
+from langgraph_toolmem.offline.discovery.adapters import Factory, close, factory_of
 from langgraph_toolmem.offline.discovery.asking import ModelPolicy
 from langgraph_toolmem.offline.discovery.checker import ExactChecker, JudgeChecker
 from langgraph_toolmem.offline.discovery.environment import Cursor, Environment, Task
 from langgraph_toolmem.offline.discovery.harvest import Found, atoms_of_paths, steps_of_paths
+from langgraph_toolmem.offline.discovery.plain_policy import PlainPolicy
 from langgraph_toolmem.offline.discovery.policy import Policy
 from langgraph_toolmem.offline.discovery.questions import WORDS, Questions
 from langgraph_toolmem.offline.discovery.report import DiscoveryProgress, DiscoveryReport, summed_up
 from langgraph_toolmem.offline.discovery.selection import SearchSettings
 from langgraph_toolmem.offline.discovery.state import DiscoveryState
-from langgraph_toolmem.offline.discovery.toolbox import Toolbox
 from langgraph_toolmem.offline.discovery.tree import Outcome, Search, StoppedError
-from langgraph_toolmem.offline.discovery.word_policy import WordPolicy
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.offline.discovery")
 
-Factory: TypeAlias = Callable[[], "Environment | Sandbox"]
 OnStep: TypeAlias = Callable[[DiscoveryProgress], object]
 FAILURES: Final = 5
 """Searches in a row that raise, after which it is the environment and not the task."""
@@ -66,7 +64,7 @@ class Discovery:
         environment: makes an environment (or a `Sandbox` with a reset): one for each worker. An environment itself
             will do for one worker.
         tasks: what is to be searched.
-        model: the policy's; None: words, schemas and known values (`WordPolicy`).
+        model: the policy's; None: schemas and known values (`PlainPolicy`).
         judge: says whether a task is done where the environment does not.
         atom_model: words the atoms, one call for each new kind of step; they count in the budget. None: the words of
             requests, and types read off schemas.
@@ -100,7 +98,7 @@ class Discovery:
         if len({task.id for task in tasks}) < len(tasks):
             raise ConfigurationError("Two tasks have the same id.")
         self._named = str(getattr(environment, "toolmem_name", ""))
-        self._factory = _as_factory(environment, workers)
+        self._factory = factory_of(environment, workers)
         self.tasks = list(tasks)
         self._model, self._judge, self._atom_model = model, judge, atom_model
         self.settings, self.budget = settings or SearchSettings(), budget or Budget(queries=max(1, len(tasks)))
@@ -109,7 +107,6 @@ class Discovery:
         self.specs: dict[str, ToolSpec] = read_tools(self._first.tools)
         if not self.specs:
             raise ConfigurationError("The environment has no tools.")
-        self._toolbox = Toolbox(self.specs)
         self._state = DiscoveryState(folder, self._scope())
         self._keys = {f"{task.id}\n{digest(task.request, canonical(dict(task.data)))}": task for task in self.tasks}
         for key in self._keys:
@@ -218,7 +215,7 @@ class Discovery:
         """Closes the file with the outcomes, and the environment."""
         self._stop.set()
         first, self._first = self._first, None
-        _close(first)
+        close(first)
         self._state.close()
 
     def __enter__(self) -> Discovery:
@@ -254,7 +251,7 @@ class Discovery:
                 self._raised = error
             self._stop.set()
         finally:
-            _close(environment)
+            close(environment)
 
     def _one(self, query: Query, environment: Environment) -> None:
         """Searches one task; what it raises is the task's failure, unless it is one of the whole discovery."""
@@ -289,10 +286,10 @@ class Discovery:
                     "Nothing says whether a task is done: give the environment a success(), or name a judge."
                 )
             checker = JudgeChecker(self._judge, questions)
-        words = WordPolicy(self.specs, toolbox=self._toolbox, finishes=not checker.stepwise)
-        policy: Policy = words
+        plain = PlainPolicy(self.specs, finishes=not checker.stepwise)
+        policy: Policy = plain
         if self._model is not None:
-            policy = ModelPolicy(questions.ask(self._model), self.specs, fallback=words.propose)
+            policy = ModelPolicy(questions.ask(self._model), self.specs, fallback=plain.propose)
         search = Search(
             cursor,
             policy,
@@ -335,53 +332,6 @@ class Discovery:
         return digest("discovery", self._seed, repr(self.settings), self._named, *models, *tools)
 
 
-def load_environment(spec: str, *, folder: Path | None = None) -> Factory | Environment | Sandbox:
-    """The environment that an import path names: a factory, an environment, or a cold start's sandbox.
-
-    Args:
-        spec: ``module:name`` or ``path/to/file.py:name``.
-        folder: where modules are looked for before anywhere else; None: the current one.
-
-    Raises:
-        ConfigurationError: it names nothing that can be used.
-    """
-    found: Any = load_object(spec, folder)
-    if isinstance(found, (Environment, Sandbox)) and not isinstance(found, type):
-        return found
-    if not callable(found) or inspect.iscoroutinefunction(found):
-        raise ConfigurationError(f"{spec} is neither an environment nor a function or class that makes one")
-
-    def make() -> Environment | Sandbox:
-        try:
-            made: Environment | Sandbox = found()
-        except Exception as error:
-            raise ConfigurationError(f"{spec} failed: {type(error).__name__}: {error}") from error
-        return made
-
-    make.toolmem_name = spec  # type: ignore[attr-defined]  # what was found elsewhere is not this world's
-    return make
-
-
-def _as_factory(environment: Factory | Environment | Sandbox, workers: int) -> Callable[[], Environment]:
-    if isinstance(environment, (Environment, Sandbox)) and not isinstance(environment, type):
-        if workers > 1:
-            raise ConfigurationError("Each worker needs an environment of its own: pass a function that makes one.")
-        given = environment
-        return lambda: _environment(given)
-    factory = environment
-    return lambda: _environment(factory())
-
-
-def _environment(made: Any) -> Environment:
-    if isinstance(made, Sandbox):
-        return of_sandbox(made)
-    if not isinstance(made, Environment):
-        raise ConfigurationError(
-            f"An environment has tools, reset(task), step(call) and success(); {type(made).__name__} has not."
-        )
-    return made
-
-
 def _found(task: Task, outcome: Outcome, cursor: Cursor) -> Found:
     counts = {name: value for name, value in vars(outcome).items() if name not in ("paths", "already")}
     counts |= {name: getattr(cursor, name) for name in ("steps", "replayed", "resets", "diverged")}
@@ -396,9 +346,3 @@ def _model_name(model: BaseChatModel | None) -> str:
     if model is None:
         return ""
     return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
-
-
-def _close(environment: Environment | None) -> None:
-    close = getattr(environment, "close", None)
-    if callable(close):
-        close()
