@@ -24,7 +24,6 @@ from langgraph_toolmem.base.keys import canonical, digest
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.offline.coldstart.meter import Budget, RefusedError
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread, load_object
-from langgraph_toolmem.offline.coldstart.state import Query
 from langgraph_toolmem.offline.discovery.adapters import of_sandbox
 from langgraph_toolmem.offline.discovery.asking import ModelPolicy
 from langgraph_toolmem.offline.discovery.checker import ExactChecker, JudgeChecker
@@ -39,6 +38,7 @@ from langgraph_toolmem.offline.discovery.toolbox import Toolbox
 from langgraph_toolmem.offline.discovery.tree import Outcome, Search, StoppedError
 from langgraph_toolmem.offline.discovery.word_policy import WordPolicy
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.stores.cold_start import Query
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from langgraph_toolmem.offline.coldstart.state import BootstrapState, Query
+from langgraph_toolmem.stores.cold_start import BootstrapState, Query
 
 NAME: Final = "discovery.db"
 _ANSWERS: Final = """

@@ -11,17 +11,14 @@ import contextlib
 import json
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-
-if TYPE_CHECKING:
-    from langgraph_toolmem.offline.coldstart.meter import Budget
 
 NAME: Final = "bootstrap.db"
 FORMAT: Final = 1
@@ -235,10 +232,10 @@ class BootstrapState:
                 (self._scope, purpose, calls, tokens),
             )
 
-    def spend_within(self, budget: Budget, purpose: str, calls: int) -> str:
-        """Adds calls, unless the budget is spent: then it says why."""
+    def spend_within(self, budget: Callable[[int, int], str], purpose: str, calls: int) -> str:
+        """Adds calls, unless the budget for these calls and tokens is spent: then it says why."""
         with self._lock:
-            if why := budget.spent(*self.spent()):
+            if why := budget(*self.spent()):
                 return why
             self.spend(purpose, calls=calls)
         return ""
