@@ -17,12 +17,13 @@ from langgraph_toolmem.core.ledger import Booking, Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
 from langgraph_toolmem.core.rows import RowKind, Rows
-from langgraph_toolmem.core.users import Users
+from langgraph_toolmem.core.users import User, Users
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
 from langgraph_toolmem.stores.vectors import VectorStore
 
@@ -90,6 +91,15 @@ class Core(Evidence):
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
         self.events = Events(self, self.catalogue, self.executions, self.ledger, self.jobs, self.listeners)
+
+    def forget(self, user: User) -> int:
+        """Takes a user out of the evidence graph, and out of what a cold start left in the folder; how many pieces.
+
+        Raises:
+            StorageError: what is kept could not be rewritten.
+        """
+        removed = super().forget(user)
+        return removed if self.folder is None else removed + forget_user(self.folder, str(user.digest))
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Messages as a run, calls as recorders saw them executed.

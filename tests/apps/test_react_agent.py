@@ -289,8 +289,9 @@ async def test_a_memory_that_breaks_is_passed_over(
 
     memory = ToolMemory.ephemeral()
     warm(memory)
-    for name in ("before_model", "observe", "executed"):
-        monkeypatch.setattr(memory, name, breaking)
+    monkeypatch.setattr(memory.inertia, "begin_turn", breaking)
+    for name in ("observe", "executed"):
+        monkeypatch.setattr(memory.core.events, name, breaking)
     desk = Desk()
     graph, model = react(memory, desk, way, watched=True)
     for i in range(3):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.offline.coldstart.state import BootstrapState
+from langgraph_toolmem.stores.cold_start import BootstrapState
 from langgraph_toolmem.testing import OpenAIStubServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]

@@ -24,7 +24,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
-from langgraph_toolmem.offline.coldstart.state import NAME, BootstrapState, forget_user
+from langgraph_toolmem.stores.cold_start import NAME, BootstrapState, forget_user
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 

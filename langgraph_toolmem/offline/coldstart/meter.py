@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langgraph_toolmem.base.errors import ToolMemoryError
 from langgraph_toolmem.offline.coldstart.budget import Budget
-from langgraph_toolmem.offline.coldstart.state import BootstrapState
+from langgraph_toolmem.stores.cold_start import BootstrapState
 
 INVENT: Final = "invent"
 RUN: Final = "run"
@@ -83,7 +83,7 @@ class Meter(BaseCallbackHandler):
         if self._most is not None and self.calls + calls > self._most:
             self.refused = self.refused or "run"
             raise RefusedError(f"One run may make {self._most} model calls.")
-        if why := self._state.spend_within(self._budget, self._purpose, calls):
+        if why := self._state.spend_within(self._budget.spent, self._purpose, calls):
             self.refused = self.refused or "budget"
             raise RefusedError(f"The budget is spent: {why}.")
         self.calls += calls

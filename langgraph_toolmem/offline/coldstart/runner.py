@@ -27,9 +27,9 @@ from langgraph_toolmem.offline.coldstart.keeping import BOOTSTRAP, drop_with, ke
 from langgraph_toolmem.offline.coldstart.meter import INVENT, JUDGE, RUN, Meter, RefusedError
 from langgraph_toolmem.offline.coldstart.progress import Progress
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, in_thread, tools_of
-from langgraph_toolmem.offline.coldstart.state import Outcome, Query
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.stores.cold_start import Outcome, Query
 
 if TYPE_CHECKING:
     from langgraph_toolmem import ToolMemory

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from langgraph_toolmem.offline.coldstart.state import BootstrapState, Query
+from langgraph_toolmem.stores.cold_start import BootstrapState, Query
 
 NAME: Final = "discovery.db"
 _ANSWERS: Final = """
@@ -38,13 +38,13 @@ class DiscoveryState(BootstrapState):
 
     def __init__(self, folder: Path | None, scope: str) -> None:
         super().__init__(folder, ("discovery", scope), name=NAME)
-        with self._writing() as database:
+        with self.writing() as database:
             database.execute(_ANSWERS)
 
     def finish(self, query: Query, outcome: dict[str, Any]) -> None:
         """The search of a task is over: its outcome is kept, what models answered is no longer needed."""
         self.ran(query, outcome, "", judged=True)
-        with self._writing() as database:
+        with self.writing() as database:
             database.execute("DELETE FROM answers WHERE scope = ? AND task = ?", (self._scope, query.id))
 
     def others(self) -> int:
@@ -66,7 +66,7 @@ class DiscoveryState(BootstrapState):
 
     def answered(self, query: Query, question: str, answer: Any) -> None:
         """A model has answered."""
-        with self._writing() as database:
+        with self.writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO answers (scope, task, question, answer) VALUES (?, ?, ?, ?)",
                 (self._scope, query.id, question, json.dumps(answer)),
@@ -85,7 +85,7 @@ class DiscoveryState(BootstrapState):
 
     def worded(self, atom: str, answer: Any) -> None:
         """A model has said something of a step."""
-        with self._writing() as database:
+        with self.writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO answers (scope, task, question, answer) VALUES (?, ?, ?, ?)",
                 (_WORDS, "", atom, json.dumps({"answer": answer})),

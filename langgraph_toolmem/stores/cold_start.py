@@ -11,7 +11,7 @@ import contextlib
 import json
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.offline.coldstart.budget import Budget
 
 NAME: Final = "bootstrap.db"
 FORMAT: Final = 1
@@ -133,7 +132,7 @@ class BootstrapState:
     def add(self, text: str, tools: Sequence[str], kind: str) -> bool:
         """A new request waits; False if it is there already."""
         key = digest("query", self._scope, text)
-        with self._writing() as database:
+        with self.writing() as database:
             found = database.execute(
                 "INSERT OR IGNORE INTO queries (scope, user, id, text, tools, kind) VALUES (?, ?, ?, ?, ?, ?)",
                 (self._scope, self._user, key, text, json.dumps(list(tools)), kind),
@@ -150,7 +149,7 @@ class BootstrapState:
 
     def recover(self) -> int:
         """Takes back what a process that is gone was running; returns how many requests that were."""
-        with self._writing() as database:
+        with self.writing() as database:
             found = database.execute(
                 "UPDATE queries SET deaths = deaths + 1, stage = 'waiting' WHERE scope = ? AND stage = 'running'",
                 (self._scope,),
@@ -226,17 +225,17 @@ class BootstrapState:
 
     def spend(self, purpose: str, *, calls: int = 0, tokens: int = 0) -> None:
         """Adds to what was spent."""
-        with self._writing() as database:
+        with self.writing() as database:
             database.execute(
                 "INSERT INTO spent (scope, purpose, calls, tokens) VALUES (?, ?, ?, ?) ON CONFLICT (scope, purpose) "
                 "DO UPDATE SET calls = calls + excluded.calls, tokens = tokens + excluded.tokens",
                 (self._scope, purpose, calls, tokens),
             )
 
-    def spend_within(self, budget: Budget, purpose: str, calls: int) -> str:
-        """Adds calls, unless the budget is spent: then it says why."""
+    def spend_within(self, budget: Callable[[int, int], str], purpose: str, calls: int) -> str:
+        """Adds calls, unless the budget for these calls and tokens is spent: then it says why."""
         with self._lock:
-            if why := budget.spent(*self.spent()):
+            if why := budget(*self.spent()):
                 return why
             self.spend(purpose, calls=calls)
         return ""
@@ -245,7 +244,7 @@ class BootstrapState:
 
     def clear(self) -> int:
         """Forgets the requests and what they cost; returns how many requests there were."""
-        with self._writing() as database:
+        with self.writing() as database:
             found = database.execute("DELETE FROM queries WHERE scope = ?", (self._scope,)).rowcount
             database.execute("DELETE FROM spent WHERE scope = ?", (self._scope,))
         self._scrub()
@@ -265,7 +264,7 @@ class BootstrapState:
 
     def _update(self, change: str, *values: Any) -> int:
         what, where = change.split(" WHERE ")
-        with self._writing() as database:
+        with self.writing() as database:
             sql = f"UPDATE queries SET {what} WHERE {where} AND scope = ?"
             return database.execute(sql, (*values, self._scope)).rowcount
 
@@ -277,7 +276,7 @@ class BootstrapState:
             raise StorageError(f"{self._path or NAME} is in use; old pages are still on disk. Do it again.")
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
         with self._opened() as database:
             database.execute("BEGIN IMMEDIATE")
             try:
@@ -314,7 +313,7 @@ def forget_user(folder: Path, user: str) -> int:
     if not (folder / NAME).exists():
         return 0
     with BootstrapState(folder, ()) as state:
-        with state._writing() as database:
+        with state.writing() as database:
             scopes = database.execute("SELECT DISTINCT scope FROM queries WHERE user = ?", (user,)).fetchall()
             found = database.execute("DELETE FROM queries WHERE user = ?", (user,)).rowcount
             database.executemany("DELETE FROM spent WHERE scope = ?", scopes)
