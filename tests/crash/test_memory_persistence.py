@@ -22,11 +22,17 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from places import TESTS
 
-from langgraph_toolmem import LockedError, StorageError, ToolMemory
+from langgraph_toolmem import SIT, Atoms, Inertia, LockedError, Navigator, StorageError, ToolMemory
+from langgraph_toolmem.extend import Method
 from langgraph_toolmem.stores import disk, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile
 
 ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
+
+
+def graph_only() -> list[Method]:
+    """Methods that keep nothing beside the graph of a run without a verdict."""
+    return [Inertia(), SIT(), Navigator(), Atoms()]
 
 
 def knowledge(memory: ToolMemory) -> tuple[Any, ...]:
@@ -217,10 +223,10 @@ def test_a_damaged_snapshot(
 def test_a_newer_snapshot_is_left_where_it_is(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(plain_pickle, "FORMAT_VERSION", 99)
-        with ToolMemory(tmp_path, tools=desk.tools) as memory:
+        with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only()) as memory:
             warm(memory, 3)
     before = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
-    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+    with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only()) as memory:
         works(memory, desk)
         assert any("newer" in problem for problem in memory.report().problems)
     assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == before
@@ -297,10 +303,10 @@ def test_the_second_process_is_refused_and_told_what_to_do(desk: Desk, tmp_path:
 
 
 def test_reading_beside_a_writer(desk: Desk, tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=desk.tools) as memory:
+    with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only()) as memory:
         warm(memory, 14)
         files = {f.name: f.read_bytes() for f in tmp_path.iterdir()}
-        with ToolMemory(tmp_path, tools=desk.tools, read_only=True) as reader:
+        with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only(), read_only=True) as reader:
             assert knowledge(reader) == knowledge(memory)
             works(reader, desk)
         assert {f.name: f.read_bytes() for f in tmp_path.iterdir()} == files

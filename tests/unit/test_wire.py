@@ -78,7 +78,7 @@ def knows(memory: ToolMemory) -> dict[str, Any]:
     found = {
         "repr": repr(memory).rpartition(": ")[2],
         "report": figures(memory),
-        "view": asdict(memory.view()),
+        "view": {**asdict(memory.view()), "walks": [asdict(each) for each in sit(memory).walks.records()]},
         "decisions": [asdict(memory.inertia.explain(at, policy=policy)) for at in (here, after) for policy in POLICIES],
         "pruned": memory.navigator.pruned(),
         "rules": memory.navigator.cluster_constraints().to_dict(),
