@@ -442,7 +442,8 @@ def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, after: int) ->
     for _ in range(after):
         process.stdout.readline()
     os.kill(process.pid, signal.SIGKILL)
-    rest = process.communicate(timeout=60)[0].split()
+    rest = process.stdout.read().split()  # `communicate` leaves out what `readline` has in its buffer
+    process.communicate(timeout=60)
     acknowledged = int(rest[-1]) if rest else after
     log = DecisionLog(tmp_path)
     steps = [turn.step for turn in log.turns()]
