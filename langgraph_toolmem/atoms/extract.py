@@ -16,7 +16,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Step, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.search.lexical import words
+from langgraph_toolmem.words.features import words
 
 MAX_PRODUCED = 12
 

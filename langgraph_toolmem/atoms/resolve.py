@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.situation import Abouts
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex, similarity
+from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex
+from langgraph_toolmem.words.features import similarity
 
 LEAST: Final = 0.5
 """Likeness below which it is no tool at hand."""

@@ -30,8 +30,9 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Step
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.search.lexical import LexicalEmbedder, similarity
+from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.search.tool_words import Wording
+from langgraph_toolmem.words.features import similarity
 from langgraph_toolmem.words.vocabulary import VERBS, word_set
 
 MAX_DONE: Final = 3

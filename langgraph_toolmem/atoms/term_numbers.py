@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.entries.weights import PAIR, STOP
 from langgraph_toolmem.words import wording
-from langgraph_toolmem.words.wording import MAX_TERMS
+from langgraph_toolmem.words.wording import MAX_TERMS, PAIR, STOP
 
 NONE: Final = 0
 EDGE: Final = 2

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.search.lexical import words
+from langgraph_toolmem.words.features import words
 from langgraph_toolmem.words.meaning import canonical_words
 from langgraph_toolmem.words.text import shape_of
 from langgraph_toolmem.words.vocabulary import word_set

@@ -22,7 +22,7 @@ from langgraph_toolmem.cli.terminal import answer_json, described_progress, note
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Progress, Sandbox
 
 WARNING = (

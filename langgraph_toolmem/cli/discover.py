@@ -22,8 +22,8 @@ from langgraph_toolmem.cli.terminal import answer_json, note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.atoms.atoms import Atom
+    from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.offline.discovery import AtomSink, DiscoveryProgress, DiscoveryReport
     from langgraph_toolmem.stores.folder_lock import FolderLock
 

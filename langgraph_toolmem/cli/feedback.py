@@ -15,8 +15,8 @@ from langgraph_toolmem.cli.recall import one_line
 from langgraph_toolmem.cli.terminal import answer_json
 
 if TYPE_CHECKING:
-    from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.memory import ToolMemory
 
 
 def feedback(

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.atoms.mask import Habits
     from langgraph_toolmem.atoms.writer import AtomWriter
+    from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.runs.logs import LoggedRun
     from langgraph_toolmem.sit.states import Write
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from langchain_core.language_models import BaseChatModel
 
-    from langgraph_toolmem import InertiaPolicy, ToolMemory
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.core.method import Method
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
+    from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.runs.logs import RunLog
 
@@ -68,7 +69,7 @@ def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPoli
         ConfigurationError: no such policy, no such setting, or a value that cannot work.
         InputError: the file cannot be read.
     """
-    from langgraph_toolmem import InertiaPolicy
+    from langgraph_toolmem.inertia.policy import InertiaPolicy
 
     first, *pairs = _NEXT_SETTING.split(text.strip())
     if "=" in first:

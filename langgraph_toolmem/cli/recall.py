@@ -30,7 +30,7 @@ def recall(
     Runs that nobody judged are among them; an agent shows those to its model only if it was told to. Writes nothing
     and does not disturb a process that does.
     """
-    from langgraph_toolmem import RecallPolicy
+    from langgraph_toolmem.entries.policy import RecallPolicy
 
     policy = None if nearest is None else RecallPolicy(kind="fixed", n=nearest, max_n=nearest)
     found = method.ranked(query, user_id=user_id, policy=policy, k=nearest)

@@ -90,4 +90,4 @@ class Vocabulary:
 
 
 def _looks(term: str) -> float:
-    return (weights.PAIR if " " in term else 1.0) * (weights.STOP if wording.is_usual(term) else 1.0)
+    return (wording.PAIR if " " in term else 1.0) * (wording.STOP if wording.is_usual(term) else 1.0)

@@ -32,10 +32,6 @@ UNSEEN: Final = 0.15
 """Weight of a term that at most one entry has: a value more often than a sign of another request."""
 USUAL: Final = 0.5
 """Least weight of any other: where all requests are of one kind, its usual words still tell the kind."""
-STOP: Final = 0.15
-"""Factor of words that any request may have."""
-PAIR: Final = 0.5
-"""Factor of pairs of words."""
 SAME: Final = 0.999
 """Similarity from which two texts are taken for one: they tell nothing about what may differ."""
 

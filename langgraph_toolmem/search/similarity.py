@@ -10,7 +10,8 @@ from langgraph_toolmem.base.errors import ToolMemoryError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.search.lexical import LexicalEmbedder, similarity
+from langgraph_toolmem.search.lexical import LexicalEmbedder
+from langgraph_toolmem.words.features import similarity
 
 logger = logging.getLogger("langgraph_toolmem.similarity")
 

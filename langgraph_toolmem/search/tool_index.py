@@ -6,7 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from langgraph_toolmem.search.lexical import LexicalIndex, words
+from langgraph_toolmem.search.lexical import LexicalIndex
+from langgraph_toolmem.words.features import words
 
 if TYPE_CHECKING:
     from langgraph_toolmem.runs.tools import ToolSpec

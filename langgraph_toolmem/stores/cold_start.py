@@ -277,6 +277,7 @@ class BootstrapState:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
+        """The database for one transaction."""
         with self._opened() as database:
             database.execute("BEGIN IMMEDIATE")
             try:

@@ -14,10 +14,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from langgraph_toolmem.search.lexical import STOP_WEIGHT, features, stem, words
+from langgraph_toolmem.words.features import STOP_WEIGHT, features, stem, words
 
 MAX_CHARS: Final = 4000
 MAX_TERMS: Final = 400
+STOP: Final = 0.15
+"""Factor of words that any request may have."""
+PAIR: Final = 0.5
+"""Factor of pairs of words."""
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"

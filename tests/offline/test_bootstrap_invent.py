@@ -21,10 +21,11 @@ from langgraph_toolmem.offline.coldstart.invent import (
     what_next,
 )
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.search.lexical import LexicalEmbedder, similarity
+from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores.cold_start import Query
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
+from langgraph_toolmem.words.features import similarity
 
 TOOLS = read_tools(
     [

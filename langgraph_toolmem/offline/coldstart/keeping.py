@@ -10,7 +10,7 @@ from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.stores.cold_start import BootstrapState
 
 if TYPE_CHECKING:
-    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.memory import ToolMemory
 
 BOOTSTRAP: Final = "bootstrap"
 """`Entry.made_by` of what a cold start made."""

@@ -32,7 +32,7 @@ from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.cold_start import Outcome, Query
 
 if TYPE_CHECKING:
-    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.memory import ToolMemory
 
 logger = logging.getLogger("langgraph_toolmem.offline.coldstart")
 

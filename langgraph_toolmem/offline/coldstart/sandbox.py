@@ -21,7 +21,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.turn.host import read_key
 
 if TYPE_CHECKING:
-    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.runs.tools import ToolLike
 
 T = TypeVar("T")

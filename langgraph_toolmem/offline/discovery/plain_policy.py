@@ -25,7 +25,7 @@ from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State, only_reads
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, fit, flatten
-from langgraph_toolmem.search.lexical import STOP_WORDS, stem, words
+from langgraph_toolmem.words.features import STOP_WORDS, stem, words
 from langgraph_toolmem.words.meaning import canonical, canonical_words
 from langgraph_toolmem.words.ports import Port, inputs_of
 from langgraph_toolmem.words.schema import Leaf
