@@ -408,11 +408,12 @@ QUIET = """
     import sys
     sys.path.insert(0, {tests!r})
     from desk import Desk, EAGER, ZOE_TEXT, build, run, warm
-    from langgraph_toolmem import ToolMemory
+    from langgraph_toolmem import SIT, Atoms, Inertia, Navigator, ToolMemory
 
     desk = Desk()
     for _ in range(2):
-        memory = ToolMemory({folder!r}, tools=desk.tools, entries=False)  # entries are written to Chroma
+        methods = [Inertia(), SIT(), Navigator(), Atoms()]  # entries are written to Chroma
+        memory = ToolMemory({folder!r}, tools=desk.tools, methods=methods)
         warm(memory, 14)
         graph, model = build(memory, desk.tools, policy=EAGER)
         run(graph, 0)
