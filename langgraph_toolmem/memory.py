@@ -59,23 +59,23 @@ class ToolMemory:
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
 
     Args:
-        path: the memory's folder; it is made. None: nothing on disk (`ephemeral`). Reading problems do not stop
-            the host: what cannot be read is set aside and reported (`report().problems`, ``toolmem doctor``).
+        path: the memory's folder; it is made. None: nothing on disk (`ephemeral`). What cannot be read is set aside
+            and reported (`report().problems`, ``toolmem doctor``).
         tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
             the observed calls show of them.
         methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs
             nothing. None: all five, with their defaults; `default_methods` puts others in place of some of them.
-        embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``;
-            None: the built-in lexical embedder, which needs no download.
+        embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``; None:
+            the built-in lexical embedder, which needs no download.
         chroma: a chromadb client (``HttpClient`` …) instead of the embedded one.
         store: a LangGraph ``BaseStore`` through which several workers share the evidence graph.
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
         graph_namespace: of the evidence graph, shared by its users.
-        fsync: "snapshot" (default): what was acknowledged survives the end of the process at any moment;
-            "always": the end of the machine too; "never": no waiting for the disk at all.
+        fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine too;
+            "never": no waiting for the disk at all.
         read_only: look, but do not write; works beside a writing process.
-        now: seconds since 1970, for the record over time.
-        executor: when background work is done; in a thread of its own if None, `LangmemExecutor` for langmem's.
+        now: seconds since 1970.
+        executor: when background work is done; None: in a thread of its own.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -223,7 +223,7 @@ class ToolMemory:
         """
         who = {"thread_id": thread_id, "user_id": user_id}
         new = self._core.events.finish(messages, success=success, comment=comment, **who)
-        self._begin(wait=wait)
+        self._wait(wait)
         return new
 
     def feedback(
@@ -253,7 +253,7 @@ class ToolMemory:
             StorageError: the memory is read-only, and the verdict could not be left in the queue.
         """
         self._core.events.feedback(thread_id, score=score, comment=comment, user_id=user_id)
-        self._begin(wait=wait)
+        self._wait(wait)
 
     def take_in(
         self,
@@ -306,9 +306,8 @@ class ToolMemory:
     # --- keeping ---
 
     def forget(self, *, user_id: str) -> int:
-        """Removes everything of a user from the graph, from Chroma and from disk (their files are rewritten).
-
-        A Chroma server clears its files of what was deleted by itself, with ``chroma vacuum`` at once.
+        """Removes everything of a user from the graph, from Chroma and from disk (their files are rewritten; a Chroma
+        server clears its own by itself, with ``chroma vacuum`` at once).
 
         Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields in results,
         but for those that only this user's runs showed.
@@ -372,10 +371,9 @@ class ToolMemory:
             core.store.close()
             core.vectors.close()
 
-    def _begin(self, *, wait: bool) -> None:
-        core = self._core
+    def _wait(self, wait: bool) -> None:
         if wait:
-            core.quietly("what waits to be written cannot be waited for", core.jobs.flush)
+            self._core.quietly("what waits to be written cannot be waited for", self._core.jobs.flush)
 
     aobserve, afinish, afeedback = twin(observe), twin(finish), twin(feedback)
     atake_in, areport, aview = twin(take_in), twin(report), twin(view)

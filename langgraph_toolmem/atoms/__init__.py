@@ -119,7 +119,9 @@ class Atoms(Method):
             NamespaceError: the namespace needs a user id.
             StorageError: the atoms cannot be read.
         """
-        goals = [goal] if isinstance(goal, str) else _texts(goal)
+        from langgraph_toolmem.atoms.known import known_given, several_texts
+
+        goals = [goal] if isinstance(goal, str) else several_texts(goal)
         if goals is None or not isinstance(state, str):
             raise ConfigurationError("goal and state are texts; goal may be several.")
         if not is_count(k, 1):
@@ -127,7 +129,7 @@ class Atoms(Method):
         if not is_share(beta):
             raise ConfigurationError(f"beta is a share from 0 to 1, not {beta!r}.")
         specs = tools if tools is None or _are_specs(tools) else read_tools(tools)  # type: ignore[arg-type]
-        known, user = _known(slots), self.core.users.of(user_id)
+        known, user = known_given(slots), self.core.users.of(user_id)
         self.begin()
         if wait is None:
             self.core.jobs.settle(timeout=SETTLE)
@@ -331,25 +333,3 @@ def _atoms_of(given: object) -> list[Atom]:
 
 def _are_specs(tools: object) -> bool:
     return isinstance(tools, Mapping) and all(isinstance(each, ToolSpec) for each in tools.values())
-
-
-def _texts(given: Any) -> list[str] | None:
-    """Several texts; None if that is not what was given."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return None
-    texts = list(given)
-    return texts if all(isinstance(each, str) for each in texts) else None
-
-
-def _known(slots: Any) -> Any:
-    """Types, or what is known of them. Raises ConfigurationError if it is neither."""
-    from langgraph_toolmem.atoms.known import Known
-
-    if isinstance(slots, Known):
-        return slots
-    if isinstance(slots, Mapping):
-        return Known({label: each if isinstance(each, (list, tuple)) else [each] for label, each in slots.items()})
-    names = _texts(slots)
-    if names is None:
-        raise ConfigurationError("slots are names of types, or what is known of them by type.")
-    return names

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.words import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, labelled, values_in
-from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
@@ -236,3 +236,23 @@ def _number(value: Value) -> Any:
             return float(plain)
         except ValueError:
             return value.text
+
+
+def several_texts(given: Any) -> list[str] | None:
+    """Several texts; None if that is not what was given."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return None
+    texts = list(given)
+    return texts if all(isinstance(each, str) for each in texts) else None
+
+
+def known_given(slots: Any) -> Any:
+    """Types, or what is known of them. Raises ConfigurationError if it is neither."""
+    if isinstance(slots, Known):
+        return slots
+    if isinstance(slots, Mapping):
+        return Known({label: each if isinstance(each, (list, tuple)) else [each] for label, each in slots.items()})
+    names = several_texts(slots)
+    if names is None:
+        raise ConfigurationError("slots are names of types, or what is known of them by type.")
+    return names

@@ -60,7 +60,7 @@ class AtomRows:
 
     def ids(self, kind: str = KIND) -> list[str]:
         """Ids of all rows."""
-        return [key for page in self._pages(kind, None, [], None, size=100 * PAGE) for key in page["ids"]]
+        return self._vectors.ids(kind)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Keeps rows, whole; their texts are embedded."""
@@ -71,10 +71,7 @@ class AtomRows:
 
     def amend(self, rows: Sequence[Row]) -> None:
         """Writes everything of rows but text and vector; a row that is gone stays gone."""
-        for start in range(0, len(rows), PAGE):
-            part = rows[start : start + PAGE]
-            what = {"ids": [row.id for row in part], "metadatas": [_metadata(row) for row in part]}
-            self._vectors._on(KIND, "write", lambda found, what=what: found.update(**what), None)  # type: ignore[misc]
+        self._vectors.amend(KIND, {row.id: _metadata(row) for row in rows})
 
     def remove(self, ids: Sequence[str]) -> None:
         """Takes rows away; one that is not there is no error."""
@@ -125,29 +122,15 @@ class AtomRows:
             known.update(zip(page["ids"], map(_length_one, page["embeddings"]), strict=True))
         return known
 
-    # What `VectorStore` offers for writing embeds every text again, and gives no vectors; so these use its parts.
-
     def _pages(
-        self, kind: str, ids: Sequence[str] | None, include: list[str], since: float | None, size: int = PAGE
+        self, kind: str, ids: Sequence[str] | None, include: list[str], since: float | None
     ) -> Iterator[Mapping[str, Any]]:
-        offset = 0
-        while ids is None or offset < len(ids):
-            which: dict[str, Any] = {"limit": size, "offset": offset}
-            if since is not None:
-                which["where"] = {"changed": {"$gte": since}}
-            if ids is not None:
-                which = {"ids": list(ids[offset : offset + size])}
-            page = self._vectors._on(kind, "read", lambda found, which=which: found.get(**which, include=include), None)  # type: ignore[misc]
-            if page is None or (ids is None and not page["ids"]):
-                return
-            yield page
-            offset += size
+        where = None if since is None else {"changed": {"$gte": since}}
+        return self._vectors.pages(kind, include, ids=ids, where=where, size=PAGE)
 
     def _upsert(self, kind: str, ids: Sequence[str], texts: Sequence[str], **more: Any) -> list[list[float]]:
         vectors = self._vectors.embedder.embed_documents(texts)
-        what = {"ids": list(ids), "documents": list(texts), "embeddings": vectors, **more}
-        opened = lambda: self._vectors._made(kind, len(vectors[0]))  # noqa: E731
-        self._vectors._on(kind, "write", lambda found: found.upsert(**what), None, opened=opened)
+        self._vectors.write(kind, ids, embeddings=vectors, documents=texts, **more)
         return vectors
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +39,7 @@ from langgraph_toolmem.cli.options import (
     Namespace,
     ToolsFile,
 )
+from langgraph_toolmem.cli.tables import Format, form_of, render
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
 
 if TYPE_CHECKING:
@@ -60,13 +60,6 @@ app = typer.Typer(
 _UNLABELLED_HELP = (
     "Runs without a label teach which tools to suggest, too; give the agent's memory SITPolicy(unlabelled=WEIGHT)."
 )
-
-
-class _Format(str, Enum):
-    TABLES = "tables"
-    MERMAID = "mermaid"
-    GRAPHML = "graphml"
-    JSON = "json"
 
 
 def main() -> None:
@@ -286,17 +279,17 @@ def inspect(
     """
     if mermaid + graphml + as_json > 1:
         raise ConfigurationError("choose one of --mermaid, --graphml and --json")
-    form = _Format.MERMAID if mermaid else _Format.GRAPHML if graphml else _Format.JSON if as_json else None
+    form = Format.MERMAID if mermaid else Format.GRAPHML if graphml else Format.JSON if as_json else None
     if form is None:
-        form = _form_of(output) if output else _Format.TABLES
+        form = form_of(output) if output else Format.TABLES
     with open_memory(memory, read_only=True) as opened:
         view = opened.view()
-    if form is _Format.TABLES:
+    if form is Format.TABLES:
         from langgraph_toolmem.cli.tables import show_graph
 
         show_graph(console(), view)
         return
-    text = _render(view, form, min_count=min_count, max_edges=max_edges)
+    text = render(view, form, min_count=min_count, max_edges=max_edges)
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -387,21 +380,3 @@ def _skipped(log: RunLog) -> dict[str, Any]:
 
 def _calls(view: Any) -> int:
     return sum(counts.calls for counts in view.tools.values())
-
-
-def _form_of(output: Path) -> _Format:
-    forms = {".graphml": _Format.GRAPHML, ".xml": _Format.GRAPHML, ".json": _Format.JSON}
-    return forms.get(output.suffix.lower(), _Format.MERMAID)
-
-
-def _render(view: Any, form: _Format, *, min_count: int, max_edges: int) -> str:
-    import dataclasses
-    import json
-
-    from langgraph_toolmem.graph.export import to_graphml, to_mermaid
-
-    if form is _Format.MERMAID:
-        return to_mermaid(view, min_count=min_count, max_edges=max_edges)
-    if form is _Format.GRAPHML:
-        return to_graphml(view)
-    return json.dumps(dataclasses.asdict(view), indent=2, allow_nan=False) + "\n"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.graph.export import START, GraphView
@@ -19,6 +21,15 @@ TOOLS_SHOWN = 20
 CHAINS_SHOWN = 10
 EDGES_SHOWN = 20
 PROBLEMS_SHOWN = 5
+
+
+class Format(str, Enum):
+    """How `toolmem inspect` shows the graph."""
+
+    TABLES = "tables"
+    MERMAID = "mermaid"
+    GRAPHML = "graphml"
+    JSON = "json"
 
 
 def show_replay(out: Console, report: ReplayReport) -> None:
@@ -166,3 +177,23 @@ def table(
 
 def _is_number(text: str) -> bool:
     return text[:1].isdigit() or text == "–"
+
+
+def form_of(output: Path) -> Format:
+    """The form that the name of a file asks for."""
+    forms = {".graphml": Format.GRAPHML, ".xml": Format.GRAPHML, ".json": Format.JSON}
+    return forms.get(output.suffix.lower(), Format.MERMAID)
+
+
+def render(view: Any, form: Format, *, min_count: int, max_edges: int) -> str:
+    """The graph in a form that is no table."""
+    import dataclasses
+    import json
+
+    from langgraph_toolmem.graph.export import to_graphml, to_mermaid
+
+    if form is Format.MERMAID:
+        return to_mermaid(view, min_count=min_count, max_edges=max_edges)
+    if form is Format.GRAPHML:
+        return to_graphml(view)
+    return json.dumps(dataclasses.asdict(view), indent=2, allow_nan=False) + "\n"

@@ -79,7 +79,11 @@ class Entries(Method):
         self, policy: RecallPolicy | None = None, *, critic: BaseChatModel | Critic | str | None = None
     ) -> None:
         self.policy = _checked(policy) or RecallPolicy()
-        self._critic = None if critic is None else resolve_critic(critic, lambda: self.core.catalogue.specs)
+        self._critic: Critic | None = None
+        if critic is not None:
+            from langgraph_toolmem.entries.critique import resolve_critic
+
+            self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
         self._keeping: EntryKeeping | None = None
 
     def open(self, core: Core) -> None:
@@ -338,26 +342,6 @@ class Entries(Method):
             return None
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
         return Section("Past runs", figures, (words,))
-
-
-def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, Any]]) -> Critic:
-    """What makes critiques: a chat model, its name as ``"provider:model"``, or a `Critic`.
-
-    Raises:
-        ConfigurationError: it is none of these.
-        MissingExtraError: a name is given, and langchain is not installed.
-    """
-    from langchain_core.language_models import BaseChatModel
-
-    from langgraph_toolmem.base.models import resolve_model
-    from langgraph_toolmem.entries.critique import ModelCritic
-
-    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
-    if isinstance(model, BaseChatModel):
-        return ModelCritic(model, tools)
-    if callable(model):
-        return model
-    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')
 
 
 def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:

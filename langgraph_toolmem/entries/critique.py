@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field
 
-from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.entry import Call, Entry
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -209,3 +209,22 @@ def _read(answer: Any) -> Critique:
 
 def _line(text: str) -> str:
     return shortened(" ".join(text.split()), MAX_SAID)
+
+
+def resolve_critic(critic: BaseChatModel | Critic | str, tools: Callable[[], Mapping[str, Any]]) -> Critic:
+    """What makes critiques: a chat model, its name as ``"provider:model"``, or a `Critic`.
+
+    Raises:
+        ConfigurationError: it is none of these.
+        MissingExtraError: a name is given, and langchain is not installed.
+    """
+    from langchain_core.language_models import BaseChatModel
+
+    from langgraph_toolmem.base.models import resolve_model
+
+    model = resolve_model(critic, name="critic") if isinstance(critic, str) else critic
+    if isinstance(model, BaseChatModel):
+        return ModelCritic(model, tools)
+    if callable(model):
+        return model
+    raise ConfigurationError(f'critic is a chat model, "provider:model" or a Critic, not {type(critic).__name__}.')

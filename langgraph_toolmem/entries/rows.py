@@ -85,55 +85,33 @@ class EntryRows:
     ) -> Iterator[tuple[Row | None, Vector | None]]:
         """Rows with these ids, or written since then, or all, page by page; None for each damaged row."""
         include = ["documents", "metadatas", *(["embeddings"] if vectors else [])]
-        offset = 0
-        while ids is None or offset < len(ids):
-            which: dict[str, Any] = {"limit": PAGE, "offset": offset}
-            if since is not None:
-                which["where"] = {"changed": {"$gte": since}}
-            if ids is not None:
-                which = {"ids": list(ids[offset : offset + PAGE])}
-            page = self._get(which, include)
-            if page is None or (ids is None and not page["ids"]):
-                return
+        where = None if since is None else {"changed": {"$gte": since}}
+        for page in self._vectors.pages(KIND, include, ids=ids, where=where, size=PAGE):
             found: Sequence[Any] = page["embeddings"] if vectors else [None] * len(page["ids"])
             for key, text, metadata, vector in zip(
                 page["ids"], page["documents"], page["metadatas"], found, strict=True
             ):
                 yield _row(key, text or "", metadata or {}), _vector(vector)
-            offset += PAGE
 
     def ids(self, where: Mapping[str, str] | None = None) -> list[str]:
         """Ids of the rows with this metadata, or of all."""
-        page = self._get({} if where is None else {"where": dict(where)}, [])
-        return [] if page is None else list(page["ids"])
+        return self._vectors.ids(KIND, where)
 
     def write(self, rows: Sequence[Row], vectors: Sequence[Sequence[float]]) -> None:
         """Keeps rows with their vectors, whole."""
-        for start in range(0, len(rows), PAGE):
-            part = rows[start : start + PAGE]
-            arguments: dict[str, Any] = {
-                "ids": [row.id for row in part],
-                "embeddings": list(vectors[start : start + PAGE]),
-                "documents": [row.query for row in part],
-                "metadatas": [_metadata(row) for row in part],
-            }
-            made = len(vectors[start])
-            self._vectors._on(
-                KIND,
-                "write",
-                lambda found, arguments=arguments: found.upsert(**arguments),  # type: ignore[misc]
-                None,
-                opened=lambda made=made: self._vectors._made(KIND, made),  # type: ignore[misc]
-            )
+        documents, metadatas = [row.query for row in rows], [_metadata(row) for row in rows]
+        self._vectors.write(
+            KIND, [row.id for row in rows], embeddings=vectors, documents=documents, metadatas=metadatas
+        )
 
     def amend(self, rows: Sequence[Row]) -> None:
         """Writes everything of rows but text and vector; a row that is gone stays gone."""
-        self._update({row.id: _metadata(row) for row in rows})
+        self._vectors.amend(KIND, {row.id: _metadata(row) for row in rows})
 
     def book(self, rows: Sequence[Row]) -> None:
         """Writes the records of rows and nothing else of them."""
         names = (*RECORD, "retired", "changed")
-        self._update({row.id: {name: getattr(row, name) for name in names} for row in rows})
+        self._vectors.amend(KIND, {row.id: {name: getattr(row, name) for name in names} for row in rows})
 
     def remove(self, ids: Sequence[str]) -> None:
         """Takes rows away; one that is not there is no error."""
@@ -146,28 +124,6 @@ class EntryRows:
     def scrub(self) -> None:
         """What was deleted goes from the disk too."""
         self._vectors.scrub(KIND)
-
-    # What `VectorStore` offers for writing embeds every text again; a verdict or a booking changes no text. So
-    # these use its parts.
-
-    def _update(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
-        ids = list(changes)
-        for start in range(0, len(ids), PAGE):
-            part = ids[start : start + PAGE]
-            metadatas = [dict(changes[key]) for key in part]
-            self._vectors._on(
-                KIND,
-                "write",
-                lambda found, part=part, metadatas=metadatas: found.update(ids=part, metadatas=metadatas),  # type: ignore[misc]
-                None,
-            )
-
-    def _get(self, which: Mapping[str, Any], include: list[str]) -> Mapping[str, Any] | None:
-        def ask(collection: Any) -> Mapping[str, Any] | None:
-            answer: Mapping[str, Any] = collection.get(**which, include=include)
-            return answer
-
-        return self._vectors._on(KIND, "read", ask, None)
 
 
 def _metadata(row: Row) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 
 from langchain_core.embeddings import Embeddings
 
+from langgraph_toolmem.words.features import features
+
 VERSION = 1  # goes up with every change of what a text's vector is, so that stored ones are made again
 
 

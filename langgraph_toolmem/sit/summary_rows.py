@@ -94,57 +94,39 @@ class SummaryRows:
 
     def read(self, rows: Sequence[str] | None = None) -> Iterator[StoredSummary | None]:
         """Summaries of these rows, or of all, page by page; ``None`` for each damaged row."""
-        offset = 0
-        while rows is None or offset < len(rows):
-            which: dict[str, Any] = {"limit": PAGE, "offset": offset}
-            if rows is not None:
-                which = {"ids": list(rows[offset : offset + PAGE])}
-            page = self._get(which, ["embeddings", "documents", "metadatas"])
-            if page is None or (rows is None and not page["ids"]):
-                return
+        include = ["documents", "metadatas", "embeddings"]
+        for page in self._vectors.pages(KIND, include, ids=rows, size=PAGE):
             columns = (page[name] for name in ("ids", "documents", "metadatas", "embeddings"))
             for key, text, metadata, vector in zip(*columns, strict=True):
                 yield from_row(key, text or "", metadata or {}, vector)
-            offset += PAGE
 
     def ids(self, where: Mapping[str, str] | None = None) -> list[str]:
         """Ids of the rows with this metadata, or of all."""
-        page = self._get({} if where is None else {"where": dict(where)}, [])
-        return [] if page is None else list(page["ids"])
+        return self._vectors.ids(KIND, where)
 
     def metadata(self, rows: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Metadata of those of the rows that are there."""
-        found: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(rows), PAGE):
-            page = self._get({"ids": list(rows[start : start + PAGE])}, ["metadatas"])
-            if page is not None:
-                found.update(zip(page["ids"], page["metadatas"], strict=True))
-        return found
+        pages = self._vectors.pages(KIND, ["metadatas"], ids=rows, size=PAGE)
+        return {key: metadata for page in pages for key, metadata in zip(page["ids"], page["metadatas"], strict=True)}
 
     def write(self, summaries: Sequence[StoredSummary]) -> None:
         """Keeps summaries with their vectors, whole."""
-        for start in range(0, len(summaries), PAGE):
-            part = summaries[start : start + PAGE]
-            arguments: dict[str, Any] = {
-                "ids": [row_id(each) for each in part],
-                "embeddings": [each.vector for each in part],
-                # A row without text could not be embedded again by every embedder.
-                "documents": [f"{each.source} {each.target}" if each.retired else each.text for each in part],
-                "metadatas": [to_metadata(each) for each in part],
-            }
-            self._do("write", "upsert", arguments, dimension=len(part[0].vector))
+        self._vectors.write(
+            KIND,
+            [row_id(each) for each in summaries],
+            embeddings=[each.vector for each in summaries],
+            # A row without text could not be embedded again by every embedder.
+            documents=[f"{each.source} {each.target}" if each.retired else each.text for each in summaries],
+            metadatas=[to_metadata(each) for each in summaries],
+        )
 
     def amend(self, changes: Mapping[str, Mapping[str, Any]]) -> None:
         """Changes metadata of rows; what is not named stays, and a row that is gone stays gone."""
-        rows = list(changes)
-        for start in range(0, len(rows), PAGE):
-            part = rows[start : start + PAGE]
-            self._do("write", "update", {"ids": part, "metadatas": [dict(changes[row]) for row in part]})
+        self._vectors.amend(KIND, changes)
 
     def remove(self, rows: Sequence[str]) -> None:
         """Takes rows away; one that is not there is no error."""
-        for start in range(0, len(rows), PAGE):
-            self._do("delete", "delete", {"ids": list(rows[start : start + PAGE])})
+        self._vectors.delete(KIND, rows)
 
     def drop(self) -> None:
         """Deletes the collection."""
@@ -153,17 +135,3 @@ class SummaryRows:
     def scrub(self) -> None:
         """What was deleted goes from the disk too."""
         self._vectors.scrub(KIND)
-
-    # What `VectorStore` offers embeds every text again; here the vector is known before the row is written,
-    # and wanted when it is read. So these two use its parts.
-
-    def _get(self, which: Mapping[str, Any], include: list[str]) -> Mapping[str, Any] | None:
-        def ask(collection: Any) -> Mapping[str, Any] | None:
-            answer: Mapping[str, Any] = collection.get(**which, include=include)
-            return answer
-
-        return self._vectors._on(KIND, "read", ask, None)
-
-    def _do(self, doing: str, method: str, arguments: Mapping[str, Any], dimension: int | None = None) -> None:
-        opened = None if dimension is None else (lambda: self._vectors._made(KIND, dimension))
-        self._vectors._on(KIND, doing, lambda found: getattr(found, method)(**arguments), None, opened=opened)

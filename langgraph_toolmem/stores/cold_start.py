@@ -118,7 +118,7 @@ class BootstrapState:
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
         self._closed = False
-        with self._opened():  # a file that cannot be used is told before anything is spent
+        with self.opened():  # a file that cannot be used is told before anything is spent
             pass
 
     def __enter__(self) -> BootstrapState:
@@ -191,7 +191,7 @@ class BootstrapState:
     def unjudged(self, query: Query) -> int:
         """The judge failed; returns how often it did for this request."""
         self._update("deaths = deaths + 1 WHERE id = ?", query.id)
-        with self._opened() as database:
+        with self.opened() as database:
             return int(database.execute("SELECT deaths FROM queries WHERE id = ?", (query.id,)).fetchone()[0])
 
     def done(self, query: Query, outcome: Outcome) -> None:
@@ -208,14 +208,14 @@ class BootstrapState:
         """How many requests there are by stage, and of those that are done by outcome."""
         what = "CASE stage WHEN 'done' THEN outcome ELSE stage END"
         sql = f"SELECT {what}, count(*) FROM queries WHERE scope = ? GROUP BY 1"
-        with self._opened() as database:
+        with self.opened() as database:
             return dict(database.execute(sql, (self._scope,)).fetchall())
 
     # --- what was spent ---
 
     def spent(self, purpose: str | None = None) -> tuple[int, int]:
         """Model calls and tokens so far, of one purpose or of all."""
-        with self._opened() as database:
+        with self.opened() as database:
             found = database.execute(
                 "SELECT coalesce(sum(calls), 0), coalesce(sum(tokens), 0) FROM spent "
                 "WHERE scope = ? AND (? IS NULL OR purpose = ?)",
@@ -259,7 +259,7 @@ class BootstrapState:
 
     def _select(self, where: str, *values: Any) -> list[Query]:
         sql = f"SELECT {_COLUMNS} FROM queries WHERE scope = ? AND {where} ORDER BY seq"
-        with self._opened() as database:
+        with self.opened() as database:
             return [_query(row) for row in database.execute(sql, (self._scope, *values)).fetchall()]
 
     def _update(self, change: str, *values: Any) -> int:
@@ -269,7 +269,7 @@ class BootstrapState:
             return database.execute(sql, (*values, self._scope)).rowcount
 
     def _scrub(self) -> None:
-        with self._opened() as database:
+        with self.opened() as database:
             database.execute("VACUUM")
             busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
@@ -278,7 +278,7 @@ class BootstrapState:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The database for one transaction."""
-        with self._opened() as database:
+        with self.opened() as database:
             database.execute("BEGIN IMMEDIATE")
             try:
                 yield database
@@ -289,7 +289,8 @@ class BootstrapState:
                 raise
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """The database, to be read."""
         with self._lock:
             try:
                 if self._closed:  # a thread that was left alone may come late

@@ -22,12 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.search.embedders import Embedder, clean
 from langgraph_toolmem.stores import reembed as collections
-from langgraph_toolmem.stores.chroma import ChromaConnection, collection_name, is_not_found
+from langgraph_toolmem.stores.chroma import ChromaConnection
+from langgraph_toolmem.stores.collections import BATCH, Collections
 from langgraph_toolmem.stores.items import Hit, VectorItem
-from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
+from langgraph_toolmem.stores.manifest import Manifest, require_same
 
 __all__ = ["Hit", "VectorItem", "VectorStore"]
 
@@ -35,10 +37,9 @@ T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 30.0
 """Where several processes write, what others wrote is looked for this often."""
-BATCH = 1000  # rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower
 
 
-class VectorStore:
+class VectorStore(Collections):
     """Texts of one namespace by kind, found by meaning. Safe to use from several threads.
 
     Every method raises `StorageError` when Chroma or the embedder fails, and `EmbedderChangedError` when
@@ -67,8 +68,8 @@ class VectorStore:
         self.namespace = _checked(namespace)
         self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client)
         self._manifest = Manifest(embedded / "vectors.json") if embedded else None
-        self._collections: dict[str, tuple[Any, Label]] = {}
-        self._client: Any = None  # whose collections these are
+        self._collections = {}
+        self._client = None
         self._owner = True
 
     def __enter__(self) -> VectorStore:
@@ -132,26 +133,14 @@ class VectorStore:
         hits = self._on(kind, "read", read, none)
         return [hits[key] for key in wanted if key in hits]
 
-    async def aget(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
-        """Async twin of `get`."""
-        return await asyncio.to_thread(self.get, kind, ids)
-
     def delete(self, kind: str, ids: Sequence[str]) -> None:
         """Take texts away; ids that are not there are no error."""
         for start in range(0, len(ids), BATCH):
             self._on(kind, "delete", partial(_delete, ids=list(ids[start : start + BATCH])), None)
 
-    async def adelete(self, kind: str, ids: Sequence[str]) -> None:
-        """Async twin of `delete`."""
-        await asyncio.to_thread(self.delete, kind, ids)
-
     def count(self, kind: str) -> int:
         """How many texts of the kind there are."""
         return self._on(kind, "count", lambda found: int(found.count()), 0)
-
-    async def acount(self, kind: str) -> int:
-        """Async twin of `count`."""
-        return await asyncio.to_thread(self.count, kind)
 
     def drop(self, kind: str | None = None) -> None:
         """Delete a kind whole, or everything of this namespace; works after a change of embedder too."""
@@ -161,10 +150,6 @@ class VectorStore:
                 continue
             with self._connection.errors(f"delete {each!r}"):
                 collections.remove(self._connection.client(), self._name(each))
-
-    async def adrop(self, kind: str | None = None) -> None:
-        """Async twin of `drop`."""
-        await asyncio.to_thread(self.drop, kind)
 
     def scrub(self, kind: str) -> None:
         """What was deleted of a kind goes from the disk too.
@@ -204,10 +189,6 @@ class VectorStore:
         for label in self._labels():
             require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
 
-    async def acheck(self) -> None:
-        """Async twin of `check`."""
-        await asyncio.to_thread(self.check)
-
     def reembed(
         self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
     ) -> dict[str, int]:
@@ -234,12 +215,6 @@ class VectorStore:
             self._manifest.write(self.embedder.name, self.embedder.dimension())
         return done
 
-    async def areembed(
-        self, *, within: tuple[str, ...] | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, int]:
-        """Async twin of `reembed`; `progress` is called in another thread."""
-        return await asyncio.to_thread(self.reembed, within=within, progress=progress)
-
     def size(self) -> dict[str, Any]:
         """``{"kinds": {kind: texts}, "bytes": on disk or None, "embedder": name, "dimension": n or None}``.
 
@@ -258,116 +233,23 @@ class VectorStore:
             "dimension": labels[0].dimension if labels else None,
         }
 
-    async def asize(self) -> dict[str, Any]:
-        """Async twin of `size`."""
-        return await asyncio.to_thread(self.size)
-
     def close(self) -> None:
         """Let go of Chroma; what was in memory is gone. Twice is harmless; a given client stays open."""
         self._collections.clear()
         if self._owner:
             self._connection.close()
 
-    async def aclose(self) -> None:
-        """Async twin of `close`."""
-        await asyncio.to_thread(self.close)
+    aget, adelete, acount, adrop, ascrub = twin(get), twin(delete), twin(count), twin(drop), twin(scrub)
+    acheck, areembed, asize, aclose = twin(check), twin(reembed), twin(size), twin(close)
 
     def _count(self, kind: str) -> int:
         """As `count`, also of what another embedder made."""
         client = self._connection.client()
         return int(client.get_collection(self._name(kind), embedding_function=None).count())
 
-    def _name(self, kind: str) -> str:
-        return collection_name(self._connection.prefix, kind, self.namespace)
-
-    def _labels(self) -> list[Label]:
-        if self._connection.empty:
-            return []
-        with self._connection.errors("list the collections"):
-            found = collections.labelled(self._connection)
-        return [label for name, label in found.items() if name == self._name(label.kind)]
-
-    def _collection(self, kind: str) -> tuple[Any, Label] | None:
-        """The collection and its label; ``None`` if nothing of the kind was ever stored."""
-        if self._connection.empty:
-            return None
-        with self._connection.errors(f"open {kind!r}"):  # whole: nobody closes the client in between
-            client = self._connection.client()  # also where a forked process and a closed store are told
-            if client is not self._client:
-                self._collections.clear()
-                self._client = client
-            known = self._collections.get(kind)
-            if known is not None:
-                return known
-            collection = collections.find(client, self._name(kind))
-            return None if collection is None else self._remember(kind, collection)
-
-    def _remember(self, kind: str, collection: Any) -> tuple[Any, Label]:
-        label = Label.from_metadata(collection.metadata)
-        if label is None:
-            raise StorageError(
-                f"{self._connection.where}: the collection {collection.name!r} was not made by this package. "
-                "Delete or rename it, or choose another namespace."
-            )
-        require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
-        self._collections[kind] = collection, label
-        self._connection.uses(collection.name)
-        return collection, label
-
-    def _made(self, kind: str, dimension: int) -> tuple[Any, Label]:
-        """The collection for vectors of that length, made if it is not there."""
-        known = self._collection(kind)
-        if known is None:
-            client = self._connection.client()
-            if self._manifest is not None:
-                made_by = self._manifest.read()
-                if made_by is None:
-                    self._manifest.write(self.embedder.name, dimension)
-                else:
-                    require_same(*made_by, self.embedder, self._connection.where, now=dimension)
-            label = Label(kind, self.namespace, self.embedder.name, dimension)
-            with self._connection.errors(f"make {kind!r}"):
-                collection = collections.create(client, self._name(kind), label)
-            known = self._remember(kind, collection)
-        label = known[1]
-        require_same(label.embedder, label.dimension, self.embedder, self._connection.where, now=dimension)
-        return known
-
-    def _on(
-        self,
-        kind: str,
-        doing: str,
-        action: Callable[[Any], T],
-        missing: T,
-        opened: Callable[[], tuple[Any, Label] | None] | None = None,
-    ) -> T:
-        """Do something with a collection; once more if it was replaced meanwhile by another handle on it."""
-        self._connection.relieve()
-        for last in (False, True):
-            try:
-                with self._connection.errors(f"{doing} {kind!r}"):
-                    known = opened() if opened is not None else self._collection(kind)
-                    return missing if known is None else action(known[0])
-            except StorageError as error:
-                if last or not is_not_found(error.__cause__):
-                    raise
-                self._collections.pop(kind, None)
-        return missing
-
     def _write(self, kind: str, batch: Sequence[VectorItem], vectors: list[list[float]]) -> None:
-        metadatas = [_metadata(item) for item in batch]
-        self._on(
-            kind,
-            "write",
-            lambda found: found.upsert(
-                ids=[item.id for item in batch],
-                embeddings=vectors,
-                documents=[clean(item.text) for item in batch],
-                metadatas=metadatas,
-            ),
-            None,
-            opened=lambda: self._made(kind, len(vectors[0])),
-        )
+        documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]
+        self.write(kind, [item.id for item in batch], embeddings=vectors, documents=documents, metadatas=metadatas)
 
     def _nearest(self, kind: str, vector: list[float], k: int, where: Mapping[str, Any] | None) -> list[Hit]:
         def ask(collection: Any) -> list[Hit]:

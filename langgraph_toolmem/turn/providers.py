@@ -30,12 +30,7 @@ _UNSET: Final = (None, False, 0, "", "none", "off", "disabled")
 _NAMES: Final = ("model", "model_name", "model_id", "base_model_id", "base_model")
 """Where models and calls keep the model's name."""
 
-_CARRIERS: Final = (
-    "extra_body",
-    "model_kwargs",
-    "additional_model_request_fields",
-    "additionalModelRequestFields",
-)
+_CARRIERS: Final = ("extra_body", "model_kwargs", "additional_model_request_fields", "additionalModelRequestFields")
 """Mappings in which models and calls carry settings that they have no field for."""
 
 _MAX_DEPTH: Final = 20

@@ -49,7 +49,7 @@ class DiscoveryState(BootstrapState):
 
     def others(self) -> int:
         """How many outcomes the file holds of other tools, seeds, settings or models."""
-        with self._opened() as database:
+        with self.opened() as database:
             found = database.execute(
                 "SELECT count(*) FROM queries WHERE stage = 'ran' AND scope != ?", (self._scope,)
             ).fetchone()
@@ -57,7 +57,7 @@ class DiscoveryState(BootstrapState):
 
     def answer(self, query: Query, question: str) -> Any:
         """What a model answered to this question of this task; None if it was not asked."""
-        with self._opened() as database:
+        with self.opened() as database:
             found = database.execute(
                 "SELECT answer FROM answers WHERE scope = ? AND task = ? AND question = ?",
                 (self._scope, query.id, question),
@@ -77,7 +77,7 @@ class DiscoveryState(BootstrapState):
 
         Of whatever settings the search was: the words are about the step.
         """
-        with self._opened() as database:
+        with self.opened() as database:
             found = database.execute(
                 "SELECT answer FROM answers WHERE scope = ? AND task = ? AND question = ?", (_WORDS, "", atom)
             ).fetchone()
