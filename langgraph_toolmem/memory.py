@@ -70,11 +70,10 @@ class ToolMemory:
         chroma: a chromadb client (``HttpClient`` …) instead of the embedded one.
         store: a LangGraph ``BaseStore`` through which several workers share the evidence graph.
         namespace: of personal memory; ``("toolmem", "{user_id}")`` for many users.
-        graph_namespace: of the evidence graph, shared by its users.
+        graph_namespace: of the evidence graph.
         fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine too;
             "never": no waiting for the disk at all.
-        read_only: look, but do not write; works beside a writing process.
-        now: seconds since 1970.
+        read_only: look, but do not write; works beside a writing process. now: seconds since 1970.
         executor: when background work is done; None: in a thread of its own.
 
     Raises:
