@@ -165,12 +165,17 @@ class PlainPolicy:
         if leaf.types == {"boolean"} or (wanted.parameter.control and not leaf.required):
             return
         for choice in wanted.choices:
-            if leaf.required or _stands_in(choice, request):
-                yield 0.9 if _stands_in(choice, request) else 0.4, choice
+            named = frozenset() < _stems(choice) <= _stems(request)
+            if leaf.required or named:
+                yield 0.9 if named else 0.4, choice
+        together: list[Any] = []
         for each in known if not wanted.choices else ():
-            score = _fit_of(wanted, each, reads)
-            if score and isinstance(each.value, list) <= many:
-                yield score + 0.3 * each.near, [each.value] if many and not isinstance(each.value, list) else each.value
+            score, value = _fit_of(wanted, each, reads), each.value
+            if score and isinstance(value, list) <= many:
+                yield score + 0.3 * each.near, [value] if many and not isinstance(value, list) else value
+                together += [value] if each.near >= 1 and not isinstance(value, list) else []
+        if many and len(together) > 1:
+            yield 1.3, together
         if many or wanted.choices or wanted.looks != TEXT:
             return
         if not reads:
@@ -188,7 +193,7 @@ class PlainPolicy:
         times = ((day, time) for kind, day in found for other, time in found if (kind, other) == (DATE, TIME))
         yield from (Known(f"{day}T{time.zfill(5)}", frozenset({TIME})) for day, time in times)
         listed = ((one, each) for inputs in self._inputs.values() for each in inputs for one in each.choices)
-        mine = ((one, each.parameter.label) for one, each in listed if _stands_in(one, request))
+        mine = ((one, each.parameter.label) for one, each in listed if frozenset() < _stems(one) <= _stems(request))
         yield from (Known(one, frozenset({CHOICE, label})) for one, label in mine)
 
     def _told(self, taken: Taken, request: str) -> Iterator[Known]:
@@ -274,8 +279,7 @@ def _values(call: Call) -> frozenset[str]:
 
 
 @lru_cache(maxsize=16_384)
-def _overlap(one: str, other: str) -> bool:
-    """Whether one of two values stands in the other."""
+def _overlap(one: str, other: str) -> bool:  # whether one of two values stands in the other
     one, other = one.lower(), other.lower()
     return one == other or (min(len(one), len(other)) > 2 and (one in other or other in one))
 
@@ -284,10 +288,6 @@ def _overlap(one: str, other: str) -> bool:
 def _stems(text: str) -> frozenset[str]:  # of words that say something, those that mean the same made one
     plain = canonical_words(words(text[:MAX_ANSWER]))
     return frozenset(stem(word) for word in plain if word not in STOP_WORDS and len(word) > 1)
-
-
-def _stands_in(value: str, text: str) -> bool:
-    return f" {' '.join(words(value))} " in f" {' '.join(words(text))} "
 
 
 def _weights(specs: Mapping[str, ToolSpec]) -> dict[str, dict[str, float]]:
