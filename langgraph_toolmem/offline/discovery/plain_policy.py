@@ -224,7 +224,8 @@ def _fit_of(wanted: Input, known: Known, reads: bool) -> float:
     if wanted.looks in (DATE, TIME):
         return 0.8 * (looks == DATE and (":" in known.value) == (wanted.looks == TIME))
     if wanted.looks in (ID, NUMBER):
-        shared = max(len({*words_of(each)} & {*words_of(wanted.parameter.label)}) for each in known.types)
+        own, told = {*words_of(wanted.parameter.label)}, (*known.types, f"{known.value}_ID")  # "key_22" is of a key
+        shared = max(len(own.intersection(words_of(each))) for each in told)
         return 0.8 if named else 0.6 * (wanted.looks in types and (known.asked or known.types == {ID} or shared > 1))
     if wanted.looks != TEXT or looks in (DATE, TIME, NUMBER):
         return 0.8 * (looks == wanted.looks)
@@ -265,8 +266,7 @@ def _input(port: Port, slots: Slots) -> Input:
     return Input(leaf, parameter, looks, leaf.choices or listed_choices(leaf.description))
 
 
-def _put(args: dict[str, Any], path: str, value: Any) -> None:
-    """Sets a value at a path; on the way through a list it goes into its one element."""
+def _put(args: dict[str, Any], path: str, value: Any) -> None:  # on the way through a list into its one element
     *above, name = path.removesuffix("[]").split(".")
     for level in above:
         many = level.endswith("[]")
