@@ -530,7 +530,7 @@ with Discovery(office, office_tasks(4), seed=3) as discovery:
 
 
 def test_another_process_finds_the_same_atoms() -> None:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "offline")])
     said = [
         subprocess.run(
             [sys.executable, "-c", CHILD],

@@ -14,10 +14,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.known import leaves_of, said
-from langgraph_toolmem.atoms.slots import Parameter, Slots, listed_choices
+from langgraph_toolmem.atoms.slots import Parameter, Slots, listed_choices, words_of
 from langgraph_toolmem.atoms.words import DATE, EMAIL, ID, KINDS, NAME, NUMBER, PLAIN, TEXT, TIME, kind_of
 from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.offline.discovery.environment import Call, Taken
@@ -78,8 +79,9 @@ class PlainPolicy:
     def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
         """See `Policy`."""
         found = self._proposals(state, possible)[:WIDTH]
-        if self._finishes and state.taken:
-            found.append(Proposal("finish", answer=as_text(state.taken[-1].observation.output)[:MAX_ANSWER]))
+        for latest in state.taken[-1:] if self._finishes else ():
+            answer = as_text(latest.observation.output)[:MAX_ANSWER]
+            found.append(Proposal("finish", 2.0 if state.changed else 0.5, answer=answer))
         return found
 
     def widen(self, state: State) -> Sequence[Proposal]:
@@ -160,26 +162,29 @@ class PlainPolicy:
     def _fitting(self, tool: str, wanted: Input, state: State, known: Sequence[Known]) -> Iterator[tuple[float, Any]]:
         """Values for an input, with how well they fit."""
         request, leaf, many, reads = state.task.request, wanted.leaf, wanted.leaf.path.endswith("[]"), self._reads[tool]
-        if leaf.types == {"boolean"} and _stems(leaf.path) & _stems(request):
-            yield 0.9, True
-        if leaf.types == {"boolean"} or (wanted.parameter.control and not leaf.required):
+        flag = leaf.types == {"boolean"}
+        if flag or (wanted.parameter.control and not leaf.required):
+            yield from [(0.9, True)] if flag and _stems(leaf.path) & _stems(request) else []
             return
         for choice in wanted.choices:
-            if leaf.required or _stands_in(choice, request):
-                yield 0.9 if _stands_in(choice, request) else 0.4, choice
+            named = frozenset() < _stems(choice) <= _stems(request)
+            if leaf.required or named:
+                yield 0.9 if named else 0.4, choice
+        together: list[Any] = []
         for each in known if not wanted.choices else ():
-            score = _fit_of(wanted, each, reads)
-            if score and isinstance(each.value, list) <= many:
-                yield score + 0.3 * each.near, [each.value] if many and not isinstance(each.value, list) else each.value
+            if score := _fit_of(wanted, each, reads):
+                yield score + 0.3 * each.near, [each.value] if many else each.value
+                together += [each.value] * (each.near >= 1)
+        if many and len(together) > 1:
+            yield 1.3, together
         if many or wanted.choices or wanted.looks != TEXT:
             return
         if not reads:
             yield 0.8 if wanted.parameter.text else 0.6, request
-            for latest in state.taken[-1:]:
-                yield 0.7 if wanted.parameter.text else 0.4, as_text(latest.observation.output)[:MAX_ANSWER]
-        elif leaf.required:
-            plain = (word for word in re.findall(r"[^\W\d_][\w'-]*", request) if word.lower() not in STOP_WORDS)
-            yield from ((0.8 - 0.01 * place, word) for place, word in enumerate(plain))
+        if leaf.required:
+            plain = [word for word in re.findall(r"[^\W\d_][\w'-]*", request) if word.lower() not in STOP_WORDS]
+            pairs = [pair for pair in map(" ".join, pairwise(plain)) if pair in request]
+            yield from ((0.8 - 0.3 * (not reads) - 0.01 * at, text) for at, text in enumerate((*pairs, *plain)))
 
     def _of_request(self, request: str) -> Iterator[Known]:
         """The values of a request: by their looks, by the words beside them, and what schemas list."""
@@ -188,18 +193,18 @@ class PlainPolicy:
         times = ((day, time) for kind, day in found for other, time in found if (kind, other) == (DATE, TIME))
         yield from (Known(f"{day}T{time.zfill(5)}", frozenset({TIME})) for day, time in times)
         listed = ((one, each) for inputs in self._inputs.values() for each in inputs for one in each.choices)
-        mine = ((one, each.parameter.label) for one, each in listed if _stands_in(one, request))
+        mine = ((one, each.parameter.label) for one, each in listed if frozenset() < _stems(one) <= _stems(request))
         yield from (Known(one, frozenset({CHOICE, label})) for one, label in mine)
 
     def _told(self, taken: Taken, request: str) -> Iterator[Known]:
-        """The values of an answer, nearest those of rows that share most with the request; lists as a whole too."""
+        """The values of an answer, nearest those of rows that share most with the request."""
         output, tool = taken.observation.output, taken.call.tool
         if isinstance(output, str):
             found = (one for one in said(output[:MAX_ANSWER], self._slots) if one[0] in PLAIN or one[0] == ID)
             yield from (Known(value, frozenset({label}), False, 0.5) for label, value in found)
             return
         flat, asked = flatten(output), _stems(request)
-        rows: dict[tuple[str, int], list[tuple[str, Any]]] = {("", -1): [*flat.scalars.items(), *flat.lists.items()]}
+        rows: dict[tuple[str, int], list[tuple[str, Any]]] = {("", -1): list(flat.scalars.items())}
         for path, values in flat.lists.items():
             for value, row in zip(values, flat.rows[path], strict=True):
                 if row < MAX_ROWS:
@@ -208,19 +213,20 @@ class PlainPolicy:
         for each, count in zip(rows.values(), counts, strict=True):
             for path, value in each:
                 place = path.removeprefix("$").removeprefix(".").replace("[*]", "[]")
-                label = self._slots.output(tool, place, value[0] if isinstance(value, list) else value)
+                label = self._slots.output(tool, place, value)
                 yield Known(value, frozenset({label}), False, count / max(1, *counts))
 
 
 def _fit_of(wanted: Input, known: Known, reads: bool) -> float:
     """How well a value fits an input by its type and its looks, 0 to 0.9; 0: not at all."""
-    first = known.value[0] if isinstance(known.value, list) else known.value
-    looks = kind_of(first) if isinstance(first, str) else NUMBER
+    looks = kind_of(known.value) if isinstance(known.value, str) else NUMBER
     named, types = wanted.parameter.label in known.types, known.types | {looks}
     if wanted.looks in (DATE, TIME):
-        return 0.8 * (looks == DATE and (":" in first) == (wanted.looks == TIME))
+        return 0.8 * (looks == DATE and (":" in known.value) == (wanted.looks == TIME))
     if wanted.looks in (ID, NUMBER):
-        return 0.8 if named else 0.6 * (wanted.looks in types and (known.asked or known.types == {ID}))
+        own, told = {*words_of(wanted.parameter.label)}, (*known.types, f"{known.value}_ID")  # "key_22" is of a key
+        shared = max(len(own.intersection(words_of(each))) for each in told)
+        return 0.8 if named else 0.6 * (wanted.looks in types and (known.asked or known.types == {ID} or shared > 1))
     if wanted.looks != TEXT or looks in (DATE, TIME, NUMBER):
         return 0.8 * (looks == wanted.looks)
     if wanted.parameter.text and not reads:
@@ -260,8 +266,7 @@ def _input(port: Port, slots: Slots) -> Input:
     return Input(leaf, parameter, looks, leaf.choices or listed_choices(leaf.description))
 
 
-def _put(args: dict[str, Any], path: str, value: Any) -> None:
-    """Sets a value at a path; on the way through a list it goes into its one element."""
+def _put(args: dict[str, Any], path: str, value: Any) -> None:  # on the way through a list into its one element
     *above, name = path.removesuffix("[]").split(".")
     for level in above:
         many = level.endswith("[]")
@@ -274,8 +279,7 @@ def _values(call: Call) -> frozenset[str]:
 
 
 @lru_cache(maxsize=16_384)
-def _overlap(one: str, other: str) -> bool:
-    """Whether one of two values stands in the other."""
+def _overlap(one: str, other: str) -> bool:  # whether one of two values stands in the other
     one, other = one.lower(), other.lower()
     return one == other or (min(len(one), len(other)) > 2 and (one in other or other in one))
 
@@ -284,10 +288,6 @@ def _overlap(one: str, other: str) -> bool:
 def _stems(text: str) -> frozenset[str]:  # of words that say something, those that mean the same made one
     plain = canonical_words(words(text[:MAX_ANSWER]))
     return frozenset(stem(word) for word in plain if word not in STOP_WORDS and len(word) > 1)
-
-
-def _stands_in(value: str, text: str) -> bool:
-    return f" {' '.join(words(value))} " in f" {' '.join(words(text))} "
 
 
 def _weights(specs: Mapping[str, ToolSpec]) -> dict[str, dict[str, float]]:
