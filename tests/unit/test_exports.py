@@ -114,7 +114,7 @@ TWINS = {
     "Inertia": "predict explain",
     "SIT": "suggest",
     "Navigator": "search plan reroute prune pruned restore propagate regroup cluster_constraints",
-    "Entries": "recall ranked preferences",
+    "Entries": "recall ranked preferences recollect",
     "Atoms": "search all keep records",
 }
 
