@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.discovery_held_out import BEST, held_out
 from benchmarks.discovery_world import make_office, multi_step
 from langgraph_toolmem.atoms.atoms import to_plain
-from langgraph_toolmem.offline.discovery import Call, Discovery, Goal, SearchSettings, State, Task
+from langgraph_toolmem.offline.discovery import Discovery, EnvironmentCall, Goal, SearchSettings, State, Task
 from langgraph_toolmem.offline.discovery.environment import Cursor
 from langgraph_toolmem.offline.discovery.plain_policy import PlainPolicy
 from langgraph_toolmem.offline.discovery.selection import Selection
@@ -117,7 +117,7 @@ class Bench:
         """Random paths."""
         rng = random.Random(f"{seed}-{task.id}-random")
         cursor = Cursor(self.world, task, most=self.steps)
-        known: dict[str, list[Call]] = {}
+        known: dict[str, list[EnvironmentCall]] = {}
         while not cursor.spent:
             cursor.reset()
             state = self._first(task)
@@ -135,7 +135,7 @@ class Bench:
         """Depth-first search in the policy's order."""
         cursor = Cursor(self.world, task, most=self.steps)
         cursor.reset()
-        known: dict[str, list[Call]] = {}
+        known: dict[str, list[EnvironmentCall]] = {}
         first = self._first(task)
         stack, seen = [(first, iter(self._calls(first, known)))], {first.key}
         while stack and not cursor.spent:
@@ -155,12 +155,12 @@ class Bench:
     def _first(self, task: Task) -> State:
         return State(task).at(Goal(task.request))
 
-    def _calls(self, state: State, known: dict[str, list[Call]]) -> list[Call]:
+    def _calls(self, state: State, known: dict[str, list[EnvironmentCall]]) -> list[EnvironmentCall]:
         if state.key not in known:
             known[state.key] = [each.call for each in self.policy.propose(state, None) if each.call is not None]
         return known[state.key]
 
-    def _step(self, cursor: Cursor, state: State, call: Call) -> State | None:
+    def _step(self, cursor: Cursor, state: State, call: EnvironmentCall) -> State | None:
         """The state after a call; None if it failed or nothing came of it."""
         reads = only_reads(self.specs[call.tool], call.tool)
         taken = cursor.make(call, reads=reads)

@@ -16,7 +16,7 @@ from examples.office import ALTERNATIVES, make_tasks
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import Extractor, distil
-from langgraph_toolmem.offline.discovery import Call, Discovery
+from langgraph_toolmem.offline.discovery import Discovery, EnvironmentCall
 from langgraph_toolmem.offline.discovery.environment import Taken
 from langgraph_toolmem.offline.discovery.harvest import run_of
 from langgraph_toolmem.runs.run import Run
@@ -51,7 +51,7 @@ def scripts(seed: int, count: int) -> list[Run]:
     world, runs = make_office(), list[Run]()
     for task, _ in multi_step(seed, count):
         world.reset(task)
-        calls = [Call(each.tool, dict(each.args)) for each in pool[str(task.data["number"])].script()]
+        calls = [EnvironmentCall(each.tool, dict(each.args)) for each in pool[str(task.data["number"])].script()]
         path = [Taken(call, world.step(call)) for call in calls]
         if world.success():
             runs.append(run_of(task, path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langgraph_toolmem.offline.discovery.environment import Call, Observation, Task
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Task
 from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State
 from langgraph_toolmem.runs.tools import read_tools
@@ -43,7 +43,7 @@ class Rooms:
         self.log.append("reset")
         self.opened, self.lit, self.wanted = [], set(), KEYS[task.data["key"]]
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         self.log.append(call.tool)
         if call.tool == "find_key":
             key = KEYS.get(str(call.args["name"]))
@@ -83,7 +83,7 @@ class Script:
         self.planned.append(state)
         return Goal("open it", len(self.planned) - 1, 2)
 
-    def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
+    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
         return self.proposals
 
     def widen(self, state: State) -> Sequence[Proposal]:
@@ -95,4 +95,4 @@ class Script:
 
 
 def call(tool_name: str, weight: float = 1.0, /, **args: str) -> Proposal:
-    return Proposal("call", weight, Call(tool_name, args))
+    return Proposal("call", weight, EnvironmentCall(tool_name, args))

@@ -24,7 +24,7 @@ from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.atoms.words import NUMBER, delexicalised, is_in, slots_in, values_in
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.models import is_unreadable
-from langgraph_toolmem.runs.run import Step
+from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
@@ -68,7 +68,7 @@ class Pattern(BaseModel):
 def asked(
     model: BaseChatModel,
     atom: Atom,
-    step: Step,
+    step: ExecutedCall,
     *,
     request: str,
     known: Sequence[str] = (),
@@ -94,7 +94,9 @@ def asked(
     return answer if isinstance(answer, Pattern) else None
 
 
-def abstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, known: Sequence[str] = ()) -> Atom:
+def abstracted(
+    model: BaseChatModel, atom: Atom, step: ExecutedCall, *, request: str, known: Sequence[str] = ()
+) -> Atom:
     """The atom of a step as a chat model words it; without a usable answer the atom as it is. Arguments as `asked`."""
     try:
         answer = asked(model, atom, step, request=request, known=known)
@@ -104,7 +106,9 @@ def abstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, kn
     return applied(answer, atom, step, request=request)
 
 
-async def aabstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: str, known: Sequence[str] = ()) -> Atom:
+async def aabstracted(
+    model: BaseChatModel, atom: Atom, step: ExecutedCall, *, request: str, known: Sequence[str] = ()
+) -> Atom:
     """Async twin of `abstracted`."""
     try:
         prompt = prompt_of(atom, step, request, known)
@@ -115,7 +119,7 @@ async def aabstracted(model: BaseChatModel, atom: Atom, step: Step, *, request: 
     return applied(answer, atom, step, request=request)
 
 
-def applied(answer: Any, atom: Atom, step: Step, *, request: str = "") -> Atom:
+def applied(answer: Any, atom: Atom, step: ExecutedCall, *, request: str = "") -> Atom:
     """The atom with the parts of an answer that stand the check; see the module."""
     if not isinstance(answer, Pattern):
         return atom
@@ -184,7 +188,7 @@ def _checked(text: str, tool: str, gone: set[str]) -> str:
     return delexicalised(flat)
 
 
-def prompt_of(atom: Atom, step: Step, request: str, known: Sequence[str]) -> list[BaseMessage]:
+def prompt_of(atom: Atom, step: ExecutedCall, request: str, known: Sequence[str]) -> list[BaseMessage]:
     """The task, and the material between lines."""
     arguments = "\n".join(f"{path} = {json.dumps(value, default=str)}" for path, value in leaves_of(step.args))
     parts = {

@@ -13,7 +13,7 @@ from langgraph_toolmem.atoms.situation import SHORTEST, Abouts, Situation, part_
 from langgraph_toolmem.atoms.slots import PERSONS, Slots, words_of
 from langgraph_toolmem.atoms.words import EMAIL, KINDS, NAME, names_in
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.run import Run, Step, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.words.features import words
@@ -22,7 +22,7 @@ MAX_PRODUCED = 12
 
 
 class Extracted(NamedTuple):
-    """An atom and the step it is of: `key` is `Step.key`, so that no step is counted twice.
+    """An atom and the step it is of: `key` is `ExecutedCall.key`, so that no step is counted twice.
 
     `request` is what the user said last before it, `known` the types of what was known then: what a chat model has to
     know to word it (`atoms.writer`).
@@ -30,7 +30,7 @@ class Extracted(NamedTuple):
 
     key: str
     atom: Atom
-    step: Step
+    step: ExecutedCall
     request: str = ""
     known: tuple[str, ...] = ()
 
@@ -121,7 +121,7 @@ class Extractor:
 
     def _atom(
         self,
-        step: Step,
+        step: ExecutedCall,
         where: Situation,
         masked: Masked,
         value: float,
@@ -149,7 +149,7 @@ def _vocabulary(specs: Iterable[ToolSpec]) -> frozenset[str]:
     return frozenset(word for text in texts for word in words(text))
 
 
-def goal_of(step: Step, where: Situation, about: str) -> str:
+def goal_of(step: ExecutedCall, where: Situation, about: str) -> str:
     """The sub-goal a call served: the part of the request that it was about, else all that was open."""
     place = part_of(step, where.raw, about)
     return where.goals[place] if place is not None else " ".join(where.goals)

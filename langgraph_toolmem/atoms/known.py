@@ -13,7 +13,7 @@ from typing import Any, Final
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.words import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, labelled, values_in
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.words.result_paths import is_table
@@ -174,7 +174,7 @@ def said(text: str, slots: Slots) -> Iterator[tuple[str, Any]]:
             yield label, read
 
 
-def given(step: Step, slots: Slots) -> Iterator[tuple[str, Any]]:
+def given(step: ExecutedCall, slots: Slots) -> Iterator[tuple[str, Any]]:
     """Types and values of a call's arguments."""
     for path, value in leaves_of(step.args):
         parameter = slots.parameter(step.tool, path)
@@ -182,7 +182,7 @@ def given(step: Step, slots: Slots) -> Iterator[tuple[str, Any]]:
             yield parameter.type_of(value), value
 
 
-def told(step: Step, slots: Slots) -> Iterator[tuple[str, Any]]:
+def told(step: ExecutedCall, slots: Slots) -> Iterator[tuple[str, Any]]:
     """Types and values of a call's answer."""
     output = step.output
     if isinstance(output, str):

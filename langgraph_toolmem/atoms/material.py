@@ -7,7 +7,7 @@ from typing import Final
 
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.situation import Abouts, Situation
-from langgraph_toolmem.runs.run import Run, Step, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.runs.values import canon
 
 MAX_REQUEST: Final = 2_000
@@ -63,10 +63,10 @@ def called(run: Run) -> list[str]:
     return list(dict.fromkeys(step.tool for step in _steps(run)))
 
 
-def _steps(run: Run) -> list[Step]:
+def _steps(run: Run) -> list[ExecutedCall]:
     return [step for event in run.events if not isinstance(event, UserMessage) for step in event.steps]
 
 
-def _line(step: Step) -> str:
+def _line(step: ExecutedCall) -> str:
     line = f"{step.tool}({canon(step.args)}) -> {step.status}: {canon(step.output)}"
     return line if len(line) <= MAX_CALL else f"{line[: MAX_CALL - 1]}…"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.atoms.record import prior
 from langgraph_toolmem.atoms.shelf import AtomShelf
-from langgraph_toolmem.atoms.store_rows import PAGE, AtomRows, Row
+from langgraph_toolmem.atoms.store_rows import PAGE, AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import Support, from_text, total
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.failures import log_failure
@@ -41,7 +41,7 @@ class AtomMirror:
     _max_atoms: int
     _writing: RLock
     _shelf: AtomShelf
-    _known: dict[str, Row] | None
+    _known: dict[str, AtomRow] | None
     _damaged: set[str]
     _looked: float
     _closing: bool
@@ -50,7 +50,7 @@ class AtomMirror:
         self._shelf.clear()
         self._known, self._damaged = None, set()
 
-    def _ready(self) -> dict[str, Row]:
+    def _ready(self) -> dict[str, AtomRow]:
         known = self._known
         if known is None:
             try:
@@ -65,12 +65,12 @@ class AtomMirror:
                 self._writing.release()
         return known
 
-    def _read(self, *, to_the_end: bool = False) -> dict[str, Row]:
+    def _read(self, *, to_the_end: bool = False) -> dict[str, AtomRow]:
         with self._writing:
             return self._known if self._known is not None else self._load(to_the_end)
 
-    def _load(self, to_the_end: bool) -> dict[str, Row]:
-        known: dict[str, Row] = {}
+    def _load(self, to_the_end: bool) -> dict[str, AtomRow]:
+        known: dict[str, AtomRow] = {}
         self._shelf.clear()
         rows = () if self._vectors.empty else self._rows.read()
         self._take_in(known, rows if to_the_end else self._until_closed(rows))
@@ -82,19 +82,19 @@ class AtomMirror:
         self._known, self._looked = known, self._now()
         return known
 
-    def _until_closed(self, rows: Iterable[Row | str]) -> Iterator[Row | str]:
+    def _until_closed(self, rows: Iterable[AtomRow | str]) -> Iterator[AtomRow | str]:
         for row in rows:
             if self._closing:
                 raise InterruptedReadError("The atoms are being closed.")
             yield row
 
-    def _look(self, known: dict[str, Row]) -> None:
+    def _look(self, known: dict[str, AtomRow]) -> None:
         """Takes over what other processes wrote. Chroma being away is no reason not to answer."""
         before, self._looked = self._looked, self._now()
         try:
             there = set(self._rows.ids())
             found = list(self._rows.read(since=before - SLACK))
-            missed = there - known.keys() - {row.id for row in found if isinstance(row, Row)} - self._damaged
+            missed = there - known.keys() - {row.id for row in found if isinstance(row, AtomRow)} - self._damaged
             found += self._rows.read(sorted(missed)) if missed else []
             self._take_in(known, found)
         except StorageError as error:
@@ -102,22 +102,22 @@ class AtomMirror:
             return
         self._leave(known, known.keys() - there)
 
-    def _there(self, ids: Sequence[str]) -> dict[str, Row]:
+    def _there(self, ids: Sequence[str]) -> dict[str, AtomRow]:
         """These atoms as they are in the database now, perhaps with others; all are not read for it."""
         known = self._known
         if known is None:
             if self._vectors.empty:
                 return {}
-            return {row.id: row for row in self._rows.read(ids) if isinstance(row, Row)}
+            return {row.id: row for row in self._rows.read(ids) if isinstance(row, AtomRow)}
         if self._refresh is not None and not self._vectors.empty:
             found = list(self._rows.read(ids))
             self._take_in(known, found)
-            self._leave(known, (set(ids) & known.keys()) - {row.id for row in found if isinstance(row, Row)})
+            self._leave(known, (set(ids) & known.keys()) - {row.id for row in found if isinstance(row, AtomRow)})
         return known
 
-    def _take_in(self, known: dict[str, Row], rows: Iterable[Row | str]) -> None:
+    def _take_in(self, known: dict[str, AtomRow], rows: Iterable[AtomRow | str]) -> None:
         """Rows of the database as they are there; a page at a time, where vectors are read with them."""
-        page: dict[str, tuple[Row, Supports]] = {}
+        page: dict[str, tuple[AtomRow, Supports]] = {}
         for row in rows:
             if isinstance(row, str):
                 self._damaged.add(row)
@@ -134,7 +134,7 @@ class AtomMirror:
                 page = {}
         self._show(known, page)
 
-    def _show(self, known: dict[str, Row], page: dict[str, tuple[Row, Supports]]) -> None:
+    def _show(self, known: dict[str, AtomRow], page: dict[str, tuple[AtomRow, Supports]]) -> None:
         totals = {key: total(supports) for key, (_, supports) in page.items()}
         texts = {key: self._shelf.texts(atom) for key, atom in totals.items() if atom is not None}
         vectors = self._rows.vectors(texts, write=not self._read_only) if self._dense and texts else {}
@@ -145,17 +145,17 @@ class AtomMirror:
             if not self._read_only:
                 self._rows.remove_texts(left)
 
-    def _leave(self, known: dict[str, Row], keys: Iterable[str]) -> None:
+    def _leave(self, known: dict[str, AtomRow], keys: Iterable[str]) -> None:
         for key in list(keys):
             known.pop(key, None)
             left = self._shelf.remove(key)
             if not self._read_only:
                 self._rows.remove_texts(left)
 
-    def _supports(self, row: Row | None) -> Supports:
+    def _supports(self, row: AtomRow | None) -> Supports:
         return () if row is None else from_text(row.id, row.rest)
 
-    def _make_room(self, known: dict[str, Row]) -> None:
+    def _make_room(self, known: dict[str, AtomRow]) -> None:
         if len(known) <= self._max_atoms:
             return
         least = sorted(known.values(), key=self._worth)[: len(known) - self._max_atoms + self._max_atoms // 100]
@@ -163,7 +163,7 @@ class AtomMirror:
         self._rows.remove(gone)
         self._leave(known, gone)
 
-    def _worth(self, row: Row) -> tuple[Any, ...]:
+    def _worth(self, row: AtomRow) -> tuple[Any, ...]:
         atom, record = self._shelf.get(row.id), row.record.plus(self._shelf.booked(row.id))
         said = 0.0 if atom is None else prior(atom, record)
         return atom is not None, not record.misleads, round(said, 9), row.changed, row.id

@@ -88,7 +88,7 @@ FORM: Final = "\n".join(
 """The form in words, for models whose interface does not say it."""
 
 
-class Outcome(NamedTuple):
+class PlannerOutcome(NamedTuple):
     """What came of asking.
 
     Attributes:
@@ -127,7 +127,7 @@ class PlannerModel:
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"{type(model).__name__} gives no structured output: {error}") from error
 
-    def asking(self, material: Mapping[str, str]) -> Asking[Outcome]:
+    def asking(self, material: Mapping[str, str]) -> Asking[PlannerOutcome]:
         """Asks once, and once more if the answer could not be read. Raises nothing."""
         messages = messages_of(material, self._form)
         tokens, found, prompt = (0, 0), "", list(messages)
@@ -136,16 +136,18 @@ class PlannerModel:
                 output = yield Ask(self._bound, prompt)
             except Exception as error:  # noqa: BLE001 - whatever a provider raises: there is a question without it
                 if not _is_unreadable(error):
-                    return Outcome(None, f"the model did not answer ({type(error).__name__})", calls, tokens, error)
+                    return PlannerOutcome(
+                        None, f"the model did not answer ({type(error).__name__})", calls, tokens, error
+                    )
                 output = error
             tokens = _added(tokens, output)
             step = read(output)
             if isinstance(step, PlannedStep):
-                return Outcome(step, "", calls, tokens)
+                return PlannerOutcome(step, "", calls, tokens)
             found = step
             again = f"Your last output could not be used: {found}. Give it again, complete, in the required structure."
             prompt = [*messages, HumanMessage(again)]
-        return Outcome(None, f"the model's answer could not be used ({found})", 2, tokens)
+        return PlannerOutcome(None, f"the model's answer could not be used ({found})", 2, tokens)
 
 
 def messages_of(material: Mapping[str, str], form: str = "") -> list[BaseMessage]:

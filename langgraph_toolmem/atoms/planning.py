@@ -17,7 +17,7 @@ from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.fit import fits
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.material import called, material_of, said_in
-from langgraph_toolmem.atoms.planner import MAX_FACTS, MAX_SAID, Outcome, PlannedStep, PlannerModel
+from langgraph_toolmem.atoms.planner import MAX_FACTS, MAX_SAID, PlannedStep, PlannerModel, PlannerOutcome
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.atoms.render import pattern, render
 from langgraph_toolmem.atoms.retrieve import AtomHit, filled
@@ -188,7 +188,7 @@ class HintPlanner:
         refused = frozenset(step.tool for step in state.since_user if step.review == "rejected")
         return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why, last is None, refused)
 
-    def _found(self, look: _Look, outcome: Outcome | None, user_id: str | None) -> Planned:
+    def _found(self, look: _Look, outcome: PlannerOutcome | None, user_id: str | None) -> Planned:
         record = look.record
         if outcome is not None:
             record["missed"] = 0 if outcome.step is not None else record["missed"] + 1
@@ -223,7 +223,7 @@ class HintPlanner:
             event_of(question.state, question.goals, question.known, hits, len(shown), why, told, reasons, records),
         )
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: PlannerOutcome) -> None:
         """Logs once what a planner's model could not do."""
         if outcome.error is not None:
             self._failed(outcome.error)
@@ -231,7 +231,7 @@ class HintPlanner:
             self._warned = True
             logger.warning("planning goes on without its model where %s (logged once)", outcome.why)
 
-    def _question(self, look: _Look, outcome: Outcome | None) -> tuple[Question, dict[str, Any]]:
+    def _question(self, look: _Look, outcome: PlannerOutcome | None) -> tuple[Question, dict[str, Any]]:
         """What to look up by, and what an event tells of how it was made."""
         told: dict[str, Any] = {"planned_by": "messages", "model_calls": 0}
         said = look.record.get("said", "")

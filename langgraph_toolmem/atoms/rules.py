@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from langgraph_toolmem.runs.run import Run, Step, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon
 from langgraph_toolmem.words.meaning import canonical
@@ -71,9 +71,9 @@ def complaints(
     return found
 
 
-def _since_change(run: Run, specs: Mapping[str, ToolSpec], by_name: bool) -> dict[str, Step]:
+def _since_change(run: Run, specs: Mapping[str, ToolSpec], by_name: bool) -> dict[str, ExecutedCall]:
     """The executed calls since the user spoke or something may have changed, by what makes them the same."""
-    found: dict[str, Step] = {}
+    found: dict[str, ExecutedCall] = {}
     varies: set[str] = set()
     for event in run.events:
         if isinstance(event, UserMessage):

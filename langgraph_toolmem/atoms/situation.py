@@ -27,7 +27,7 @@ from langgraph_toolmem.atoms.words import (
     values_in,
 )
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.run import Step
+from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.search.lexical import LexicalEmbedder
@@ -161,7 +161,7 @@ def _is_used(part: str, used: Collection[str]) -> bool:
     return all(any(text in value or value in text for value in used) for text in named)
 
 
-def part_of(step: Step, parts: Sequence[str], about: str) -> int | None:
+def part_of(step: ExecutedCall, parts: Sequence[str], about: str) -> int | None:
     """Which part of a request a call was about; None if nothing tells.
 
     The one that has most of its values; of equals the one whose words are most like what the tool does.
@@ -189,12 +189,12 @@ def _state(state: RunState, known: Known, abouts: Abouts) -> str:
     return ". ".join(said)
 
 
-def _done(step: Step, abouts: Abouts) -> str:
+def _done(step: ExecutedCall, abouts: Abouts) -> str:
     about = abouts.short(step.tool)
     return about if step.status == "ok" else f"{step.status}: {about}"
 
 
-def _result(step: Step) -> str:
+def _result(step: ExecutedCall) -> str:
     if step.status != "ok":
         return step.status
     output = step.output

@@ -33,7 +33,7 @@ Complaints = list[tuple[str, Complaint]]
 """What the decision rules say against calls, each with the call's tool."""
 
 
-class Plan(Step[Atoms]):
+class PlanHints(Step[Atoms]):
     """Shows steps that worked at such a point of other runs; see `SGAPlanner` for the arguments.
 
     Args:

@@ -33,7 +33,7 @@ from langgraph_toolmem.atoms.mirror import AtomMirror, InterruptedReadError, Sup
 from langgraph_toolmem.atoms.record import NO_RECORD, AtomRecord
 from langgraph_toolmem.atoms.retrieve import AtomHit, query_texts
 from langgraph_toolmem.atoms.shelf import AtomShelf
-from langgraph_toolmem.atoms.store_rows import AtomRows, Row
+from langgraph_toolmem.atoms.store_rows import AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import Support, added, from_text, judged, to_text, total, without
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 
@@ -82,7 +82,7 @@ class AtomStore(AtomMirror):
         self._dense = not vectors.embedder.builtin
         self._writing = threading.RLock()  # over every change and its database calls; taken before the shelf's
         self._shelf = AtomShelf(dense=self._dense)
-        self._known: dict[str, Row] | None = None
+        self._known: dict[str, AtomRow] | None = None
         self._damaged: set[str] = set()
         self._looked = -math.inf
         self._closing = False
@@ -205,7 +205,9 @@ class AtomStore(AtomMirror):
             self._damaged.clear()
             self._rows.keep_only(self._shelf.text_ids())
             left = {*changed, *self._rows.ids()} - (self._ready().keys() - {*changed})
-            if still := [row for row in self._rows.read(sorted(left)) if not isinstance(row, Row) or user in row.rest]:
+            if still := [
+                row for row in self._rows.read(sorted(left)) if not isinstance(row, AtomRow) or user in row.rest
+            ]:
                 raise StorageError(f"{len(still)} atoms could not be deleted. Do it again.")
         return len(changed)
 
@@ -264,15 +266,15 @@ class AtomStore(AtomMirror):
             self._leave(known, gone)
         return list(stands)
 
-    def _write(self, stands: dict[str, Supports], known: dict[str, Row]) -> None:
-        rows: dict[str, tuple[Row, Supports]] = {}
-        new: list[Row] = []
-        same: list[Row] = []
+    def _write(self, stands: dict[str, Supports], known: dict[str, AtomRow]) -> None:
+        rows: dict[str, tuple[AtomRow, Supports]] = {}
+        new: list[AtomRow] = []
+        same: list[AtomRow] = []
         for key, supports in stands.items():
             old = known.get(key)
             whole = total(supports) or merge_all(each.part for each in supports)[0]
             text = self._shelf.texts(whole)[0]
-            row = Row(key, text, to_text(supports), NO_RECORD if old is None else old.record, self._now())
+            row = AtomRow(key, text, to_text(supports), NO_RECORD if old is None else old.record, self._now())
             rows[key] = row, supports
             (same if old is not None and old.text == text else new).append(row)
         self._rows.write(new)
@@ -290,7 +292,7 @@ class AtomStore(AtomMirror):
         try:
             known = self._known
             if known is None or self._refresh is not None:
-                found = {row.id: row for row in self._rows.read(sorted(booked)) if isinstance(row, Row)}
+                found = {row.id: row for row in self._rows.read(sorted(booked)) if isinstance(row, AtomRow)}
             else:
                 found = {key: known[key] for key in booked if key in known}
             now = self._now()

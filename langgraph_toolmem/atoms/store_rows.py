@@ -26,7 +26,7 @@ PAGE: Final = 500
 Vector = npt.NDArray[np.float32]
 
 
-class Row(NamedTuple):
+class AtomRow(NamedTuple):
     """An atom as it is kept.
 
     Attributes:
@@ -50,7 +50,7 @@ class AtomRows:
     def __init__(self, vectors: VectorStore) -> None:
         self._vectors = vectors
 
-    def read(self, ids: Sequence[str] | None = None, *, since: float | None = None) -> Iterator[Row | str]:
+    def read(self, ids: Sequence[str] | None = None, *, since: float | None = None) -> Iterator[AtomRow | str]:
         """Rows with these ids, or written since then, or all, page by page; of a damaged row its id."""
         if ids is None and since is None:
             ids = self.ids()  # pages by number are slow in large collections, and skip rows when others go
@@ -62,14 +62,14 @@ class AtomRows:
         """Ids of all rows."""
         return self._vectors.ids(kind)
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, rows: Sequence[AtomRow]) -> None:
         """Keeps rows, whole; their texts are embedded."""
         for start in range(0, len(rows), PAGE):
             part = rows[start : start + PAGE]
             texts = [row.text for row in part]
             self._upsert(KIND, [row.id for row in part], texts, metadatas=[_metadata(row) for row in part])
 
-    def amend(self, rows: Sequence[Row]) -> None:
+    def amend(self, rows: Sequence[AtomRow]) -> None:
         """Writes everything of rows but text and vector; a row that is gone stays gone."""
         self._vectors.amend(KIND, {row.id: _metadata(row) for row in rows})
 
@@ -144,13 +144,13 @@ def _length_one(vector: Any) -> Vector:
     return found / max(float(np.linalg.norm(found)), 1e-12)
 
 
-def _metadata(row: Row) -> dict[str, Any]:
+def _metadata(row: AtomRow) -> dict[str, Any]:
     return {"atom": row.rest, "changed": row.changed, **row.record._asdict()}
 
 
-def _row(key: str, text: str, metadata: Mapping[str, Any]) -> Row | None:
+def _row(key: str, text: str, metadata: Mapping[str, Any]) -> AtomRow | None:
     try:
         record = AtomRecord(*(int(metadata.get(name, 0)) for name in AtomRecord._fields))
-        return Row(key, text, str(metadata["atom"]), record, float(metadata["changed"]))
+        return AtomRow(key, text, str(metadata["atom"]), record, float(metadata["changed"]))
     except (KeyError, TypeError, ValueError):
         return None

@@ -44,7 +44,7 @@ _UNKNOWN: Final = 0.1
 """Share that words which no row has count in the length of a question: most are names."""
 
 
-class Near(NamedTuple):
+class NearText(NamedTuple):
     """Rows and their cosines with a question, shape (rows,); of several goals the best."""
 
     rows: Ints
@@ -63,10 +63,10 @@ class Look:
     def __init__(self, rough: npt.NDArray[Any], exact: Callable[[Ints], Floats], *, whole: bool) -> None:
         self._rough, self._exact, self._whole = rough, exact, whole
 
-    def best(self) -> Near:
+    def best(self) -> NearText:
         """The best rows that were not skipped, by number: at most LONGLIST, unless all are wanted."""
         rows = np.flatnonzero(self._rough >= 0.0) if self._whole else _best(self._rough)
-        return Near(rows, self._exact(rows))
+        return NearText(rows, self._exact(rows))
 
     def skip(self, rows: npt.NDArray[Any]) -> bool:
         """Takes rows out, by number or as one truth value for each; whether others may be left to look at."""
@@ -130,7 +130,7 @@ class TextRows:
         self._there -= 1
         self._changes += 1
 
-    def near(self, state: str, goals: Sequence[str]) -> Near:
+    def near(self, state: str, goals: Sequence[str]) -> NearText:
         """Cosines with the rows that are most like a state and one of the goals; with all rows of a small index."""
         return self.look(state, goals).best()
 

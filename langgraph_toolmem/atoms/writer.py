@@ -19,7 +19,7 @@ from langgraph_toolmem.atoms.extract import Extracted
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.models import resolve_model
-from langgraph_toolmem.runs.run import Step
+from langgraph_toolmem.runs.run import ExecutedCall
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -107,5 +107,5 @@ def from_job(plain: dict[str, Any]) -> Extracted:
         InputError: a part is missing or of another type.
     """
     atom = from_plain(plain["atom"])
-    step = Step(atom.tool, plain["args"], None, "ok", "model", "", "")
+    step = ExecutedCall(atom.tool, plain["args"], None, "ok", "model", "", "")
     return Extracted("", atom, step, plain["request"], tuple(plain["known"]))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.text import as_text, shortened
-from langgraph_toolmem.entries.entry import Call, Entry
+from langgraph_toolmem.entries.entry import Entry, EntryCall
 from langgraph_toolmem.runs.tools import ToolSpec
 
 MAX_SIMILAR: Final = 3
@@ -196,7 +196,7 @@ def _type(schema: Mapping[str, Any]) -> str:
     return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
 
 
-def _call(call: Call) -> str:
+def _call(call: EntryCall) -> str:
     said = f" → {call.answer}" if call.answer else ""
     return shortened(f"{call.tool}({as_text(call.args)}) [{call.status}]{said}", MAX_CALL)
 

@@ -15,7 +15,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.runs.outputs import Status
-from langgraph_toolmem.runs.run import Run, Step, Turn
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn
 from langgraph_toolmem.search.embedders import clean
 
 MAX_QUERY: Final = 2_000
@@ -30,12 +30,12 @@ MAX_CRITIQUE: Final = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class EntryCall:
     """One tool call of a run.
 
     Attributes:
         args: JSON values; long ones are cut.
-        status: as of a `Step`.
+        status: as of a `ExecutedCall`.
         answer: the tool's answer as text, cut; "" if there is none.
     """
 
@@ -73,7 +73,7 @@ class Entry:
     id: str
     run: str
     query: str
-    calls: tuple[Call, ...]
+    calls: tuple[EntryCall, ...]
     user: str = ""
     time: float = 0.0
     score: float | None = None
@@ -128,7 +128,8 @@ class Entry:
         try:
             known = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
             known["calls"] = tuple(
-                Call(str(c["tool"]), dict(c["args"]), c["status"], str(c.get("answer", ""))) for c in plain["calls"]
+                EntryCall(str(c["tool"]), dict(c["args"]), c["status"], str(c.get("answer", "")))
+                for c in plain["calls"]
             )
             return cls(**known)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -239,9 +240,9 @@ def settled(entry: Entry) -> Entry:
     return entry if entry.failed else replace(entry, critique="", critique_of="", blamed="")
 
 
-def _call(step: Step, max_answer: int) -> Call:
+def _call(step: ExecutedCall, max_answer: int) -> EntryCall:
     answer = "" if step.output is None else shortened(clean(as_text(step.output)), max_answer)
-    return Call(clean(step.tool), _bounded_args(step.args), step.status, answer)
+    return EntryCall(clean(step.tool), _bounded_args(step.args), step.status, answer)
 
 
 def _bounded_args(args: Mapping[str, Any]) -> dict[str, Any]:

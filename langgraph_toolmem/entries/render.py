@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.text import as_text
-from langgraph_toolmem.entries.entry import Call, Entry
+from langgraph_toolmem.entries.entry import Entry, EntryCall
 from langgraph_toolmem.entries.recollection import Recollection
 
 BUDGET: Final = 1_500
@@ -197,7 +197,7 @@ def _calls(entry: Entry, detail: _Detail) -> str:
     return "; ".join(calls)
 
 
-def _call(call: Call, room: int) -> str:
+def _call(call: EntryCall, room: int) -> str:
     args = "" if not call.args else "…" if not room else _short(_line(as_text(call.args)), room)
     outcome = "" if call.status == "ok" else f" [{call.status}]"
     return f"{_line(call.tool)}({args}){outcome}"

@@ -25,7 +25,7 @@ _ASIDE: Final = ("id", "query", "run", "user", "time", "score", *RECORD, "retire
 Vector = npt.NDArray[np.float32]
 
 
-class Row(NamedTuple):
+class EntryRow(NamedTuple):
     """An entry as it is kept in RAM: what is often asked for, and the rest as JSON.
 
     A hundred thousand of them have to fit; calls as Python objects would take three times the room.
@@ -54,7 +54,7 @@ class Row(NamedTuple):
         """Everything but the record and the time of the last writing."""
         return self.run, self.user, self.time, self.score, self.retired, self.query, self.rest
 
-    def booked(self, counts: Sequence[int]) -> Row:
+    def booked(self, counts: Sequence[int]) -> EntryRow:
         """With (recalled, helped, hurt) added; no count goes below 0."""
         recalled, helped, hurt = (max(0, a + b) for a, b in zip(self.record, counts, strict=True))
         return self._replace(recalled=recalled, helped=helped, hurt=hurt)
@@ -66,12 +66,12 @@ class Row(NamedTuple):
         return Entry.from_dict(plain)
 
 
-def row_of(entry: Entry, changed: float) -> Row:
+def row_of(entry: Entry, changed: float) -> EntryRow:
     """The row of an entry."""
     plain = entry.to_dict()
     aside = {name: plain.pop(name) for name in _ASIDE}
     rest = clean(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
-    return Row(**aside, rest=rest, changed=changed)
+    return EntryRow(**aside, rest=rest, changed=changed)
 
 
 class EntryRows:
@@ -82,7 +82,7 @@ class EntryRows:
 
     def read(
         self, ids: Sequence[str] | None = None, *, since: float | None = None, vectors: bool = False
-    ) -> Iterator[tuple[Row | None, Vector | None]]:
+    ) -> Iterator[tuple[EntryRow | None, Vector | None]]:
         """Rows with these ids, or written since then, or all, page by page; None for each damaged row."""
         include = ["documents", "metadatas", *(["embeddings"] if vectors else [])]
         where = None if since is None else {"changed": {"$gte": since}}
@@ -97,18 +97,18 @@ class EntryRows:
         """Ids of the rows with this metadata, or of all."""
         return self._vectors.ids(KIND, where)
 
-    def write(self, rows: Sequence[Row], vectors: Sequence[Sequence[float]]) -> None:
+    def write(self, rows: Sequence[EntryRow], vectors: Sequence[Sequence[float]]) -> None:
         """Keeps rows with their vectors, whole."""
         documents, metadatas = [row.query for row in rows], [_metadata(row) for row in rows]
         self._vectors.write(
             KIND, [row.id for row in rows], embeddings=vectors, documents=documents, metadatas=metadatas
         )
 
-    def amend(self, rows: Sequence[Row]) -> None:
+    def amend(self, rows: Sequence[EntryRow]) -> None:
         """Writes everything of rows but text and vector; a row that is gone stays gone."""
         self._vectors.amend(KIND, {row.id: _metadata(row) for row in rows})
 
-    def book(self, rows: Sequence[Row]) -> None:
+    def book(self, rows: Sequence[EntryRow]) -> None:
         """Writes the records of rows and nothing else of them."""
         names = (*RECORD, "retired", "changed")
         self._vectors.amend(KIND, {row.id: {name: getattr(row, name) for name in names} for row in rows})
@@ -126,7 +126,7 @@ class EntryRows:
         self._vectors.scrub(KIND)
 
 
-def _metadata(row: Row) -> dict[str, Any]:
+def _metadata(row: EntryRow) -> dict[str, Any]:
     """What is kept beside text and vector. ``None`` stands for a key that is not there."""
     return {
         "run": row.run,
@@ -142,10 +142,10 @@ def _metadata(row: Row) -> dict[str, Any]:
     }
 
 
-def _row(key: str, text: str, metadata: Mapping[str, Any]) -> Row | None:
+def _row(key: str, text: str, metadata: Mapping[str, Any]) -> EntryRow | None:
     try:
         score = metadata.get("score")
-        row = Row(
+        row = EntryRow(
             id=key,
             run=str(metadata["run"]),
             user=str(metadata.get("user") or ""),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.rows import Row, Vector
+from langgraph_toolmem.entries.rows import EntryRow, Vector
 
 REMEMBERED: Final = 10_000
 """Changes that can be told one by one."""
@@ -49,7 +49,7 @@ class Shelf:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.version = 0
-        self.rows: dict[str, Row] | None = None
+        self.rows: dict[str, EntryRow] | None = None
         self._vectors: dict[str, Vector] = {}
         self._booked: dict[str, Counts] = {}
         self._bookings = 0
@@ -61,7 +61,7 @@ class Shelf:
         """Bookings that were not taken yet."""
         return self._bookings
 
-    def bad(self, row: Row, waiting: Mapping[str, Counts]) -> bool:
+    def bad(self, row: EntryRow, waiting: Mapping[str, Counts]) -> bool:
         """Whether a row's record retires it, beside what the others' say; see `hurts`.
 
         Args:
@@ -73,7 +73,7 @@ class Shelf:
             hurt = self._hurt + sum(counts[2] for counts in waiting.values()) - row.hurt
         return hurts(row.helped, row.hurt, max(0, hurt + 1) / max(1, helped + hurt + 2))
 
-    def fill(self, rows: dict[str, Row], vectors: dict[str, Vector]) -> None:
+    def fill(self, rows: dict[str, EntryRow], vectors: dict[str, Vector]) -> None:
         """Everything was read anew. What was booked stays booked."""
         with self.lock:
             self.rows, self._vectors = rows, vectors
@@ -88,7 +88,7 @@ class Shelf:
             if booked:
                 self._booked, self._bookings = {}, 0
 
-    def put(self, row: Row, vector: Vector | None = None) -> None:
+    def put(self, row: EntryRow, vector: Vector | None = None) -> None:
         """Keeps a row, in the place of the one with its id; without a vector that one's stays."""
         with self.lock:
             if self.rows is None:
@@ -113,13 +113,13 @@ class Shelf:
             self.version += 1
             self._log.append(key)
 
-    def get(self, key: str) -> Row | None:
+    def get(self, key: str) -> EntryRow | None:
         """The row of that id with what was booked."""
         with self.lock:
             row = (self.rows or {}).get(key)
             return None if row is None else row.booked(self._booked.get(key, NOTHING))
 
-    def every(self, *, retired: bool) -> list[Row]:
+    def every(self, *, retired: bool) -> list[EntryRow]:
         """All rows with what was booked, oldest first."""
         with self.lock:
             found = [
@@ -165,7 +165,7 @@ class Shelf:
             for key, counts in booked.items():
                 self._booked[key] = _sum(self._booked.get(key, NOTHING), counts)
 
-    def _count(self, before: Row | None, after: Row | None) -> None:
+    def _count(self, before: EntryRow | None, after: EntryRow | None) -> None:
         for row, sign in ((before, -1), (after, 1)):
             if row is not None:
                 self._helped += sign * row.helped
@@ -194,7 +194,7 @@ def hurts(helped: int, hurt: int, usual: float) -> bool:
     return math.fsum(map(chance, range(hurt, runs + 1))) <= SURE
 
 
-def worth(row: Row) -> tuple[bool, bool, float, float]:
+def worth(row: EntryRow) -> tuple[bool, bool, float, float]:
     """How much an entry is worth keeping, the least first."""
     tried = max(row.recalled, row.helped + row.hurt)
     return (not row.retired, row.score is not None, (row.helped + 1) / (tried + 2), row.time)

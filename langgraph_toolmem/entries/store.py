@@ -29,7 +29,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError, Storag
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
-from langgraph_toolmem.entries.rows import KIND, EntryRows, Row, Vector, row_of
+from langgraph_toolmem.entries.rows import KIND, EntryRow, EntryRows, Vector, row_of
 from langgraph_toolmem.entries.shelf import Changes, Shelf, worth
 from langgraph_toolmem.search.embedders import clean
 
@@ -261,7 +261,7 @@ class EntryStore:
 
     # Below: the caller of what changes something holds `_writing`.
 
-    def _ready(self) -> dict[str, Row]:
+    def _ready(self) -> dict[str, EntryRow]:
         rows = self._shelf.rows
         if rows is None:
             with self._writing:
@@ -274,8 +274,8 @@ class EntryStore:
                 self._writing.release()
         return rows
 
-    def _load(self) -> dict[str, Row]:
-        rows: dict[str, Row] = {}
+    def _load(self) -> dict[str, EntryRow]:
+        rows: dict[str, EntryRow] = {}
         vectors: dict[str, Vector] = {}
         damaged = 0
         if not self._vectors.empty:
@@ -292,7 +292,7 @@ class EntryStore:
         self._looked = self._now()
         return rows
 
-    def _look(self, known: dict[str, Row]) -> None:
+    def _look(self, known: dict[str, EntryRow]) -> None:
         """Takes over what other processes wrote. Chroma being away is no reason not to answer."""
         before, self._looked = self._looked, self._now()
         try:
@@ -307,7 +307,7 @@ class EntryStore:
             self._shelf.drop(key)
         self._take_over(known, found)
 
-    def _reread(self, ids: Sequence[str]) -> dict[str, Row]:
+    def _reread(self, ids: Sequence[str]) -> dict[str, EntryRow]:
         """What is known, these ids as they are in the database now: others may have changed them."""
         known = self._ready()
         if self._refresh is not None and not self._vectors.empty:
@@ -317,7 +317,7 @@ class EntryStore:
             self._take_over(known, found)
         return known
 
-    def _take_over(self, known: dict[str, Row], found: Iterable[tuple[Row | None, Vector | None]]) -> None:
+    def _take_over(self, known: dict[str, EntryRow], found: Iterable[tuple[EntryRow | None, Vector | None]]) -> None:
         for row, vector in found:
             if row is not None and known.get(row.id) != row:
                 self._shelf.put(row, vector)

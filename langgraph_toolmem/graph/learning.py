@@ -17,7 +17,7 @@ from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.trajectory import Step, Turn
+from langgraph_toolmem.runs.trajectory import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
 from langgraph_toolmem.words.text import dates_in, pieces_of
 
@@ -80,7 +80,7 @@ def pattern_of(value: Any, state: RunState) -> str:
     return masked if _PIECE.search(masked) else ""
 
 
-def attempt_digest(step: Step, attempt: int | str) -> str:
+def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:
     """The key under which one attempt of a call is counted once: failed ones by number, a late success by "ok"."""
     return digest("attempt", step.key, attempt)
 
@@ -174,7 +174,7 @@ def _count_turn(turn: Turn, hour: int | None) -> Record:
     return record
 
 
-def _learn_outcome(tools: list[str], step: Step) -> Record:
+def _learn_outcome(tools: list[str], step: ExecutedCall) -> Record:
     """The paper's windows: what the model chose is evidence, what the shortcut chose is feedback."""
     keys = [key for length in (1, 2, 3) if (key := paper_window(tools, length))]
     column = COLUMNS.index(f"{step.chosen_by}_{'ok' if step.status == 'ok' else 'failed'}")
@@ -184,7 +184,7 @@ def _learn_outcome(tools: list[str], step: Step) -> Record:
 def _learn_arguments(
     graph: EvidenceGraph,
     state: RunState,
-    step: Step,
+    step: ExecutedCall,
     properties: Mapping[str, Any],
     neighbours: Iterable[Neighbour],
     run: str,

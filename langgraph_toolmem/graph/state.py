@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.runs.trajectory import Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.trajectory import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
 from langgraph_toolmem.words.text import Text, read_text
 
@@ -86,11 +86,11 @@ class RunState:
         self.symbols: list[str] = [CUT if cut else START]
         self.tools: list[str] = []
         self.statuses: list[str] = []
-        self.steps: list[Step] = []
+        self.steps: list[ExecutedCall] = []
         self.user: Text = NO_TEXT
         self.user_key = ""
         self.past_users: list[Text] = []
-        self.since_user: list[Step] = []
+        self.since_user: list[ExecutedCall] = []
         self.last_is_user = False
         self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
@@ -129,7 +129,7 @@ class RunState:
         self.since_user = []
         self.last_is_user = True
 
-    def _push_step(self, step: Step) -> None:
+    def _push_step(self, step: ExecutedCall) -> None:
         ok = step.status == "ok"
         index = len(self.steps)
         self.symbols.append(step.tool if ok else step.tool + "!")
@@ -178,7 +178,7 @@ class RunState:
                     parts.append(f"{_key(key)}:{_how_many(value)}")
         return ";".join([*parts, self._loop(step)])
 
-    def _loop(self, step: Step) -> str:
+    def _loop(self, step: ExecutedCall) -> str:
         """ "+" if the latest call took its value from a list with unused elements, "-" if none is left."""
         for name, value in step.args.items():
             value = value[0] if isinstance(value, list) and len(value) == 1 else value

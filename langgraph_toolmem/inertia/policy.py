@@ -12,19 +12,19 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.trajectory import Step
+from langgraph_toolmem.runs.trajectory import ExecutedCall
 
 
 @runtime_checkable
 class EnvironmentAdapter(Protocol):
     """What the environment knows that no message says: current location, logged-in user …"""
 
-    def parameters(self, tool: str, steps: Sequence[Step]) -> Mapping[str, Any]:
+    def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
         """Values for the tool's parameters, given the run's calls and outputs so far."""
         ...
 
 
-Environment: TypeAlias = EnvironmentAdapter | Callable[[str, Sequence[Step]], Mapping[str, Any]]
+Environment: TypeAlias = EnvironmentAdapter | Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

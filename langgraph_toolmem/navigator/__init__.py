@@ -32,7 +32,7 @@ from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.navigator.arguments import check_names, check_plan, check_search
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
-from langgraph_toolmem.navigator.evidence import Evidence
+from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
@@ -80,7 +80,7 @@ class Navigator(GraphEvolution, Method):
     def open(self, core: Core) -> None:
         """Takes its table."""
         super().open(core)
-        self.evidence = Evidence(core)
+        self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
 

@@ -14,10 +14,10 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.table import (
     MAX_DAYS,
     ClustersGrouped,
-    LeftOut,
     LinksShifted,
     NavigatorEvidence,
     OutputsSeen,
+    PrunedTool,
     PutBack,
 )
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -33,7 +33,7 @@ Outputs = dict[str, dict[str, list[str]]]
 """Tool -> path of its results -> JSON types."""
 
 
-class Evidence:
+class NavigatorSources:
     """Safe for threads.
 
     Args:
@@ -127,7 +127,7 @@ class Evidence:
         """Prunes tools, each until it has more good calls than now."""
         with self.lock:
             good = {tool: int(self._core.graph.tools.get(tool, {}).get("ok", 0)) for tool in tools}
-            self._decide(lambda now: LeftOut(good, now))
+            self._decide(lambda now: PrunedTool(good, now))
 
     def put_back(self, tools: list[str]) -> None:
         """Takes pruning back."""

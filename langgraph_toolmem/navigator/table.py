@@ -39,7 +39,7 @@ class OutputsSeen(Operation):
 
 
 @dataclass(slots=True)
-class LeftOut(Operation):
+class PrunedTool(Operation):
     """These tools are left out from now on, each until it has more good calls than these."""
 
     kind = "left_out"
@@ -110,7 +110,7 @@ class NavigatorEvidence(Table):
         return {
             Outcome: self._add_use,
             OutputsSeen: self._add_outputs,
-            LeftOut: self._leave_out,
+            PrunedTool: self._leave_out,
             PutBack: self._put_back,
             LinksShifted: self._shift,
             ClustersGrouped: self._group,

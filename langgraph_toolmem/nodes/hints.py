@@ -11,7 +11,7 @@ from langgraph.graph import StateGraph
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
 from langgraph_toolmem.atoms.settings import SGASettings, When
-from langgraph_toolmem.atoms.step import Plan
+from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.guide import DomainOf
@@ -188,7 +188,7 @@ class SGAPlanner(StepNode):
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
         settings = SGASettings(model, when, k, beta, budget, rules, guard)
-        super().__init__(Plan(method, settings, tools=tools), messages_key=messages_key, name=name)
+        super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
 
 
 class PreferenceGuide(StepNode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from langgraph_toolmem.runs.run import Execution, Run, Step, Turn
+from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 
 MAX_KEPT: Final = 4_096
@@ -44,7 +44,7 @@ class ExecutionLog:
         _bound(self.turns)
 
 
-def last_step(run: Run, call_id: str) -> tuple[Turn, Step] | None:
+def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
     """The run's last model turn and the call in it with this id."""
     last = next((event for event in reversed(run.events) if isinstance(event, Turn)), None)
     step = None if last is None else next((step for step in last.steps if step.call_id == call_id), None)

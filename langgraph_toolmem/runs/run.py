@@ -20,7 +20,7 @@ OWN_TOOLS: Final = frozenset({SUMMARY_TOOL, SEARCH_TOOL})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExecutedCall:
     """One tool call.
 
     Attributes:
@@ -80,7 +80,7 @@ class Turn:
         summary: What the agent wrote down with the summary tool right before this turn, if it did.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ExecutedCall, ...]
     text: str
     chosen_by: Chooser
     key: str

@@ -2,7 +2,7 @@
 
 The only module that reads LangChain messages (`messages` makes them out of dicts). :func:`parse_run` turns any
 list that ``langchain_core.messages.convert_to_messages`` takes into a :class:`Run`: user messages and model turns
-in order, with one :class:`Step` per tool call. OpenAI logs whose arguments are broken JSON are read too.
+in order, with one :class:`ExecutedCall` per tool call. OpenAI logs whose arguments are broken JSON are read too.
 
 Messages say what the model asked for. What was really done may differ (a person edited the call, a limit blocked
 it): :class:`Execution` carries what a recorder saw, and goes before what the messages say.
@@ -32,7 +32,17 @@ from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.keys import canonical, digest, looks_unique
 from langgraph_toolmem.runs.messages import HOW, describe, entries_of, message_of
 from langgraph_toolmem.runs.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
-from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL, Chooser, Execution, Review, Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.run import (
+    OWN_TOOLS,
+    SUMMARY_TOOL,
+    Chooser,
+    ExecutedCall,
+    Execution,
+    Review,
+    Run,
+    Turn,
+    UserMessage,
+)
 
 __all__ = [
     "SUMMARY_TOOL",
@@ -41,7 +51,7 @@ __all__ = [
     "Review",
     "Run",
     "Status",
-    "Step",
+    "ExecutedCall",
     "Turn",
     "UserMessage",
     "parse_run",
@@ -305,7 +315,7 @@ class _Reader:
 def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
     return Turn(
         steps=tuple(
-            Step(
+            ExecutedCall(
                 call.tool,
                 call.args,
                 call.output,

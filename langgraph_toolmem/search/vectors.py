@@ -42,7 +42,7 @@ class Embedding:
         return dict(zip(texts, await self._embedder.aembed_documents(list(texts.values())), strict=True))
 
 
-class Rows:
+class VectorRows:
     """(N, D) vectors of length 1, by number. Not safe for threads: the owner holds a lock."""
 
     def __init__(self) -> None:

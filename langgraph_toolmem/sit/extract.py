@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.run import Step
+from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon
 
 MAX_DONE: Final = 4
@@ -81,7 +81,7 @@ def open_request(state: RunState) -> str:
     return " ".join([*(part for part, low in lowered if not any(value in low for value in values)), *rest])
 
 
-def describe_result(step: Step) -> str:
+def describe_result(step: ExecutedCall) -> str:
     """What an answer looks like: keys, flags and short words of an object, how long a list is, how a text begins."""
     if step.status != "ok":
         return f"{step.status}: {_squeeze(str(step.output or ''))[:80]}".rstrip(": ")
@@ -119,7 +119,7 @@ def _how_many(values: Sequence[Any]) -> str:
     return ("none", "one")[len(values)] if len(values) < 2 else "several"
 
 
-def _named(step: Step) -> str:
+def _named(step: ExecutedCall) -> str:
     return step.tool if step.status == "ok" else f"{step.tool} {step.status}"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run, Step, Turn
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall, Run, Turn
 
 __all__ = ["START", "SUMMARY_TOOL", "MadeBy", "Transition", "last_calls", "transitions"]
 
@@ -31,7 +31,7 @@ class Transition:
         source: tool called before, or START.
         target: tool called next, successfully.
         summary: the state before the target, in words.
-        key: identity of the target's call (`Step.key`).
+        key: identity of the target's call (`ExecutedCall.key`).
         made_by: who wrote the summary.
         asked: a user had just spoken: no call lies between the message and the target.
     """
@@ -103,6 +103,6 @@ def just_asked(state: RunState) -> bool:
     return not state.since_user and (bool(state.user.raw) or not state.steps)
 
 
-def executed(turn: Turn) -> list[Step]:
+def executed(turn: Turn) -> list[ExecutedCall]:
     """The calls of a turn that were executed."""
     return [step for step in turn.steps if step.status in ("ok", "failed")]

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call
 
-from langgraph_toolmem.runs.run import Run, Step, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.sit.ask import write_summary
 
 
@@ -36,7 +36,7 @@ def messages_of(run: Run) -> list[BaseMessage]:
     return messages
 
 
-def _answer(step: Step) -> ToolMessage:
+def _answer(step: ExecutedCall) -> ToolMessage:
     text = step.output if isinstance(step.output, str) else _json(step.output)
     said = text if step.status == "ok" else f"{step.status}: {text}"
     return ToolMessage(said, tool_call_id=step.key, name=step.tool)

@@ -13,7 +13,7 @@ from benchmarks import discovery_held_out as held_out
 from benchmarks.discovery import Row
 from benchmarks.discovery_world import make_office, multi_step
 from langgraph_toolmem.atoms.extract import distil
-from langgraph_toolmem.offline.discovery import Call
+from langgraph_toolmem.offline.discovery import EnvironmentCall
 
 
 def test_shares_are_of_one_method_and_within_its_calls() -> None:
@@ -53,7 +53,7 @@ def test_a_snapshot_brings_the_office_back() -> None:
     world = make_office()
     world.reset(task)
     kept = world.snapshot()
-    note = Call("create_note", {"title": "a", "text": "b"})
+    note = EnvironmentCall("create_note", {"title": "a", "text": "b"})
     first = world.step(note).output
     world.restore(kept)
     assert world.step(note).output == first

@@ -19,7 +19,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.stores import executors
 from langgraph_toolmem.stores.executors import LangmemExecutor, ThreadExecutor, Work
 from langgraph_toolmem.stores.job_queue import JobQueue
@@ -30,7 +30,7 @@ ME = ("toolmem", "me")
 
 def entry(name: str, **fields: Any) -> Entry:
     run = digest("run", name)
-    made = {"calls": (Call("find", {"name": name}, "ok", "7"),), "user": "u", **fields}
+    made = {"calls": (EntryCall("find", {"name": name}, "ok", "7"),), "user": "u", **fields}
     return Entry(entry_id(run), run, f"find {name}", **made)
 
 

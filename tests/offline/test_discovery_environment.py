@@ -11,9 +11,9 @@ from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart import Sandbox
 from langgraph_toolmem.offline.discovery import (
-    Call,
     Discovery,
     Environment,
+    EnvironmentCall,
     RecordedEnvironment,
     Task,
     ToolsEnvironment,
@@ -64,12 +64,12 @@ def test_tools_are_executed_whether_they_are_synchronous_or_not() -> None:
     world = jar_environment(jar)
     assert isinstance(world, Environment)
     world.reset(TASK)
-    assert world.step(Call("put", {"count": 2})).output == {"marbles": 2}
-    assert world.step(Call("look", {})).output == {"marbles": 2}
-    assert world.step(Call("look", {})).ok
+    assert world.step(EnvironmentCall("put", {"count": 2})).output == {"marbles": 2}
+    assert world.step(EnvironmentCall("look", {})).output == {"marbles": 2}
+    assert world.step(EnvironmentCall("look", {})).ok
     assert jar.loops[0] is jar.loops[1]  # connections belong to a loop
     assert world.success() is False
-    world.step(Call("put", {"count": 1}))
+    world.step(EnvironmentCall("put", {"count": 1}))
     assert world.success() is True
     world.reset(TASK)
     assert jar.marbles == 0
@@ -80,14 +80,14 @@ def test_tools_are_executed_whether_they_are_synchronous_or_not() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (Call("put", {"count": 9}), "too many"),
-        (Call("put", {"count": "many"}), "valid"),
-        (Call("smash", {}), "no hammer"),
-        (Call("shake", {}), "no tool 'shake'"),
+        (EnvironmentCall("put", {"count": 9}), "too many"),
+        (EnvironmentCall("put", {"count": "many"}), "valid"),
+        (EnvironmentCall("smash", {}), "no hammer"),
+        (EnvironmentCall("shake", {}), "no tool 'shake'"),
     ],
     ids=["tool error", "arguments", "raises", "unknown"],
 )
-def test_what_goes_wrong_is_an_observation(call: Call, said: str) -> None:
+def test_what_goes_wrong_is_an_observation(call: EnvironmentCall, said: str) -> None:
     world = jar_environment(Jar())
     world.reset(TASK)
     found = world.step(call)
@@ -107,7 +107,7 @@ def test_the_sandbox_may_be_asynchronous() -> None:
     world = ToolsEnvironment(jar.tools(), reset=reset, success=success)
     jar.marbles = 7
     world.reset(TASK)
-    world.step(Call("put", {"count": 3}))
+    world.step(EnvironmentCall("put", {"count": 3}))
     assert world.success() is True
     world.close()
 
@@ -127,9 +127,9 @@ def test_a_cursor_goes_back_by_snapshot_or_by_making_calls_again() -> None:
             more = {"snapshot": lambda j=jar: j.marbles, "restore": lambda kept, j=jar: setattr(j, "marbles", kept)}
         cursor = Cursor(jar_environment(jar, **more), TASK)
         cursor.reset()
-        one = cursor.make(Call("put", {"count": 1}), reads=False)
+        one = cursor.make(EnvironmentCall("put", {"count": 1}), reads=False)
         cursor.keep()
-        two = cursor.make(Call("put", {"count": 2}), reads=False)
+        two = cursor.make(EnvironmentCall("put", {"count": 2}), reads=False)
         assert cursor.success() == 1.0
         assert cursor.go((one,))
         assert jar.marbles == 1
@@ -157,7 +157,7 @@ def test_the_sandbox_of_a_cold_start_can_be_searched() -> None:
     sandbox = Sandbox(Agent(), tools=jar.tools(), reset=lambda: setattr(jar, "marbles", 0), verdict=verdict)
     world = of_sandbox(sandbox)
     world.reset(TASK)
-    world.step(Call("put", {"count": 3}))
+    world.step(EnvironmentCall("put", {"count": 3}))
     assert world.success() is True
     assert seen == [["human", "ai", "tool"]]
     with pytest.raises(ConfigurationError, match="reset"):
@@ -202,15 +202,15 @@ def test_recorded_runs_are_a_world() -> None:
     (task,) = world.tasks
     world.reset(task)
     assert [call.tool for call in world.possible()] == ["find_order"]
-    assert world.step(Call("cancel_order", {"order_id": "ord_77"})).output == NOT_RECORDED
-    found = world.step(Call("find_order", {"name": "Ann Lee"}))
+    assert world.step(EnvironmentCall("cancel_order", {"order_id": "ord_77"})).output == NOT_RECORDED
+    found = world.step(EnvironmentCall("find_order", {"name": "Ann Lee"}))
     assert (found.ok, found.output) == (True, {"order": {"id": "ord_77"}})
     kept = world.snapshot()
     assert {call.tool for call in world.possible()} == {"cancel_order", "send_note"}
-    world.step(Call("send_note", {"text": "I am sorry."}))
+    world.step(EnvironmentCall("send_note", {"text": "I am sorry."}))
     assert world.success() is False
     world.restore(kept)
-    world.step(Call("cancel_order", {"order_id": "ord_77"}))
+    world.step(EnvironmentCall("cancel_order", {"order_id": "ord_77"}))
     assert world.success() is True
     world.reset(Task("x", "Something nobody asked for"))
     assert world.possible() == []

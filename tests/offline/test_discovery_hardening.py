@@ -26,8 +26,8 @@ from rooms import KEYS, SPECS, TASK, TOOLS, Rooms, Script, call
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart import Budget
 from langgraph_toolmem.offline.discovery import (
-    Call,
     Discovery,
+    EnvironmentCall,
     Observation,
     RecordedEnvironment,
     SearchSettings,
@@ -136,7 +136,7 @@ class Drawer:
 class Typed(Rooms):
     """Its answers are objects, with dates, sets and bytes in them."""
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         found = super().step(call)
         if call.tool != "find_key" or not found.output["keys"]:
             return found
@@ -149,7 +149,7 @@ def test_answers_may_be_objects(tmp_path: Path) -> None:
     with Discovery(Typed(), [TASK], folder=tmp_path) as discovery:
         assert discovery.run().progress.solved == 1
         first, last = discovery.found()[0].path
-    assert last.call == Call("open_safe", {"key_id": "key_22"})
+    assert last.call == EnvironmentCall("open_safe", {"key_id": "key_22"})
     assert first.observation.output == {
         "drawer": {"keys": [{"id": "key_22", "name": "Cellar"}]},
         "at": "2026-03-01",
@@ -177,7 +177,7 @@ def test_an_answer_that_contains_itself_or_goes_very_deep_is_cut() -> None:
 
 def test_an_answer_that_is_no_observation_is_said_at_once() -> None:
     class Raw(Rooms):
-        def step(self, call: Call) -> Any:
+        def step(self, call: EnvironmentCall) -> Any:
             return super().step(call).output
 
     with pytest.raises(ConfigurationError, match=r"gives an Observation.* and not dict"):
@@ -186,7 +186,7 @@ def test_an_answer_that_is_no_observation_is_said_at_once() -> None:
 
 def test_a_world_that_raises_on_a_call_is_told_what_to_do() -> None:
     class Raising(Rooms):
-        def step(self, call: Call) -> Observation:
+        def step(self, call: EnvironmentCall) -> Observation:
             raise KeyError("drawer")
 
     with Discovery(Raising(), [TASK]) as discovery:
@@ -204,7 +204,7 @@ class Looking(Rooms):
         super().reset(task)
         self.asked: set[str] = set()
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         self.asked.add(str(call.args.get("name", "")))
         return super().step(call)
 
@@ -232,9 +232,9 @@ def test_a_task_that_is_done_by_looking_two_things_up() -> None:
 
 def test_what_a_long_text_told_was_needed() -> None:
     long = "Lorem ipsum dolor sit amet. " * 40 + "The one for the cellar is key_22."
-    told = Taken(Call("find_key", {"name": "Cellar"}), Observation(long))
-    idle = Taken(Call("find_key", {"name": "Garden"}), Observation(long.replace("key_22", "key_11")))
-    opened = Taken(Call("open_safe", {"key_id": "key_22"}), Observation("ok"))
+    told = Taken(EnvironmentCall("find_key", {"name": "Cellar"}), Observation(long))
+    idle = Taken(EnvironmentCall("find_key", {"name": "Garden"}), Observation(long.replace("key_22", "key_11")))
+    opened = Taken(EnvironmentCall("open_safe", {"key_id": "key_22"}), Observation("ok"))
     reads = {"find_key": True}
     assert needed((told, opened), reads, "Open it") == (told, opened)
     assert needed((idle, told, opened), reads, "Open the cellar") == (told, opened)
@@ -253,7 +253,7 @@ def test_changes_without_which_a_path_ends_as_well_are_left_out() -> None:
     opened = call("open_safe", 3.0, key_id=KEYS["Cellar"])
 
     class Order(Script):
-        def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
+        def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
             return [(lamp, other, opened)[len(state.taken)]]
 
     search = Search(cursor, Order(), SPECS, lambda _s, _a: bool(cursor.success()), settings=SearchSettings(patience=0))
@@ -312,7 +312,7 @@ def test_a_recorded_run_may_have_made_the_same_call_twice() -> None:
 
 
 def test_an_empty_text_is_no_identifier() -> None:
-    assert resources_of(Call("echo", {"text": "", "to": "file_1"})) == ("file_1",)
+    assert resources_of(EnvironmentCall("echo", {"text": "", "to": "file_1"})) == ("file_1",)
 
 
 # --- tools and requests ---------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class Once:
     def reset(self, task: Task) -> None:
         self.done = False
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         self.done = self.done or all(call.args.get(key) == value for key, value in self.wanted.items())
         return Observation({"ok": True})
 
@@ -395,7 +395,7 @@ def test_those_whom_the_user_named_are_invited_together() -> None:
     ]
 
     class Desk(Once):
-        def step(self, call: Call) -> Observation:
+        def step(self, call: EnvironmentCall) -> Observation:
             if call.tool == "create_event":
                 return super().step(call)
             first = str(call.args["name"]).split()[0].lower()

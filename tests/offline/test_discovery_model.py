@@ -14,7 +14,7 @@ from rooms import KEYS, TASK, TOOLS, Rooms
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart import Budget
-from langgraph_toolmem.offline.discovery import Call, Discovery, SearchSettings, Task
+from langgraph_toolmem.offline.discovery import Discovery, EnvironmentCall, SearchSettings, Task
 from langgraph_toolmem.offline.discovery.asking import ActAnswer, ModelPolicy, PlanAnswer, ReflectAnswer
 from langgraph_toolmem.offline.discovery.environment import Observation, Taken
 from langgraph_toolmem.offline.discovery.states import Goal, State
@@ -136,7 +136,9 @@ def test_a_model_that_answers_nothing_readable_leaves_it_to_words() -> None:
 
 def test_calls_that_cannot_be_made_are_left_out() -> None:
     state = State(TASK, taken=(), goal=Goal("open it"))
-    known = Taken(Call("find_key", {"name": "Cellar"}), Observation({"keys": [{"id": KEYS["Cellar"], "name": "x"}]}))
+    known = Taken(
+        EnvironmentCall("find_key", {"name": "Cellar"}), Observation({"keys": [{"id": KEYS["Cellar"], "name": "x"}]})
+    )
 
     def ask(schema: Any, prompt: list[BaseMessage]) -> Any:
         return schema.model_validate(answer_to(schema.__name__, prompt[-1].text))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rooms import TASK, TOOLS
 
-from langgraph_toolmem.offline.discovery.environment import Call, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.offline.discovery.plain_policy import WIDTH, PlainPolicy
 from langgraph_toolmem.offline.discovery.states import State, only_reads
 from langgraph_toolmem.runs.tools import read_tools
@@ -70,8 +70,8 @@ LOANS = Observation(
         "total": 2,
     }
 )
-FOUND = Taken(Call("find_reader", {"name": "Ann Lee"}), READERS)
-LISTED = Taken(Call("list_loans", {"reader": "ann@lib.example"}), LOANS)
+FOUND = Taken(EnvironmentCall("find_reader", {"name": "Ann Lee"}), READERS)
+LISTED = Taken(EnvironmentCall("list_loans", {"reader": "ann@lib.example"}), LOANS)
 POLICY = PlainPolicy(LIBRARY)
 
 
@@ -83,7 +83,7 @@ def after(request: str, *taken: Taken) -> State:
     return state
 
 
-def proposed(request: str, *taken: Taken) -> list[Call]:
+def proposed(request: str, *taken: Taken) -> list[EnvironmentCall]:
     proposals = POLICY.propose(after(request, *taken), None)
     assert [each.weight for each in proposals] == sorted((each.weight for each in proposals), reverse=True)
     assert len(proposals) <= WIDTH
@@ -93,38 +93,38 @@ def proposed(request: str, *taken: Taken) -> list[Call]:
 @pytest.mark.parametrize(
     ("request_", "taken", "first"),
     [
-        ("Extend all loans of Ann Lee", (), Call("find_reader", {"name": "Ann Lee"})),
+        ("Extend all loans of Ann Lee", (), EnvironmentCall("find_reader", {"name": "Ann Lee"})),
         ("Extend all loans of Ann Lee", (FOUND,), LISTED.call),
-        ("Extend the latest loan", (FOUND, LISTED), Call("extend_loan", {"loan_id": "loan_77"})),
-        ("Delete the loan", (LISTED,), Call("delete_loan", {"loan_id": "loan_77"})),
+        ("Extend the latest loan", (FOUND, LISTED), EnvironmentCall("extend_loan", {"loan_id": "loan_77"})),
+        ("Delete the loan", (LISTED,), EnvironmentCall("delete_loan", {"loan_id": "loan_77"})),
         (
             "Reserve a room for 45 minutes on 2024-06-05 at 9:30",
             (),
-            Call("reserve_room", {"start": "2024-06-05T09:30", "minutes": 45}),
+            EnvironmentCall("reserve_room", {"start": "2024-06-05T09:30", "minutes": 45}),
         ),
     ],
     ids=["name", "address", "change", "destructive", "time"],
 )
-def test_the_likeliest_call_comes_first(request_: str, taken: tuple[Taken, ...], first: Call) -> None:
+def test_the_likeliest_call_comes_first(request_: str, taken: tuple[Taken, ...], first: EnvironmentCall) -> None:
     assert proposed(request_, *taken)[0] == first
 
 
 @pytest.mark.parametrize(
     ("request_", "taken", "call"),
     [
-        ("The overdue loans", (), Call("list_loans", {"overdue": True})),
-        ("All open loans", (), Call("list_loans", {"status": "open"})),
+        ("The overdue loans", (), EnvironmentCall("list_loans", {"overdue": True})),
+        ("All open loans", (), EnvironmentCall("list_loans", {"status": "open"})),
         (
             "Change the status of the loan of Emma to returned",
             (LISTED,),
-            Call("change_loan", {"loan_id": "loan_78", "field": "status", "value": "returned"}),
+            EnvironmentCall("change_loan", {"loan_id": "loan_78", "field": "status", "value": "returned"}),
         ),
-        ("extend the loans that dora has", (), Call("find_reader", {"name": "dora"})),
+        ("extend the loans that dora has", (), EnvironmentCall("find_reader", {"name": "dora"})),
     ],
     ids=["flag", "listed", "field", "single word"],
 )
 def test_among_the_calls_are_those_of_listed_values_and_single_words(
-    request_: str, taken: tuple[Taken, ...], call: Call
+    request_: str, taken: tuple[Taken, ...], call: EnvironmentCall
 ) -> None:
     assert call in proposed(request_, *taken)
 
@@ -145,7 +145,7 @@ def test_a_value_of_another_type_is_not_given(request_: str, taken: tuple[Taken,
 
 
 def test_a_list_is_gone_through_and_nothing_is_done_twice() -> None:
-    one = Taken(Call("extend_loan", {"loan_id": "loan_77"}), Observation("extended"))
+    one = Taken(EnvironmentCall("extend_loan", {"loan_id": "loan_77"}), Observation("extended"))
     calls = proposed("Extend all loans of Ann Lee", FOUND, LISTED, one)
     assert next(call for call in calls if call.tool == "extend_loan").args == {"loan_id": "loan_78"}
     assert all(done not in calls for done in (FOUND.call, LISTED.call, one.call))
@@ -158,7 +158,10 @@ def test_only_calls_that_a_schema_takes_are_proposed() -> None:
 
 
 def test_where_the_world_tells_what_is_possible_nothing_else_is_proposed() -> None:
-    possible = [Call("extend_loan", {"loan_id": "loan_1"}), Call("delete_loan", {"loan_id": "loan_1"})]
+    possible = [
+        EnvironmentCall("extend_loan", {"loan_id": "loan_1"}),
+        EnvironmentCall("delete_loan", {"loan_id": "loan_1"}),
+    ]
     assert [each.call for each in POLICY.propose(after("Extend Emma"), possible)] == possible
 
 
@@ -166,11 +169,11 @@ def test_where_all_that_was_proposed_led_nowhere_more_is() -> None:
     state = after("Extend the loan of Emma", FOUND, LISTED)
     wide = [each.call for each in POLICY.widen(state)]
     assert all(call in wide for call in proposed("Extend the loan of Emma", FOUND, LISTED))
-    assert Call("list_loans", {}) in wide  # tells nothing new
+    assert EnvironmentCall("list_loans", {}) in wide  # tells nothing new
 
 
 def test_a_failure_is_told_and_what_else_there_is_was_proposed() -> None:
-    failed = Taken(Call("extend_loan", {"loan_id": "loan_77"}), Observation("Error: reserved", ok=False))
+    failed = Taken(EnvironmentCall("extend_loan", {"loan_id": "loan_77"}), Observation("Error: reserved", ok=False))
     reflection = POLICY.reflect(after("Extend all loans of Ann Lee", FOUND, LISTED), failed)
     assert (reflection.critique, reflection.alternatives) == ("Error: reserved", ())
 
@@ -180,6 +183,6 @@ def test_it_ends_where_nothing_else_tells() -> None:
     state = State(TASK)
     state = state.at(policy.plan(state))
     assert all(each.action == "call" for each in policy.propose(state, None))
-    opened = Taken(Call("open_safe", {"key_id": "key_22"}), Observation({"safe": "open"}))
+    opened = Taken(EnvironmentCall("open_safe", {"key_id": "key_22"}), Observation({"safe": "open"}))
     last = [each for each in policy.propose(state.after(opened, reads=False), None) if each.action == "finish"]
     assert [each.answer for each in last] == ['{"safe": "open"}']

@@ -14,9 +14,9 @@ from examples.office import Office, make_tasks
 from langgraph_toolmem.atoms.atoms import from_plain, to_plain
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, LogError, ToolMemoryError
 from langgraph_toolmem.offline.discovery import (
-    Call,
     Discovery,
     DiscoveryProgress,
+    EnvironmentCall,
     JsonLines,
     Observation,
     SearchSettings,
@@ -308,6 +308,6 @@ def test_an_outcome_survives_the_disk() -> None:
         discovery.run()
         (found,) = discovery.found()
     assert Found.from_plain(json.loads(json.dumps(found.to_plain()))) == found
-    assert found.path[0].call == Call("find_key", {"name": "Garden"})
+    assert found.path[0].call == EnvironmentCall("find_key", {"name": "Garden"})
     assert found.path[0].observation == Observation({"keys": [{"id": "key_11", "name": "Garden"}]})
     assert len(TOOLS) == 4

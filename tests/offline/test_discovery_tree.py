@@ -11,7 +11,7 @@ import pytest
 from rooms import KEYS, SPECS, TASK, Rooms, Script, WithSnapshots, call
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.offline.discovery.environment import Call, Cursor, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.environment import Cursor, EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.offline.discovery.harvest import needed
 from langgraph_toolmem.offline.discovery.policy import Proposal
 from langgraph_toolmem.offline.discovery.selection import SearchSettings
@@ -96,8 +96,8 @@ def test_two_orders_lead_to_one_node() -> None:
 
 def test_what_is_done_to_the_same_thing_keeps_its_order() -> None:
     state = State(TASK).at(Goal("x"))
-    on, off = (Taken(Call("set", {"id": "dev_1", "to": to}), Observation("ok")) for to in ("on", "off"))
-    other = Taken(Call("set", {"id": "dev_2", "to": "on"}), Observation("ok"))
+    on, off = (Taken(EnvironmentCall("set", {"id": "dev_1", "to": to}), Observation("ok")) for to in ("on", "off"))
+    other = Taken(EnvironmentCall("set", {"id": "dev_2", "to": "on"}), Observation("ok"))
 
     def after(*taken: Taken) -> str:
         result = state
@@ -112,13 +112,15 @@ def test_what_is_done_to_the_same_thing_keeps_its_order() -> None:
 
 def test_a_read_that_tells_nothing_new_leads_back() -> None:
     state = State(TASK)
-    told = Taken(Call("find", {"q": "Ann"}), Observation({"people": [{"name": "Ann", "id": "p_1"}], "total": 1}))
+    told = Taken(
+        EnvironmentCall("find", {"q": "Ann"}), Observation({"people": [{"name": "Ann", "id": "p_1"}], "total": 1})
+    )
     known = state.after(told, reads=True)
     assert known.key != state.key
     assert known.after(told, reads=True).key == known.key
-    empty = Taken(Call("find", {"q": "Bob"}), Observation({"people": [], "total": 0}))
+    empty = Taken(EnvironmentCall("find", {"q": "Bob"}), Observation({"people": [], "total": 0}))
     assert known.after(empty, reads=True).key == known.key
-    otherwise = Taken(Call("find", {"q": "ann lee"}), told.observation)
+    otherwise = Taken(EnvironmentCall("find", {"q": "ann lee"}), told.observation)
     assert known.after(otherwise, reads=True).key == known.after(told, reads=True).key
     assert known.at(Goal("another")).key != known.key
 
@@ -126,8 +128,8 @@ def test_a_read_that_tells_nothing_new_leads_back() -> None:
 def test_which_rows_there_are_is_known_too() -> None:
     state = State(TASK)
     rows = [{"id": "a_1"}, {"id": "a_2"}]
-    both = state.after(Taken(Call("list", {}), Observation({"rows": rows})), reads=True)
-    one = both.after(Taken(Call("list", {"only": "new"}), Observation({"rows": rows[:1]})), reads=True)
+    both = state.after(Taken(EnvironmentCall("list", {}), Observation({"rows": rows})), reads=True)
+    one = both.after(Taken(EnvironmentCall("list", {"only": "new"}), Observation({"rows": rows[:1]})), reads=True)
     assert one.key != both.key
 
 
@@ -182,7 +184,7 @@ def test_with_and_without_snapshots_the_same_is_found(kind: type[Rooms]) -> None
 
 def test_a_world_that_does_not_repeat_itself_is_noticed() -> None:
     class Moody(Rooms):
-        def step(self, call: Call) -> Observation:
+        def step(self, call: EnvironmentCall) -> Observation:
             super().step(call)
             return Observation({"mood": f"mood_{len(self.log)}"})
 
@@ -241,15 +243,15 @@ def test_success_has_to_be_a_verdict() -> None:
 
 
 def test_reads_of_which_nothing_was_made_are_no_part_of_a_path() -> None:
-    find = Taken(Call("find_key", {"name": "Cellar"}), Observation({"keys": [{"id": "key_22"}]}))
-    idle = Taken(Call("find_key", {"name": "Garden"}), Observation({"keys": [{"id": "key_11"}]}))
-    opened = Taken(Call("open_safe", {"key_id": "key_22"}), Observation({"safe": "open"}))
+    find = Taken(EnvironmentCall("find_key", {"name": "Cellar"}), Observation({"keys": [{"id": "key_22"}]}))
+    idle = Taken(EnvironmentCall("find_key", {"name": "Garden"}), Observation({"keys": [{"id": "key_11"}]}))
+    opened = Taken(EnvironmentCall("open_safe", {"key_id": "key_22"}), Observation({"safe": "open"}))
     reads = {"find_key": True}
     assert needed((idle, find, opened), reads, "Open it") == (find, opened)
     assert needed((find, idle, opened), reads, "Open it") == (find, opened)
     assert needed((find, opened), reads, "Open it with key_22") == (opened,)
     assert needed((find,), reads, "Which key?") == (find,)
-    joined = Taken(Call("write", {"text": "The keys: key_11; key_22"}), Observation("ok"))
+    joined = Taken(EnvironmentCall("write", {"text": "The keys: key_11; key_22"}), Observation("ok"))
     assert needed((idle, find, joined), reads, "Write them down") == (idle, find, joined)
 
 

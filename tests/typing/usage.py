@@ -25,7 +25,7 @@ from langgraph_toolmem import (
     default_methods,
 )
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
-from langgraph_toolmem.runs.trajectory import Step
+from langgraph_toolmem.runs.trajectory import ExecutedCall
 from langgraph_toolmem.testing import ScriptedChatModel
 
 
@@ -88,7 +88,7 @@ async def asynchronously(messages: list[BaseMessage]) -> None:
 class Rooms:
     """An environment adapter is anything with this method."""
 
-    def parameters(self, tool: str, steps: Sequence[Step]) -> Mapping[str, Any]:
+    def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
         return {"room": steps[-1].output} if steps else {}
 
 

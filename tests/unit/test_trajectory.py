@@ -37,7 +37,7 @@ from langgraph.types import Command
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.keys import canonical, digest, looks_unique
 from langgraph_toolmem.runs.outputs import output_of
-from langgraph_toolmem.runs.trajectory import Run, Step, Turn, UserMessage, parse_run
+from langgraph_toolmem.runs.trajectory import ExecutedCall, Run, Turn, UserMessage, parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
 
 
@@ -57,7 +57,7 @@ def answer(call_id: str, content: Any = "done", **fields: Any) -> ToolMessage:
     return ToolMessage(content, tool_call_id=call_id, **fields)
 
 
-def steps(run: Run) -> list[Step]:
+def steps(run: Run) -> list[ExecutedCall]:
     return [step for event in run.events if isinstance(event, Turn) for step in event.steps]
 
 

@@ -16,7 +16,7 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.decide.decision import FORM, Decision, read
+from langgraph_toolmem.navigator.decide.decision import FORM, NavigatorDecision, read
 from langgraph_toolmem.navigator.decide.prompt import repair_message
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide")
@@ -32,7 +32,7 @@ _CUT_SHORT: Final = "FinishReasonError"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeciderOutcome:
     """What came of asking.
 
     Attributes:
@@ -42,7 +42,7 @@ class Outcome:
         usage: tokens of it, if the model tells.
     """
 
-    decision: Decision | None
+    decision: NavigatorDecision | None
     reason: str
     calls: int
     usage: UsageMetadata | None
@@ -71,7 +71,7 @@ class Decider:
             return
         options: dict[str, Any] = {} if method is None else {"method": method}
         try:
-            self._bound = model.with_structured_output(Decision, include_raw=True, **options)
+            self._bound = model.with_structured_output(NavigatorDecision, include_raw=True, **options)
         except (NotImplementedError, ValueError, TypeError) as error:
             if method is None and isinstance(error, NotImplementedError):
                 logger.info("%s gives no structured output: its text is read", type(model).__name__)
@@ -81,7 +81,7 @@ class Decider:
             ) from error
         self.form = ""
 
-    def decide(self, messages: Sequence[BaseMessage], config: RunnableConfig | None) -> Outcome:
+    def decide(self, messages: Sequence[BaseMessage], config: RunnableConfig | None) -> DeciderOutcome:
         """Asks; what the model raises goes on to the host."""
         asking = _asking(messages)
         prompt = next(asking)
@@ -95,7 +95,7 @@ class Decider:
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
 
-    async def adecide(self, messages: Sequence[BaseMessage], config: RunnableConfig | None) -> Outcome:
+    async def adecide(self, messages: Sequence[BaseMessage], config: RunnableConfig | None) -> DeciderOutcome:
         """Async twin of `decide`."""
         asking = _asking(messages)
         prompt = next(asking)
@@ -110,17 +110,21 @@ class Decider:
                 return end.value  # type: ignore[no-any-return]
 
 
-def _asking(messages: Sequence[BaseMessage]) -> Generator[list[BaseMessage], Any, Outcome]:
+def _asking(messages: Sequence[BaseMessage]) -> Generator[list[BaseMessage], Any, DeciderOutcome]:
     """Yields prompts, is sent outputs; returns when one can be read, or after the repair."""
     output = yield list(messages)
     usage = _usage(None, output)
     found = read(output)
-    if isinstance(found, Decision):
-        return Outcome(found, "", 1, usage)
+    if isinstance(found, NavigatorDecision):
+        return DeciderOutcome(found, "", 1, usage)
     output = yield [*messages, repair_message(found)]
     usage = _usage(usage, output)
     found = read(output)
-    return Outcome(found, "", 2, usage) if isinstance(found, Decision) else Outcome(None, found, 2, usage)
+    return (
+        DeciderOutcome(found, "", 2, usage)
+        if isinstance(found, NavigatorDecision)
+        else DeciderOutcome(None, found, 2, usage)
+    )
 
 
 def _unreadable(error: Exception) -> dict[str, Any]:

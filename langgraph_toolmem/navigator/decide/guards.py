@@ -26,7 +26,7 @@ Guard = Callable[[Any, Callable[[Any], Any]], Any]
 AsyncGuard = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 
 
-class Recorder(Protocol):
+class RoundRecorder(Protocol):
     """What sees the executions that guards let through."""
 
     def wrap_tool_call(self, request: Any, execute: Callable[[Any], Any]) -> Any:
@@ -39,7 +39,7 @@ class Recorder(Protocol):
 
 
 def guards(
-    wrap: Guard | None, awrap: AsyncGuard | None, recorder: Recorder | None
+    wrap: Guard | None, awrap: AsyncGuard | None, recorder: RoundRecorder | None
 ) -> tuple[Guard | None, AsyncGuard | None]:
     """What ``ToolNode`` takes: the host's guards outside, the recorder inside, and marks on what they changed.
 

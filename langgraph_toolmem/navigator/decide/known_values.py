@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from langgraph_toolmem.runs.run import Run, Step, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.words.meaning import meaning_of
 from langgraph_toolmem.words.result_paths import is_field, is_table, shows_fields
 from langgraph_toolmem.words.schema import MAX_DEPTH, Leaf, type_of
@@ -62,7 +62,7 @@ def _in_words(text: str) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _of_step(step: Step) -> Iterator[tuple[str, Any]]:
+def _of_step(step: ExecutedCall) -> Iterator[tuple[str, Any]]:
     for name, value in step.args.items():
         if _says_something(value) and (label := _named(name, step.tool, value)):
             yield label, value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from langgraph_toolmem.navigator.decide.fallbacks import Fallbacks, writes
 from langgraph_toolmem.navigator.decide.rounds import given_values, succeeded
 from langgraph_toolmem.navigator.decide.state import (
-    Call,
+    DecidedCall,
     NaviLimits,
     NaviRecord,
     Retrieved,
@@ -100,7 +100,9 @@ class Retriever:
             hits += [name for name in self._specs if name in now.allowed and name not in had and name not in hits]
         return retrieved_of(recall, plan, hits[:FEW_HITS])
 
-    def reroute(self, before: NaviRecord, after: NaviRecord, call: Call, now: Now) -> tuple[Route, Retrieved | None]:
+    def reroute(
+        self, before: NaviRecord, after: NaviRecord, call: DecidedCall, now: Now
+    ) -> tuple[Route, Retrieved | None]:
         """What can be done about a failed call: an equivalent tool, another way from upstream, a fresh search.
 
         Args:
@@ -170,7 +172,7 @@ class Retriever:
         others = tuple(other for other in plan.chains if other.tools != chain.tools)
         return Plan((chain, *others), plan.subgraph, plan.strategy, plan.cut_short)
 
-    def _fresh(self, record: NaviRecord, call: Call, now: Now, similar: list[str]) -> Retrieved | None:
+    def _fresh(self, record: NaviRecord, call: DecidedCall, now: Now, similar: list[str]) -> Retrieved | None:
         """What is most like the failed tool, else other targets, by what it was called for.
 
         What is no candidate yet goes before what the decider could have taken all along.

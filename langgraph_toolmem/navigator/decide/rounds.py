@@ -12,13 +12,13 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.base.keys import canonical
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, due
+from langgraph_toolmem.navigator.decide.decision import NavigatorDecision, SubIntent, due
 from langgraph_toolmem.navigator.decide.fallbacks import writes
 from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.decide.prompt import call_line, indented
 from langgraph_toolmem.navigator.decide.state import (
     WINDOW,
-    Call,
+    DecidedCall,
     Made,
     NaviLimits,
     NaviRecord,
@@ -46,7 +46,7 @@ Judge = Callable[[ToolMessage], bool]
 
 def decided(
     record: NaviRecord,
-    decision: Decision,
+    decision: NavigatorDecision,
     specs: Mapping[str, ToolSpec],
     allowed: Collection[str],
     new_id: Callable[[], str],
@@ -103,7 +103,7 @@ def _call(
     if tool not in record["candidates"]:
         notes.append(f"{tool} was not called: it is no candidate API. Take a candidate, or retrieve.")
         return
-    call = Call(id=new_id(), tool=tool, args=args, intent=part.sought)
+    call = DecidedCall(id=new_id(), tool=tool, args=args, intent=part.sought)
     if tool not in allowed:
         pending["gone"].append(call)
         return
@@ -128,11 +128,11 @@ def observed(
     *,
     limits: NaviLimits,
     judge: Judge | None = None,
-) -> tuple[NaviRecord, list[Call]]:
+) -> tuple[NaviRecord, list[DecidedCall]]:
     """The record after what was pending was done, and the calls whose tools turned out to be out of order."""
     pending, made, lines = record["pending"], list(record["made"]), []
     failed = dict(record["failed"])
-    broken: dict[str, Call] = {}
+    broken: dict[str, DecidedCall] = {}
     by_id = {answer.tool_call_id: answer for answer in answers}
     for call in pending["gone"]:
         failed[call["tool"]] = GONE
@@ -252,7 +252,7 @@ def begun(
     """
     answers = {message.tool_call_id: message for message in since if isinstance(message, ToolMessage)}
     calls = [
-        Call(id=str(call["id"]), tool=call["name"], args=call["args"], intent="")
+        DecidedCall(id=str(call["id"]), tool=call["name"], args=call["args"], intent="")
         for message in since
         if isinstance(message, AIMessage)
         for call in message.tool_calls
@@ -276,10 +276,12 @@ def given_values(record: NaviRecord) -> dict[str, Any]:
     return {name: value for made in record["made"] if made["status"] == "ok" for name, value in made["args"].items()}
 
 
-def _as_it_ran(call: Call, answer: ToolMessage | None) -> Call:
+def _as_it_ran(call: DecidedCall, answer: ToolMessage | None) -> DecidedCall:
     """The call with the tool and the arguments that a guard of the host made of it."""
     instead = None if answer is None else ran_instead(answer)
-    return call if instead is None else Call(id=call["id"], tool=instead[0], args=instead[1], intent=call["intent"])
+    return (
+        call if instead is None else DecidedCall(id=call["id"], tool=instead[0], args=instead[1], intent=call["intent"])
+    )
 
 
 def _shares(lengths: Sequence[int], most: int) -> list[int]:

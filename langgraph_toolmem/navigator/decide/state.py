@@ -10,7 +10,7 @@ from langgraph.managed import RemainingSteps
 from typing_extensions import NotRequired, TypedDict
 
 from langgraph_toolmem.base.checks import expect, is_count
-from langgraph_toolmem.navigator.plan.chains import Ask, Chain, ChainStep, Feed, Gift, Plan
+from langgraph_toolmem.navigator.plan.chains import Chain, ChainStep, Feed, Gift, Plan, Question
 
 WINDOW: Final = 3
 """Observation–action pairs before the current one that a decider sees (NaviAgent, arXiv 2506.19500)."""
@@ -19,7 +19,7 @@ Stop = Literal["", "answered", "unreadable", "limit", "no progress", "out of ste
 """Why a run ended; "" while it goes on."""
 
 
-class Call(TypedDict):
+class DecidedCall(TypedDict):
     """A call that is about to be made; `intent`: the decider's words for what it is for."""
 
     id: str
@@ -38,10 +38,10 @@ class Search(TypedDict):
 class Pending(TypedDict):
     """What the last decision asks for."""
 
-    calls: list[Call]
+    calls: list[DecidedCall]
     searches: list[Search]
     questions: list[str]
-    gone: list[Call]
+    gone: list[DecidedCall]
 
 
 class Made(TypedDict):
@@ -203,10 +203,10 @@ def chain_of(plain: Mapping[str, Any]) -> Chain:
         feeds = tuple(Feed(**feed) for feed in value["feeds"])
         return ChainStep(value["tool"], feeds, tuple(Gift(**gift) for gift in value["gives"]), value["calls"])
 
-    def ask(value: Mapping[str, Any]) -> Ask:
+    def ask(value: Mapping[str, Any]) -> Question:
         instead = value["instead"]
         pair = None if instead is None else (instead[0], instead[1])
-        return Ask(**{**value, "instead": pair, "also": tuple((tool, path) for tool, path in value["also"])})
+        return Question(**{**value, "instead": pair, "also": tuple((tool, path) for tool, path in value["also"])})
 
     steps = tuple(step(value) for value in plain["steps"])
     return Chain(plain["target"], steps, tuple(ask(value) for value in plain["asks"]), plain["score"])

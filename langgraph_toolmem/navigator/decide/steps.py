@@ -15,7 +15,7 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Send, interrupt
 
-from langgraph_toolmem.navigator.decide.decider import ASIDE, Decider, Outcome
+from langgraph_toolmem.navigator.decide.decider import ASIDE, Decider, DeciderOutcome
 from langgraph_toolmem.navigator.decide.events import DecisionHook, decision_event, outcome_event
 from langgraph_toolmem.navigator.decide.known_values import known_values
 from langgraph_toolmem.navigator.decide.prompt import closing_messages, decider_messages, plain_closing, request_at
@@ -233,7 +233,7 @@ class NaviSteps:
         return decider_messages(record, self._specs, messages, extra=extra)
 
     def _decided(
-        self, state: Any, prompt: Sequence[BaseMessage], outcome: Outcome, config: RunnableConfig | None
+        self, state: Any, prompt: Sequence[BaseMessage], outcome: DeciderOutcome, config: RunnableConfig | None
     ) -> dict[str, Any]:
         before, decision = _record(state), outcome.decision
         update: dict[str, Any] = {}
@@ -250,7 +250,7 @@ class NaviSteps:
         self._tell_decision(state, record, prompt, outcome, config)
         return {**update, "toolmem_navi": record}
 
-    def _answer(self, text: str, record: NaviRecord, outcome: Outcome | None) -> AIMessage:
+    def _answer(self, text: str, record: NaviRecord, outcome: DeciderOutcome | None) -> AIMessage:
         mark = {"by": ROLE, "stop": record["stop"], "failed": sorted(record["failed"])}
         usage = None if outcome is None else outcome.usage
         return AIMessage(content=text, usage_metadata=usage, response_metadata={"toolmem": mark})
@@ -275,7 +275,7 @@ class NaviSteps:
         state: Any,
         record: NaviRecord,
         prompt: Sequence[BaseMessage],
-        outcome: Outcome,
+        outcome: DeciderOutcome,
         config: RunnableConfig | None,
     ) -> None:
         before, decision = _record(state), outcome.decision

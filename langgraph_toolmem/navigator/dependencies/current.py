@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.evidence import Evidence, Outputs
+from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.text_vectors import PARAMETERS, text_vectors
@@ -36,7 +36,7 @@ class CurrentGraph:
             one: those with the same words.
     """
 
-    def __init__(self, evidence: Evidence, vectors: VectorStore) -> None:
+    def __init__(self, evidence: NavigatorSources, vectors: VectorStore) -> None:
         self._evidence, self._store = evidence, vectors
         self._vectors: ParameterVectors | None = None
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ import numpy as np
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.search.vectors import Rows
+from langgraph_toolmem.search.vectors import VectorRows
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.words.ports import Port
 
@@ -50,7 +50,7 @@ class ParameterVectors:
         self._embedder, self._kept, self._threshold = embedder, kept, threshold
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._rows = Rows()
+        self._rows = VectorRows()
         self._near: dict[int, list[tuple[float, int]]] = {}  # of a text, the cosines of others and their numbers
         self._failed = self._logged = False
         self._lock = threading.Lock()

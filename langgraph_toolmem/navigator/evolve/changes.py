@@ -13,7 +13,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.graph.export import START
 from langgraph_toolmem.navigator.arguments import check_names
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
-from langgraph_toolmem.navigator.evidence import MOST_DAYS, Evidence
+from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorSources
 from langgraph_toolmem.navigator.history import History
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class GraphEvolution:
     that use the memory, and nothing is deleted by it.
     """
 
-    def __init__(self, evidence: Evidence, graph: CurrentGraph) -> None:
+    def __init__(self, evidence: NavigatorSources, graph: CurrentGraph) -> None:
         self.evidence, self._graph = evidence, graph
 
     def dependencies(self) -> AbstractContextManager[ToolDependencyGraph]:

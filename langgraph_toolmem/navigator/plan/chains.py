@@ -66,7 +66,7 @@ class ChainStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Question:
     """A value the user must supply.
 
     Attributes:
@@ -101,7 +101,7 @@ class Chain:
 
     target: str
     steps: tuple[ChainStep, ...]
-    asks: tuple[Ask, ...]
+    asks: tuple[Question, ...]
     score: float
 
     @property
@@ -217,7 +217,7 @@ def chain_of(draft: Draft, problem: Problem, score: float) -> Chain:
     order = sorted(levels, key=lambda tool: (-levels[tool], tool))
     feeds = {tool: _feeds(tool, draft, problem, order[:index]) for index, tool in enumerate(order)}
     gifts: dict[str, list[Gift]] = {tool: [] for tool in order}
-    asks: dict[tuple[object, ...], Ask] = {}
+    asks: dict[tuple[object, ...], Question] = {}
     for index, tool in enumerate(order):
         for feed in feeds[tool]:
             if feed.source == "step":
@@ -268,11 +268,11 @@ def _optional(port: Port, problem: Problem, earlier: list[str]) -> Feed | None:
     return Feed(port.path, best.kind, best.origin, best.output, round(best.value, 6), required=False)
 
 
-def _ask(port: Port, draft: Draft, problem: Problem, earlier: list[str]) -> Ask:
+def _ask(port: Port, draft: Draft, problem: Problem, earlier: list[str]) -> Question:
     best = next((giver for giver in problem.givers(port) if giver.origin in earlier or giver.kind == "done"), None)
     choice = draft[port.key]
     instead = None if best is None else (best.origin, best.output)
-    return Ask(port.tool, port.path, port.leaf.description, choice.reason, choice.sort == "produced", instead)
+    return Question(port.tool, port.path, port.leaf.description, choice.reason, choice.sort == "produced", instead)
 
 
 def _calls(gifts: list[Gift], graph: ToolDependencyGraph) -> int:

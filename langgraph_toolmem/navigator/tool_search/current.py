@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.past_runs import PastRuns
-from langgraph_toolmem.navigator.evidence import Evidence
+from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.text_vectors import TOOLS, text_vectors
@@ -38,7 +38,7 @@ class CurrentSearch:
             words alone.
     """
 
-    def __init__(self, evidence: Evidence, past_runs: PastRunsOf, vectors: VectorStore) -> None:
+    def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
         self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
         self._made: PrerequisiteSearch | None = None
         self._precedents: PrecedentCache | None = None

@@ -33,7 +33,7 @@ _WIDTH: Final = 5  # text, name, description, toolkit, described
 _TEXT, _FLAGS, _DESCRIBED = 0, 1, 4
 
 
-class Answer(NamedTuple):
+class IndexAnswer(NamedTuple):
     """What a request finds; N tools, K toolkits, P pieces.
 
     Attributes:
@@ -128,12 +128,12 @@ class WordIndex:
         self._there -= 1
         self._weights = None
 
-    def ask(self, pieces: Sequence[Sequence[str]]) -> Answer:
+    def ask(self, pieces: Sequence[Sequence[str]]) -> IndexAnswer:
         """What the pieces of a request find; each is its stems, and the first is the request as a whole."""
         tools = len(self)
         kit = np.frombuffer(self.kit, dtype=np.int32)
         counts = [Counter(piece) for piece in pieces]
-        answer = Answer(
+        answer = IndexAnswer(
             texts=np.zeros((len(pieces), tools), dtype=np.float32),
             described=np.zeros(tools, dtype=np.float32),
             kits=np.zeros(self._kits, dtype=np.float32),

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, NAME, TOOLKIT, Answer, Floats
+from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, NAME, TOOLKIT, Floats, IndexAnswer
 
 SIGNALS: Final = (
     "sentence", "clause", "whole request", "name", "description", "parameters", "neighbouring words",
@@ -78,7 +78,7 @@ class Kits:
         return found
 
 
-def closeness(answer: Answer, cosines: Floats | None) -> Floats:
+def closeness(answer: IndexAnswer, cosines: Floats | None) -> Floats:
     """h (P, N): how close each piece and each tool are, 1 for a piece's best tool; see the module."""
     near = _shares(answer.texts)
     return near if cosines is None else _shares(near + 2 * _shares(np.maximum(cosines, 0)) ** 4)
@@ -106,7 +106,7 @@ def completing(scores: Floats, near: Floats, k: int) -> list[int]:
     return chosen
 
 
-def signals(answer: Answer, kits: Kits, sentences: int, near: Floats, cosines: Floats | None) -> Floats:
+def signals(answer: IndexAnswer, kits: Kits, sentences: int, near: Floats, cosines: Floats | None) -> Floats:
     """(S, N): the signals of every tool, S as SIGNALS and, with cosines, MEANING_SIGNALS.
 
     Args:

@@ -20,7 +20,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
-from langgraph_toolmem.navigator.tool_search.index import Answer, Floats, WordIndex
+from langgraph_toolmem.navigator.tool_search.index import Floats, IndexAnswer, WordIndex
 from langgraph_toolmem.navigator.tool_search.ranking import (
     CANDIDATES,
     MEANING_SIGNALS,
@@ -37,7 +37,7 @@ from langgraph_toolmem.navigator.tool_search.request import Asked, read
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.search.tool_words import Wording, embedded_text, kit_name, kit_of
-from langgraph_toolmem.search.vectors import Embedding, Rows, Vectors, VectorSource
+from langgraph_toolmem.search.vectors import Embedding, VectorRows, Vectors, VectorSource
 
 logger = logging.getLogger("langgraph_toolmem.navigator.tool_search.search")
 
@@ -84,7 +84,7 @@ class ToolSearch:
         self._kit_numbers: dict[str, int] = {}
         self._kits: Kits | None = None
         self._there: npt.NDArray[np.bool_] | None = None
-        self._rows = Rows()
+        self._rows = VectorRows()
         self._bare: dict[str, None] = {}  # tools without a vector
 
     def __len__(self) -> int:
@@ -233,10 +233,10 @@ class ToolSearch:
             self._there = np.fromiter(map(bool, self._names), dtype=np.bool_, count=len(self._names))
         return self._there
 
-    def _answer(self, asked: Asked) -> Answer:
+    def _answer(self, asked: Asked) -> IndexAnswer:
         return self._index.ask(asked.words)
 
-    def _signals(self, answer: Answer, asked: Asked, cosines: Floats | None) -> Floats:
+    def _signals(self, answer: IndexAnswer, asked: Asked, cosines: Floats | None) -> Floats:
         return signals(answer, self._toolkits(), asked.sentences, closeness(answer, cosines), cosines)
 
     def _toolkits(self) -> Kits:

@@ -43,7 +43,7 @@ from langgraph_toolmem.offline.discovery.adapters import (
     load_environment,
     of_sandbox,
 )
-from langgraph_toolmem.offline.discovery.environment import Call, Environment, Observation, Task
+from langgraph_toolmem.offline.discovery.environment import Environment, EnvironmentCall, Observation, Task
 from langgraph_toolmem.offline.discovery.policy import Policy, Proposal, Reflection
 from langgraph_toolmem.offline.discovery.report import DiscoveryProgress, DiscoveryReport
 from langgraph_toolmem.offline.discovery.runner import Discovery
@@ -53,7 +53,7 @@ from langgraph_toolmem.offline.discovery.states import Goal, State
 
 __all__ = [
     "AtomSink",
-    "Call",
+    "EnvironmentCall",
     "Discovery",
     "DiscoveryProgress",
     "DiscoveryReport",

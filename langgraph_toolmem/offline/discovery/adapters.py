@@ -13,9 +13,9 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, load_object, tools_of
-from langgraph_toolmem.offline.discovery.environment import Call, Environment, Observation, Task
+from langgraph_toolmem.offline.discovery.environment import Environment, EnvironmentCall, Observation, Task
 from langgraph_toolmem.runs.outputs import output_of, status_of
-from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 
 if TYPE_CHECKING:
     from langgraph_toolmem.runs.tools import ToolLike
@@ -60,7 +60,7 @@ class ToolsEnvironment:
         self._reset, self._success = reset, success
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task = Task("", "")
-        self._made: list[tuple[Call, ToolMessage]] = []
+        self._made: list[tuple[EnvironmentCall, ToolMessage]] = []
         if snapshot is not None and restore is not None:
             self.snapshot = lambda: self._result(snapshot())
             self.restore = lambda kept: self._result(restore(kept))
@@ -76,7 +76,7 @@ class ToolsEnvironment:
         self._made.clear()
         self._result(self._reset(task) if _takes_one(self._reset) else self._reset())  # type: ignore[call-arg]
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         """See `Environment`. A tool that raises, or refuses its arguments, has failed."""
         tool = self._tools.get(call.tool)
         if tool is None:
@@ -159,7 +159,7 @@ class RecordedEnvironment:
             request = next((event.text for event in run.events if isinstance(event, UserMessage)), "")
             place = self._roots.setdefault(request, _Place())
             for step in _steps(run):
-                led_to = place.next.setdefault(Call(step.tool, step.args).key, _Place()).seen(step)
+                led_to = place.next.setdefault(EnvironmentCall(step.tool, step.args).key, _Place()).seen(step)
                 # What came after a call that failed came where that call was made.
                 place = led_to if led_to.observation.ok else place
             place.good = place.good or good
@@ -179,11 +179,11 @@ class RecordedEnvironment:
         """See `Environment`. A request that nobody recorded is a world in which nothing can be done."""
         self._at = self._roots.get(task.request, _Place())
 
-    def possible(self) -> Sequence[Call]:
+    def possible(self) -> Sequence[EnvironmentCall]:
         """The calls that were made at this point."""
         return [place.call for place in self._at.next.values()]
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         """See `Environment`."""
         found = self._at.next.get(call.key)
         if found is None:
@@ -211,19 +211,22 @@ class _Place:
     __slots__ = ("call", "good", "next", "observation")
 
     def __init__(self) -> None:
-        self.call = Call("", {})
+        self.call = EnvironmentCall("", {})
         self.observation = Observation(None)
         self.next: dict[tuple[str, str], _Place] = {}
         self.good = False
 
-    def seen(self, step: Step) -> _Place:
+    def seen(self, step: ExecutedCall) -> _Place:
         """The call that leads here, and what it gave."""
         if not self.call.tool:
-            self.call, self.observation = Call(step.tool, step.args), Observation(step.output, step.status == "ok")
+            self.call, self.observation = (
+                EnvironmentCall(step.tool, step.args),
+                Observation(step.output, step.status == "ok"),
+            )
         return self
 
 
-def _steps(run: Run) -> list[Step]:
+def _steps(run: Run) -> list[ExecutedCall]:
     turns = [event for event in run.events if isinstance(event, Turn)]
     return [step for turn in turns for step in turn.steps if step.status in ("ok", "failed")]
 

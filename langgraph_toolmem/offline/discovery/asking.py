@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from langgraph_toolmem.base.text import as_text, shortened
 from langgraph_toolmem.entries.critique import bounded, describe_tools
-from langgraph_toolmem.offline.discovery.environment import Call, Taken
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Taken
 from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -105,7 +105,7 @@ class ModelPolicy:
         ask: Ask,
         specs: Mapping[str, ToolSpec],
         *,
-        fallback: Callable[[State, Sequence[Call] | None], Sequence[Proposal]] | None = None,
+        fallback: Callable[[State, Sequence[EnvironmentCall] | None], Sequence[Proposal]] | None = None,
     ) -> None:
         self._ask, self._specs = ask, dict(specs)
         self._fallback = fallback or (lambda _state, _possible: ())
@@ -119,7 +119,7 @@ class ModelPolicy:
         tools = tuple(dict.fromkeys(name for name in said.tools if name in self._specs))
         return Goal(" ".join(said.focus.split()), number, number + max(1, len(said.steps)), tools)
 
-    def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
+    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
         """See `Policy`. One model call."""
         extra = {}
         if possible is not None:
@@ -173,7 +173,7 @@ class ModelPolicy:
         return [SystemMessage(rules), HumanMessage(text)]
 
 
-def _read(proposed: ProposedCall, specs: Mapping[str, ToolSpec]) -> Call | None:
+def _read(proposed: ProposedCall, specs: Mapping[str, ToolSpec]) -> EnvironmentCall | None:
     spec = specs.get(proposed.tool)
     try:
         args: Any = json.loads(proposed.arguments or "{}")
@@ -181,10 +181,10 @@ def _read(proposed: ProposedCall, specs: Mapping[str, ToolSpec]) -> Call | None:
         return None
     if spec is None or not isinstance(args, dict) or spec.problem(args) is not None:
         return None
-    return Call(proposed.tool, args)
+    return EnvironmentCall(proposed.tool, args)
 
 
-def _call(call: Call) -> str:
+def _call(call: EnvironmentCall) -> str:
     return shortened(f"{call.tool}({as_text(dict(call.args))})", MAX_STEP)
 
 

@@ -40,7 +40,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Call:
+class EnvironmentCall:
     """A tool call. Equal calls have equal keys."""
 
     tool: str
@@ -69,7 +69,7 @@ class Observation:
 class Taken:
     """A call that was made, and what came back."""
 
-    call: Call
+    call: EnvironmentCall
     observation: Observation
 
 
@@ -90,7 +90,7 @@ class Environment(Protocol):
         """Brings the world to where the task begins."""
         ...
 
-    def step(self, call: Call) -> Observation:
+    def step(self, call: EnvironmentCall) -> Observation:
         """Executes a call. A call that fails is told as such, and not raised."""
         ...
 
@@ -159,7 +159,7 @@ class Cursor:
             self._at = (*self._at, taken)
         return True
 
-    def make(self, call: Call, *, reads: bool) -> Taken:
+    def make(self, call: EnvironmentCall, *, reads: bool) -> Taken:
         """Makes a call where the environment stands.
 
         Args:
@@ -174,7 +174,7 @@ class Cursor:
             self._at = (*self._at, taken) if taken.observation.ok else None
         return taken
 
-    def _step(self, call: Call) -> Observation:
+    def _step(self, call: EnvironmentCall) -> Observation:
         """What the environment answers, in JSON values.
 
         Raises:
@@ -198,7 +198,7 @@ class Cursor:
         plain = as_plain(found.output)
         return found if plain is found.output else Observation(plain, found.ok)
 
-    def again(self, calls: Iterable[Call]) -> tuple[Taken, ...] | None:
+    def again(self, calls: Iterable[EnvironmentCall]) -> tuple[Taken, ...] | None:
         """Makes calls from the beginning, whatever they answer; None if one fails or no further call may be made."""
         self.reset()
         made: list[Taken] = []

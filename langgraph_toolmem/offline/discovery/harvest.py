@@ -12,10 +12,10 @@ from langgraph_toolmem.atoms.extract import Extracted, Extractor
 from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.atoms.mask import Habits
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.offline.discovery.environment import Call, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.offline.discovery.states import told
 from langgraph_toolmem.runs.outputs import Status
-from langgraph_toolmem.runs.run import Run, Step, Turn, UserMessage
+from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon, canon_args
 
@@ -63,7 +63,8 @@ class Found:
     def from_plain(cls, plain: Mapping[str, Any]) -> Found:
         """The inverse of `to_plain`."""
         path = tuple(
-            Taken(Call(each["tool"], each["args"]), Observation(each["output"], each["ok"])) for each in plain["path"]
+            Taken(EnvironmentCall(each["tool"], each["args"]), Observation(each["output"], each["ok"]))
+            for each in plain["path"]
         )
         return cls(**{**plain, "path": path})
 
@@ -75,7 +76,7 @@ def run_of(task: Task, path: Sequence[Taken], *, answer: str = "") -> Run:
         key = digest("search", task.id, number, taken.call.tool, canon_args(taken.call.args))
         status: Status = "ok" if taken.observation.ok else "failed"
         args = dict(taken.call.args)
-        step = Step(taken.call.tool, args, taken.observation.output, status, "model", f"call_{key}", key)
+        step = ExecutedCall(taken.call.tool, args, taken.observation.output, status, "model", f"call_{key}", key)
         events.append(Turn((step,), "", "model", digest("turn", key), settled=True))
     if answer:
         events.append(Turn((), answer, "model", digest("words", task.id), settled=True))

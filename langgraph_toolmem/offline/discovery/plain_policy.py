@@ -21,7 +21,7 @@ from langgraph_toolmem.atoms.known import leaves_of, said
 from langgraph_toolmem.atoms.slots import Parameter, Slots, listed_choices, words_of
 from langgraph_toolmem.atoms.words import DATE, EMAIL, ID, KINDS, NAME, NUMBER, PLAIN, TEXT, TIME, kind_of
 from langgraph_toolmem.base.text import as_text
-from langgraph_toolmem.offline.discovery.environment import Call, Taken
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Taken
 from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State, only_reads
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -76,7 +76,7 @@ class PlainPolicy:
         """See `Policy`: the request as a whole, with any tool."""
         return Goal(state.task.request)
 
-    def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
+    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
         """See `Policy`."""
         found = self._proposals(state, possible)[:WIDTH]
         for latest in state.taken[-1:] if self._finishes else ():
@@ -92,7 +92,9 @@ class PlainPolicy:
         """See `Policy`: nothing but what failed; what else there is was proposed."""
         return Reflection(f"{failed.call.tool} was called and failed", str(failed.observation.output)[:200])
 
-    def _proposals(self, state: State, possible: Sequence[Call] | None, *, wide: bool = False) -> list[Proposal]:
+    def _proposals(
+        self, state: State, possible: Sequence[EnvironmentCall] | None, *, wide: bool = False
+    ) -> list[Proposal]:
         taken, asked = state.taken, _merged(self._of_request(state.task.request))
         known = _merged([*asked, *(one for each in taken for one in self._told(each, state.task.request))])
         done, called = {each.call.key for each in taken}, {each.call.tool for each in taken}
@@ -101,7 +103,7 @@ class PlainPolicy:
         unused = {canon(each.value) for each in asked if each.types.isdisjoint((CHOICE, NUMBER, TIME))}
         unused = {each for each in unused if not any(_overlap(each, value) for value in given)}
         akin = self._akin(state)
-        calls, scored = [(1.0, call) for call in possible or ()], list[tuple[float, Call]]()
+        calls, scored = [(1.0, call) for call in possible or ()], list[tuple[float, EnvironmentCall]]()
         for tool in self._specs if possible is None else ():
             calls += self._calls(tool, state, known, wide)
         for fitting, call in calls:
@@ -130,7 +132,9 @@ class PlainPolicy:
         top = max(found.values(), default=0.0) or 1.0
         return {name: share / top for name, share in found.items()}
 
-    def _calls(self, tool: str, state: State, known: Sequence[Known], wide: bool) -> Iterator[tuple[float, Call]]:
+    def _calls(
+        self, tool: str, state: State, known: Sequence[Known], wide: bool
+    ) -> Iterator[tuple[float, EnvironmentCall]]:
         """Calls of a tool, with how well their values fit."""
         combined, options, sure = [tuple[Given, ...]()], list[list[Given]](), list[Given]()
         for each in self._inputs[tool]:
@@ -147,7 +151,7 @@ class PlainPolicy:
             for _, path, value in given:
                 _put(args, path, value)
             if self._specs[tool].problem(args) is None:
-                yield sum(fitting for fitting, *_ in given) / len(given) if given else 0.5, Call(tool, args)
+                yield sum(fitting for fitting, *_ in given) / len(given) if given else 0.5, EnvironmentCall(tool, args)
 
     def _candidates(self, tool: str, wanted: Input, state: State, known: Sequence[Known], wide: bool) -> list[Given]:
         """The values that fit an input best, each once."""
@@ -274,7 +278,7 @@ def _put(args: dict[str, Any], path: str, value: Any) -> None:  # on the way thr
     args[name] = value
 
 
-def _values(call: Call) -> frozenset[str]:
+def _values(call: EnvironmentCall) -> frozenset[str]:
     return frozenset(canon(value) for _, value in leaves_of(call.args))
 
 

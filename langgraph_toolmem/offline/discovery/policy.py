@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from langgraph_toolmem.offline.discovery.environment import Call, Taken
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Taken
 from langgraph_toolmem.offline.discovery.states import Goal, State
 
 Action = Literal["call", "plan", "finish"]
@@ -29,13 +29,13 @@ class Proposal:
 
     action: Action
     weight: float = 1.0
-    call: Call | None = None
+    call: EnvironmentCall | None = None
     answer: str = ""
 
 
 def call(tool: str, args: dict[str, object], weight: float = 1.0) -> Proposal:
     """A tool call as a proposal."""
-    return Proposal("call", weight, Call(tool, args))
+    return Proposal("call", weight, EnvironmentCall(tool, args))
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Policy(Protocol):
         """The sub-goal to work on in this state, with the tools that have to do with it."""
         ...
 
-    def propose(self, state: State, possible: Sequence[Call] | None) -> Sequence[Proposal]:
+    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
         """What could be done next, the most promising first; nothing if the state is hopeless.
 
         Args:

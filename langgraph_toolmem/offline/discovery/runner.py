@@ -35,7 +35,7 @@ from langgraph_toolmem.offline.discovery.questions import WORDS, Questions
 from langgraph_toolmem.offline.discovery.report import DiscoveryProgress, DiscoveryReport, summed_up
 from langgraph_toolmem.offline.discovery.selection import SearchSettings
 from langgraph_toolmem.offline.discovery.state import DiscoveryState
-from langgraph_toolmem.offline.discovery.tree import Outcome, Search, StoppedError
+from langgraph_toolmem.offline.discovery.tree import Search, SearchOutcome, StoppedError
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.stores.cold_start import Query
 
@@ -332,7 +332,7 @@ class Discovery:
         return digest("discovery", self._seed, repr(self.settings), self._named, *models, *tools)
 
 
-def _found(task: Task, outcome: Outcome, cursor: Cursor) -> Found:
+def _found(task: Task, outcome: SearchOutcome, cursor: Cursor) -> Found:
     counts = {name: value for name, value in vars(outcome).items() if name not in ("paths", "already")}
     counts |= {name: getattr(cursor, name) for name in ("steps", "replayed", "resets", "diverged")}
     counts |= {"paths": len(outcome.paths), "already": int(outcome.already)}

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.offline.discovery.environment import Call, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon, flatten
 from langgraph_toolmem.words.meaning import verb_of
@@ -107,7 +107,7 @@ def is_news(value: str) -> bool:
     return not (value.startswith("#") and value.endswith("=0"))
 
 
-def resources_of(call: Call) -> tuple[str, ...]:
+def resources_of(call: EnvironmentCall) -> tuple[str, ...]:
     """The identifiers in a call's arguments, each once: what it is done to."""
     values = (value for _, value in leaves_of(call.args) if isinstance(value, str))
     return tuple(sorted({value for value in values if value and " " not in value and shape_of(value) is not None}))
@@ -122,7 +122,7 @@ def only_reads(spec: ToolSpec | None, name: str) -> bool:
     return verb_of(name) in READING
 
 
-def _values(call: Call, observation: Observation) -> Iterator[str]:
+def _values(call: EnvironmentCall, observation: Observation) -> Iterator[str]:
     output: Any = observation.output
     if isinstance(output, str):
         yield "'" + (output if len(output) <= MAX_PROSE else digest(output))

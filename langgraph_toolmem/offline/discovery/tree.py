@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from langgraph_toolmem.base.errors import ToolMemoryError
-from langgraph_toolmem.offline.discovery.environment import Call, Cursor, Taken
+from langgraph_toolmem.offline.discovery.environment import Cursor, EnvironmentCall, Taken
 from langgraph_toolmem.offline.discovery.harvest import is_used, needed
 from langgraph_toolmem.offline.discovery.policy import Policy, Proposal
 from langgraph_toolmem.offline.discovery.selection import SearchSettings, chosen
@@ -85,7 +85,7 @@ class Path:
 
 
 @dataclass
-class Outcome:
+class SearchOutcome:
     """What became of the search of one task.
 
     Attributes:
@@ -160,9 +160,9 @@ class Search:
         self._all_count = self._guided
         self.nodes: dict[str, Node] = {}
         self._seen: dict[tuple[str, tuple[str, str]], Taken] = {}
-        self.outcome = Outcome()
+        self.outcome = SearchOutcome()
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> SearchOutcome:
         """Searches until the settings say stop, everything was tried, or the calls are used up.
 
         Args:
@@ -342,7 +342,7 @@ class Search:
 
     def _arms(self, node: Node) -> Sequence[Arm]:
         if node.arms is None:
-            known: list[Call] | None = None
+            known: list[EnvironmentCall] | None = None
             if self._guided and self._cursor.go(node.state.changed):
                 known = list(self._cursor.environment.possible())  # type: ignore[attr-defined]
             proposals = self._policy.propose(node.state, known)

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langgraph_toolmem.atoms.abstract import Pattern, Typed, aabstracted, abstracted, applied
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.extract import atoms_of
-from langgraph_toolmem.runs.run import Step, Turn
+from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 
@@ -29,7 +29,7 @@ SAID = {
 }
 
 
-def step() -> Step:
+def step() -> ExecutedCall:
     (turn,) = (event for event in RUN.events if isinstance(event, Turn))
     return turn.steps[0]
 

@@ -25,7 +25,7 @@ from langgraph_toolmem.atoms import bags, postings, store_rows, term_numbers, te
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
 from langgraph_toolmem.atoms.postings import Postings
 from langgraph_toolmem.atoms.store import AtomStore
-from langgraph_toolmem.atoms.store_rows import AtomRows, Row
+from langgraph_toolmem.atoms.store_rows import AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import MAX_DEPTH, from_text
 from langgraph_toolmem.atoms.texts import TextRows
 from langgraph_toolmem.search.embedders import resolve_embedder
@@ -173,9 +173,9 @@ def test_what_is_deleted_while_all_is_read_hides_nothing_else(
     reading.close()
     read = rows.read()
     first = next(read)
-    assert isinstance(first, Row)
+    assert isinstance(first, AtomRow)
     rows.remove(ids[:2])
-    assert [row.id for row in read if isinstance(row, Row)][-6:] == ids[2:]
+    assert [row.id for row in read if isinstance(row, AtomRow)][-6:] == ids[2:]
 
 
 def test_a_support_that_another_process_wrote_over_comes_back(
@@ -214,7 +214,7 @@ def test_on_a_shared_chroma_what_was_written_is_looked_for_again(
         rows = AtomRows(memory.core.vectors.scoped(namespace))
         rows.remove(rows.ids())  # as if another process had written over it
         assert memory.flush()
-        read = [row for row in rows.read() if isinstance(row, Row)]
+        read = [row for row in rows.read() if isinstance(row, AtomRow)]
         assert [len(from_text(row.id, row.rest)) for row in read] == [1, 1]
         memory.core.vectors.scoped(namespace).drop()
 
@@ -386,5 +386,5 @@ def test_a_stored_atom_is_plain_json(tmp_path: Path) -> None:
     with ToolMemory(tmp_path) as memory:
         memory.atoms.keep([refund()])
         (row,) = AtomRows(memory.core.vectors.scoped(memory.core.users.namespace)).read()
-        assert isinstance(row, Row)
+        assert isinstance(row, AtomRow)
         assert json.loads(row.rest)["tool"] == "refund"

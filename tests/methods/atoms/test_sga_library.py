@@ -16,7 +16,7 @@ from langgraph_toolmem.atoms.atoms import Atom, make_atom, wordings_of
 from langgraph_toolmem.atoms.library import AtomLibrary
 from langgraph_toolmem.atoms.record import FAILED_AFTER, AtomRecord
 from langgraph_toolmem.atoms.store import AtomStore
-from langgraph_toolmem.atoms.store_rows import KIND, TEXTS, AtomRows, Row
+from langgraph_toolmem.atoms.store_rows import KIND, TEXTS, AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import MAX_SUPPORTS, Support, added, from_text, judged, to_text, total, without
 from langgraph_toolmem.base.errors import EmbedderChangedError, InputError
 from langgraph_toolmem.search.embedders import resolve_embedder
@@ -271,7 +271,7 @@ def test_forgetting_takes_a_user_out_of_merged_atoms_and_off_the_disk(
 def test_damaged_rows_are_left_out_and_go_with_the_next_forgetting(opened: Callable[..., AtomStore]) -> None:
     store = opened()
     store.put([support(user="ann"), support(atom("x", "other"), run="b")])
-    row = next(each for each in AtomRows(store._vectors).read() if isinstance(each, Row))
+    row = next(each for each in AtomRows(store._vectors).read() if isinstance(each, AtomRow))
     AtomRows(store._vectors).amend([row._replace(rest='{"ann": 1')])
     store = opened()
     assert len(store) == 1

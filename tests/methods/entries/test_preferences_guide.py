@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.guide import MAX_LINES, guide, to_event, to_prompt
 from langgraph_toolmem.entries.preferences import Preference, preferences, tool_prefix
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
@@ -26,7 +26,7 @@ def runs(*rated: tuple[float, str], blamed: str = "") -> list[Entry]:
             id=entry_id(str(i)),
             run=str(i),
             query="Find it",
-            calls=tuple(Call(tool, {}, "ok") for tool in tools.split()),
+            calls=tuple(EntryCall(tool, {}, "ok") for tool in tools.split()),
             time=float(i),
             score=score,
             blamed=blamed,

@@ -12,7 +12,7 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import critique as critiques
 from langgraph_toolmem.entries.critique import Critique, ModelCritic, acritique, bounded, critique
-from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Call, Entry, entry_id
+from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.preferences import (
     Preference,
     asking_preferences,
@@ -49,8 +49,8 @@ def entry(name: str = "1", **fields: Any) -> Entry:
 
 FAILED = entry(
     calls=(
-        Call("people.find", {"name": "Ann"}, "ok", "[]"),
-        Call("mail.send", {"to": "ann@example.org"}, "failed", "unknown address"),
+        EntryCall("people.find", {"name": "Ann"}, "ok", "[]"),
+        EntryCall("mail.send", {"to": "ann@example.org"}, "failed", "unknown address"),
     ),
     comment="She never got it.",
 )
@@ -63,7 +63,7 @@ def prompt(server: OpenAIStubServer) -> tuple[str, str]:
 
 def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
     similar = [
-        entry("2", query="Mail Ben", score=1.0, calls=(Call("people.find", {"name": "Ben"}, "ok"),)),
+        entry("2", query="Mail Ben", score=1.0, calls=(EntryCall("people.find", {"name": "Ben"}, "ok"),)),
         entry("3", query="Mail Cleo", score=0.0, comment="no", critique="Look her up first."),
         entry("4", query="Mail Dora", score=None),
         entry("5", query="Mail nobody else", score=None),
@@ -139,7 +139,7 @@ def test_a_model_with_tool_calling_only_works_too() -> None:
 
 def test_what_the_model_reads_is_bounded_and_says_so() -> None:
     long = "word " * 2000
-    calls = tuple(Call(f"t{n}", {"a": long[:1400]}, "ok", long[:300]) for n in range(40))
+    calls = tuple(EntryCall(f"t{n}", {"a": long[:1400]}, "ok", long[:300]) for n in range(40))
     huge = entry("9", query=long[:2000], comment=long[:500], calls=calls, left_out=7)
     tools = read_tools(
         [{"name": f"tool{n}", "description": long, "parameters": {"type": "object"}} for n in range(300)]
@@ -182,7 +182,7 @@ def test_a_critique_is_short_and_blames_only_what_is_there() -> None:
 
 
 def rated(name: str, tools: str, score: float | None, **fields: Any) -> Entry:
-    calls = tuple(Call(tool, {}, "ok") for tool in tools.split())
+    calls = tuple(EntryCall(tool, {}, "ok") for tool in tools.split())
     return entry(name, query=f"request {name}", calls=calls, score=score, user="u", time=float(name), **fields)
 
 
@@ -216,7 +216,7 @@ def test_only_ratings_of_that_user_and_of_what_was_executed_count() -> None:
     assert named(preferences([mine[0], others[1]], user=None)) == {"a": (False, 2, 0)}
     assert preferences([mine[0], others[1]], user="u") == []
     assert preferences([replace(each, score=None) for each in mine]) == []
-    blocked = [replace(each, calls=(Call("a", {}, "rejected"), Call("b", {}, "unanswered"))) for each in mine]
+    blocked = [replace(each, calls=(EntryCall("a", {}, "rejected"), EntryCall("b", {}, "unanswered"))) for each in mine]
     assert preferences(blocked) == []
     with pytest.raises(InputError, match="least"):
         preferences(mine, least=0)

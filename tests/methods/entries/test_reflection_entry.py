@@ -13,7 +13,7 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.entries import entry as entries
-from langgraph_toolmem.entries.entry import Call, Entry, entry_id, entry_of, joined
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id, entry_of, joined
 from langgraph_toolmem.runs.trajectory import SUMMARY_TOOL, parse_run
 
 RUN = digest("run", "r1")
@@ -49,9 +49,9 @@ def test_an_entry_has_the_words_the_calls_and_the_verdict() -> None:
         run=RUN,
         query="Find Ann\nThen call her",
         calls=(
-            Call("find", {"name": "Ann"}, "ok", '{"id": 7}'),
-            Call("mail", {"to": "Ann", "n": 2}, "failed", "it failed"),
-            Call("phone", {"id": 7}, "ok", "ok"),
+            EntryCall("find", {"name": "Ann"}, "ok", '{"id": 7}'),
+            EntryCall("mail", {"to": "Ann", "n": 2}, "failed", "it failed"),
+            EntryCall("phone", {"id": 7}, "ok", "ok"),
         ),
         user="u",
         time=5.0,
@@ -127,13 +127,13 @@ def test_an_entry_survives_json() -> None:
             Entry.from_dict(broken)
 
 
-BASE = Entry(entry_id(RUN), RUN, "q", (Call("a", {}, "ok"),), user="u", time=1.0)
+BASE = Entry(entry_id(RUN), RUN, "q", (EntryCall("a", {}, "ok"),), user="u", time=1.0)
 
 
 def test_a_report_without_a_verdict_leaves_the_verdict_and_its_critique() -> None:
     judged = replace(BASE, score=0.0, comment="bad", recalled=3, helped=1, hurt=2, retired=True)
     judged = replace(judged, critique="c", critique_of=judged.verdict, blamed="a")
-    longer = replace(BASE, calls=(*BASE.calls, Call("b", {}, "ok")), time=9.0, user="")
+    longer = replace(BASE, calls=(*BASE.calls, EntryCall("b", {}, "ok")), time=9.0, user="")
     both = joined(judged, longer)
     assert both == replace(judged, calls=longer.calls, time=9.0)
     assert joined(both, longer) == both
@@ -152,9 +152,9 @@ def test_another_verdict_asks_for_another_critique_and_a_good_one_takes_it_away(
 
 
 def test_a_trimmed_history_does_not_replace_a_longer_one() -> None:
-    long = replace(BASE, calls=tuple(Call(name, {}, "ok") for name in "abc"))
+    long = replace(BASE, calls=tuple(EntryCall(name, {}, "ok") for name in "abc"))
     tail = replace(BASE, query="tail", calls=long.calls[2:], truncated=True, score=1.0)
     assert joined(long, tail) == replace(long, score=1.0)
     assert joined(tail, long).calls == long.calls
-    more = replace(tail, calls=tuple(Call(name, {}, "ok") for name in "wxyz"))
+    more = replace(tail, calls=tuple(EntryCall(name, {}, "ok") for name in "wxyz"))
     assert joined(long, more).query == "tail"

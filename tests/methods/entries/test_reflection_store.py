@@ -23,7 +23,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import shelf
-from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.rows import KIND
 from langgraph_toolmem.entries.shelf import hurts
 from langgraph_toolmem.entries.store import EntryStore
@@ -60,7 +60,7 @@ class Clock:
 
 def entry(name: str, query: str = "find ann", **fields: Any) -> Entry:
     run = digest("run", name)
-    fields.setdefault("calls", (Call("find", {"name": name}, "ok", "7"),))
+    fields.setdefault("calls", (EntryCall("find", {"name": name}, "ok", "7"),))
     return Entry(entry_id(run), run, query, **fields)
 
 
@@ -138,7 +138,7 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing(tmp_path: Path) -
 
 def test_two_reports_of_a_run_in_one_go_are_one_entry(store: EntryStore, vectors: VectorStore) -> None:
     one = entry("1")
-    more = replace(one, calls=(*one.calls, Call("mail", {}, "ok")), score=0.0)
+    more = replace(one, calls=(*one.calls, EntryCall("mail", {}, "ok")), score=0.0)
     store.put_many([one, more, one])
     assert [(len(each.calls), each.score) for each in over(vectors).all()] == [(1, 0.0)]
 
@@ -360,7 +360,7 @@ def test_who_follows_the_changes_knows_all_there_is(operations: list[tuple[str, 
     for what, name, look in operations:
         run = digest("run", name)
         if what == "put":
-            store.put(entry(name, calls=(Call("t", {"n": len(index)}, "ok"),)))
+            store.put(entry(name, calls=(EntryCall("t", {"n": len(index)}, "ok"),)))
         elif what in ("good", "bad"):
             store.judge(run, float(what == "good"), name)
         elif what == "forget":

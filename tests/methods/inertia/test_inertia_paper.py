@@ -10,7 +10,7 @@ from histories import FAILED, Learner, call, schema, shortcut, user, words
 
 from langgraph_toolmem.inertia import paper
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
-from langgraph_toolmem.runs.trajectory import Step
+from langgraph_toolmem.runs.trajectory import ExecutedCall
 
 PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
 PLAIN = [schema(name) for name in "abcd"]
@@ -174,12 +174,12 @@ class Rooms:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
-    def parameters(self, tool: str, steps: Sequence[Step]) -> Mapping[str, Any]:
+    def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
         self.asked.append((tool, len(steps)))
         return {"room": "kitchen"}
 
 
-def plain_rooms(tool: str, steps: Sequence[Step]) -> Mapping[str, Any]:
+def plain_rooms(tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
     return {"room": "kitchen"}
 
 
@@ -297,7 +297,7 @@ def test_the_record_is_kept_for_the_paper_too():
 @pytest.mark.parametrize("what", ["raises", "no mapping", "is None"])
 def test_an_adapter_that_fails_is_no_context_and_is_logged_once(what: str, caplog: pytest.LogCaptureFixture):
     class Broken:
-        def parameters(self, tool: str, steps: Sequence[Step]) -> Any:
+        def parameters(self, tool: str, steps: Sequence[ExecutedCall]) -> Any:
             if what == "raises":
                 raise RuntimeError("the robot is off")
             return 7 if what == "no mapping" else None

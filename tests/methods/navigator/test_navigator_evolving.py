@@ -27,10 +27,10 @@ from langgraph_toolmem.navigator.history import Flow
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.table import (
     ClustersGrouped,
-    LeftOut,
     LinksShifted,
     NavigatorEvidence,
     OutputsSeen,
+    PrunedTool,
     PutBack,
 )
 from langgraph_toolmem.runs.tools import read_tools
@@ -545,9 +545,9 @@ def test_old_days_leave_and_nothing_grows_without_end() -> None:
 
 def test_the_order_of_records_does_not_matter() -> None:
     decisions: list[Operation] = [
-        LeftOut({"a": 1, "b": 0}, 10.0),
+        PrunedTool({"a": 1, "b": 0}, 10.0),
         PutBack(["a"], 20.0),
-        LeftOut({"a": 3}, 30.0),
+        PrunedTool({"a": 3}, 30.0),
         LinksShifted({"j": {"i": 1.0}}, 10.0),
         LinksShifted({"j": {"i": 2.0}}, 20.0),
         ClustersGrouped({"join": []}, 5.0),

@@ -29,7 +29,7 @@ from langgraph_toolmem.navigator.tool_search.request import read
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of, stems
-from langgraph_toolmem.search.vectors import Rows
+from langgraph_toolmem.search.vectors import VectorRows
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
@@ -489,7 +489,7 @@ def test_vectors_of_another_shape_leave_the_words(caplog, first):
 
 
 def test_rows_by_hand():
-    rows = Rows()
+    rows = VectorRows()
     rows.put(2, [3.0, 4.0], name="c")
     pieces = np.array([[1.0, 0.0]], dtype=np.float32)
     assert rows.cosines(pieces, 4) == pytest.approx(np.array([[0, 0, 0.6, 0]]))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run, Step, Turn
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall, Run, Turn
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.extract import MIN_CHARS, describe_result, extractive_summary, open_request
 from langgraph_toolmem.sit.transitions import START, Transition, last_calls, transitions
@@ -26,7 +26,7 @@ def state_of(*parts: Any) -> RunState:
     return RunState.of(run_of(*parts))
 
 
-def steps_of(run: Run) -> list[Step]:
+def steps_of(run: Run) -> list[ExecutedCall]:
     return [step for event in run.events if isinstance(event, Turn) for step in event.steps]
 
 
@@ -182,7 +182,7 @@ def test_at_the_beginning_there_is_only_the_request():
     ],
 )
 def test_results_are_told_by_their_looks(output: Any, looks: str):
-    step = Step("t", {}, output, "ok", "model", "", "k")
+    step = ExecutedCall("t", {}, output, "ok", "model", "", "k")
     assert describe_result(step) == looks
 
 
@@ -206,7 +206,9 @@ def test_an_account_of_anything_keeps_its_bound(text: str, outputs: list[Any], b
     state = RunState()
     state.user = RunState.of(run_of(user(text))).user
     for number, output in enumerate(outputs):
-        step = Step("tool" * 20, {"value": output}, output, "ok" if number % 2 else "failed", "model", "", str(number))
+        step = ExecutedCall(
+            "tool" * 20, {"value": output}, output, "ok" if number % 2 else "failed", "model", "", str(number)
+        )
         state.steps.append(step)
         state.since_user.append(step)
     account = extractive_summary(state, max_chars=bound)
