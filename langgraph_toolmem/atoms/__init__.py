@@ -273,10 +273,10 @@ class Atoms(Method):
                 self._keeping = AtomKeeping(self.core, self._writer)
             return self._keeping
 
-    def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
+    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
         """What became of hints goes into their atoms' record."""
         counted = (sums.get(name, 0) for name in ("shown", "followed", "helped", "hurt"))
-        self.keeping.library.store(namespace).book(ids, AtomRecord(*counted))
+        self.keeping.library.store(namespace).credit(ids, AtomRecord(*counted))
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's atoms."""
@@ -289,7 +289,7 @@ class Atoms(Method):
         return removed
 
     def close(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         if self._keeping is not None:
             self.core.quietly("the record of atoms could not be written", self._keeping.library.close)
 

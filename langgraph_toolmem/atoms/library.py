@@ -83,7 +83,7 @@ class AtomLibrary:
         wording.forget()
 
     def close(self) -> None:
-        """Writes what was booked and frees the RAM."""
+        """Writes what was credited and frees the RAM."""
         with self._lock:
             leaving, self._recent = self._recent, {}
         self._close(leaving.values())

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.atoms.cache import AtomCache
 from langgraph_toolmem.atoms.record import prior
-from langgraph_toolmem.atoms.shelf import AtomShelf
 from langgraph_toolmem.atoms.store_rows import PAGE, AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import Support, from_text, total
 from langgraph_toolmem.base.errors import InputError, StorageError
@@ -40,14 +40,14 @@ class AtomMirror:
     _dense: bool
     _max_atoms: int
     _writing: RLock
-    _shelf: AtomShelf
+    _cache: AtomCache
     _known: dict[str, AtomRow] | None
     _damaged: set[str]
     _looked: float
     _closing: bool
 
     def _empty(self) -> None:
-        self._shelf.clear()
+        self._cache.clear()
         self._known, self._damaged = None, set()
 
     def _ready(self) -> dict[str, AtomRow]:
@@ -71,14 +71,14 @@ class AtomMirror:
 
     def _load(self, to_the_end: bool) -> dict[str, AtomRow]:
         known: dict[str, AtomRow] = {}
-        self._shelf.clear()
+        self._cache.clear()
         rows = () if self._vectors.empty else self._rows.read()
         self._take_in(known, rows if to_the_end else self._until_closed(rows))
         if self._damaged:
             logger.warning("%d atoms are damaged; left out", len(self._damaged))
         if not self._read_only:
             self._make_room(known)
-        self._shelf.settle()
+        self._cache.settle()
         self._known, self._looked = known, self._now()
         return known
 
@@ -136,19 +136,19 @@ class AtomMirror:
 
     def _show(self, known: dict[str, AtomRow], page: dict[str, tuple[AtomRow, Supports]]) -> None:
         totals = {key: total(supports) for key, (_, supports) in page.items()}
-        texts = {key: self._shelf.texts(atom) for key, atom in totals.items() if atom is not None}
+        texts = {key: self._cache.texts(atom) for key, atom in totals.items() if atom is not None}
         vectors = self._rows.vectors(texts, write=not self._read_only) if self._dense and texts else {}
         for key, (row, _) in page.items():
             known[key] = row
             self._damaged.discard(key)
-            left = self._shelf.put(key, totals[key], row.record, vectors.get(key))
+            left = self._cache.put(key, totals[key], row.record, vectors.get(key))
             if not self._read_only:
                 self._rows.remove_texts(left)
 
     def _leave(self, known: dict[str, AtomRow], keys: Iterable[str]) -> None:
         for key in list(keys):
             known.pop(key, None)
-            left = self._shelf.remove(key)
+            left = self._cache.remove(key)
             if not self._read_only:
                 self._rows.remove_texts(left)
 
@@ -164,6 +164,6 @@ class AtomMirror:
         self._leave(known, gone)
 
     def _worth(self, row: AtomRow) -> tuple[Any, ...]:
-        atom, record = self._shelf.get(row.id), row.record.plus(self._shelf.booked(row.id))
+        atom, record = self._cache.get(row.id), row.record.plus(self._cache.credited(row.id))
         said = 0.0 if atom is None else prior(atom, record)
         return atom is not None, not record.misleads, round(said, 9), row.changed, row.id

@@ -9,12 +9,12 @@ judged or forgotten survives the process being killed.
   the same does not bring it back.
 - Beyond `max_atoms` a hundredth goes: those that no good run supports first, then those that mislead, then those
   whose value and record say least for them, then those that were left alone for longest.
-- Records are booked in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
-  bookings and those made while another call was writing.
+- Records are credited in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
+  credits and those made while another call was writing.
 
 Where several processes write to one server, an atom is read again before it is written. Between that reading and the
 end of the writing (a request of each) another process may change the same atom, and who writes last counts: a support
-that is lost so is added again by `put` with `missing`, a little later. A verdict, a booking or a forgetting that falls
+that is lost so is added again by `put` with `missing`, a little later. A verdict, a credit or a forgetting that falls
 into these milliseconds of another process's `put` on the same atom is lost; do it again.
 """
 
@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.background import Background
+from langgraph_toolmem.atoms.cache import AtomCache
 from langgraph_toolmem.atoms.mirror import AtomMirror, InterruptedReadError, Supports
 from langgraph_toolmem.atoms.record import NO_RECORD, AtomRecord
 from langgraph_toolmem.atoms.retrieve import AtomHit, query_texts
-from langgraph_toolmem.atoms.shelf import AtomShelf
 from langgraph_toolmem.atoms.store_rows import AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import Support, added, from_text, judged, to_text, total, without
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
@@ -53,8 +53,8 @@ class AtomStore(AtomMirror):
         vectors: the database, already of the namespace wanted. It stays open when this store is closed.
         now: seconds since 1970.
         max_atoms: kept at most; some 10 to 15 KB of RAM each, and 4 bytes per number of the vectors of up to
-            `shelf.MAX_VECTORS` wordings where the embedder is not the built-in one.
-        flush_every: bookings after which they are written.
+            `cache.MAX_VECTORS` wordings where the embedder is not the built-in one.
+        flush_every: credits after which they are written.
         refresh: seconds between two looks for what other processes wrote; None where there are none (embedded
             Chroma).
         read_only: vectors that are missing are made, and not kept.
@@ -80,8 +80,8 @@ class AtomStore(AtomMirror):
         self._now, self._refresh, self._read_only = now, refresh, read_only
         self._max_atoms, self._flush_every = max_atoms, flush_every
         self._dense = not vectors.embedder.builtin
-        self._writing = threading.RLock()  # over every change and its database calls; taken before the shelf's
-        self._shelf = AtomShelf(dense=self._dense)
+        self._writing = threading.RLock()  # over every change and its database calls; taken before the cache's
+        self._cache = AtomCache(dense=self._dense)
         self._known: dict[str, AtomRow] | None = None
         self._damaged: set[str] = set()
         self._looked = -math.inf
@@ -113,17 +113,17 @@ class AtomStore(AtomMirror):
         vectors = None
         if self._dense:
             vectors = [self._vectors.embedder.embed_query(text) for text in query_texts(state, goals)]
-        return self._shelf.search(state, goals, slots, vectors=vectors, **how)
+        return self._cache.search(state, goals, slots, vectors=vectors, **how)
 
     def get(self, key: str) -> Atom | None:
         """The atom of that id, if a good run supports it."""
         self._ready()
-        return self._shelf.get(key)
+        return self._cache.get(key)
 
     def all(self) -> list[Atom]:
         """All atoms that a good run supports."""
         self._ready()
-        return self._shelf.every()
+        return self._cache.every()
 
     def supports(self, key: str) -> Supports:
         """What an atom stands on, good or not; () if there is no such atom."""
@@ -131,9 +131,9 @@ class AtomStore(AtomMirror):
         return () if row is None else from_text(key, row.rest)
 
     def record(self, key: str) -> AtomRecord:
-        """What became of an atom's hints, as booked so far."""
+        """What became of an atom's hints, as credited so far."""
         row = self._ready().get(key)
-        return (NO_RECORD if row is None else row.record).plus(self._shelf.booked(key))
+        return (NO_RECORD if row is None else row.record).plus(self._cache.credited(key))
 
     def put(self, supports: Iterable[Support], *, missing: bool = False) -> int:
         """Keeps atoms, or adds to those that are there; how many were not there. If it fails, do it again.
@@ -203,7 +203,7 @@ class AtomStore(AtomMirror):
             changed = self._change(user, lambda old: without(old, user=user))
             self._rows.remove(sorted(self._damaged))  # nobody can say whose they are
             self._damaged.clear()
-            self._rows.keep_only(self._shelf.text_ids())
+            self._rows.keep_only(self._cache.text_ids())
             left = {*changed, *self._rows.ids()} - (self._ready().keys() - {*changed})
             if still := [
                 row for row in self._rows.read(sorted(left)) if not isinstance(row, AtomRow) or user in row.rest
@@ -211,18 +211,18 @@ class AtomStore(AtomMirror):
                 raise StorageError(f"{len(still)} atoms could not be deleted. Do it again.")
         return len(changed)
 
-    def book(self, ids: str | Iterable[str], record: AtomRecord) -> None:
+    def credit(self, ids: str | Iterable[str], record: AtomRecord) -> None:
         """Adds to the record of atoms; below 0: something is taken back."""
-        self._shelf.book([ids] if isinstance(ids, str) else ids, record)
-        # Somebody who writes is not waited for: the next booking tries again.
-        if self._shelf.unsaved >= self._flush_every and self._writing.acquire(blocking=False):
+        self._cache.credit([ids] if isinstance(ids, str) else ids, record)
+        # Somebody who writes is not waited for: the next credit tries again.
+        if self._cache.unsaved >= self._flush_every and self._writing.acquire(blocking=False):
             try:
                 self._flush()
             finally:
                 self._writing.release()
 
     def flush(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         with self._writing:
             self._flush()
 
@@ -231,7 +231,7 @@ class AtomStore(AtomMirror):
         with self._writing:
             there = len(self._rows.ids())
             self._rows.drop()
-            self._shelf.take_booked()
+            self._cache.take_credited()
             self._empty()
         return there
 
@@ -241,7 +241,7 @@ class AtomStore(AtomMirror):
             self._rows.scrub()
 
     def close(self) -> None:
-        """Writes what was booked and frees the RAM. Twice is harmless; the next use reads everything again."""
+        """Writes what was credited and frees the RAM. Twice is harmless; the next use reads everything again."""
         self._closing = True  # a reading that is under way ends
         with self._writing:
             self._closing = False
@@ -273,7 +273,7 @@ class AtomStore(AtomMirror):
         for key, supports in stands.items():
             old = known.get(key)
             whole = total(supports) or merge_all(each.part for each in supports)[0]
-            text = self._shelf.texts(whole)[0]
+            text = self._cache.texts(whole)[0]
             row = AtomRow(key, text, to_text(supports), NO_RECORD if old is None else old.record, self._now())
             rows[key] = row, supports
             (same if old is not None and old.text == text else new).append(row)
@@ -283,23 +283,23 @@ class AtomStore(AtomMirror):
             self._show(self._known, rows)
         elif self._dense:  # else they would have to be made when all are read
             wholes = ((key, total(supports)) for key, supports in stands.items())
-            self._rows.vectors({key: self._shelf.texts(atom) for key, atom in wholes if atom is not None})
+            self._rows.vectors({key: self._cache.texts(atom) for key, atom in wholes if atom is not None})
 
     def _flush(self) -> None:
-        booked = self._shelf.take_booked()
-        if not booked:
+        credited = self._cache.take_credited()
+        if not credited:
             return
         try:
             known = self._known
             if known is None or self._refresh is not None:
-                found = {row.id: row for row in self._rows.read(sorted(booked)) if isinstance(row, AtomRow)}
+                found = {row.id: row for row in self._rows.read(sorted(credited)) if isinstance(row, AtomRow)}
             else:
-                found = {key: known[key] for key in booked if key in known}
+                found = {key: known[key] for key in credited if key in known}
             now = self._now()
-            rows = [row._replace(record=row.record.plus(booked[key]), changed=now) for key, row in found.items()]
+            rows = [row._replace(record=row.record.plus(credited[key]), changed=now) for key, row in found.items()]
             self._rows.amend(rows)
         except BaseException:
-            self._shelf.put_back(booked)
+            self._cache.put_back(credited)
             raise
         if known is not None:
             self._show(known, {row.id: (row, self._supports(row)) for row in rows})

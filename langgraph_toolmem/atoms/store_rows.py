@@ -33,7 +33,7 @@ class AtomRow(NamedTuple):
         id: of the atom.
         text: the document.
         rest: `support.to_text`.
-        record: what became of it; what is booked and not written yet left aside.
+        record: what became of it; what is credited and not written yet left aside.
         changed: when the row was last written, by the clock of who wrote it.
     """
 

@@ -13,7 +13,7 @@ from langgraph_toolmem.core.catalogue import Catalogue, without_own
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Booking, Ledger, LedgerTable
+from langgraph_toolmem.core.ledger import Credit, Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
 from langgraph_toolmem.core.rows import RowKind, Rows
@@ -86,7 +86,7 @@ class Core(Evidence):
         self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)
         self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
         self.executions = ExecutionLog()
-        self.ledger = Ledger(self.graph, self.apply, self._book, self.lock)
+        self.ledger = Ledger(self.graph, self.apply, self._credit, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
@@ -131,12 +131,12 @@ class Core(Evidence):
             return self.users.of(user_id).namespace
         return self.jobs.place_of(run)
 
-    def _book(self, booking: Booking) -> None:
+    def _credit(self, credit: Credit) -> None:
         """What became of things that the model was shown goes into the rows of their method."""
-        listener = next((each for each in self.listeners if each.name == booking.method), None)
-        namespace = None if self.closed or listener is None else self.place_of(booking.run, booking.user_id)
+        listener = next((each for each in self.listeners if each.name == credit.method), None)
+        namespace = None if self.closed or listener is None else self.place_of(credit.run, credit.user_id)
         if listener is not None and namespace is not None:
             self.quietly(
-                f"the record of {booking.method} could not be kept",
-                lambda: listener.book(namespace, booking.ids, booking.sums()),
+                f"the record of {credit.method} could not be kept",
+                lambda: listener.credit(namespace, credit.ids, credit.sums()),
             )

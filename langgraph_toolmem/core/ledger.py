@@ -4,7 +4,7 @@ A method says what is shown: before one model turn, or for the whole run. What w
 learned, how it ended by the verdict on the run, which may change. An item that speaks for a tool counts for the
 verdict once the model called that tool; any other one because it was shown.
 
-What becomes of an item is counted per method here, and per item in the rows of its method, by `Booking`.
+What becomes of an item is counted per method here, and per item in the rows of its method, by `Credit`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class LedgerTable(Table):
         return 0
 
 
-class Booking(NamedTuple):
+class Credit(NamedTuple):
     """What is to be added to the rows of a method's items; below 0: taken back."""
 
     method: str
@@ -183,7 +183,7 @@ class Ledger:
     Args:
         graph: its table is registered there.
         apply: keeps a record; takes a key or None, and the record.
-        book: adds to the rows of a method; called by `flush`, without the lock.
+        credit: adds to the rows of a method; called by `flush`, without the lock.
         lock: of the graph.
     """
 
@@ -191,15 +191,15 @@ class Ledger:
         self,
         graph: EvidenceGraph,
         apply: Callable[[str | None, Record], bool],
-        book: Callable[[Booking], object],
+        credit: Callable[[Credit], object],
         lock: RLock,
     ) -> None:
         self._graph = graph
         self._table = graph.register(LedgerTable)
         self._apply = apply
-        self._book = book
+        self._credit = credit
         self._lock = lock
-        self._bookings: list[Booking] = []
+        self._credits: list[Credit] = []
 
     def items(self, turn: str, method: str) -> dict[str, str | None]:
         """What a method has shown for a turn that is not learned yet: id -> the tool that it speaks for, or None."""
@@ -231,7 +231,7 @@ class Ledger:
             if new:
                 user = user_digest(user_id) or self._graph.owner(run)
                 self._apply(None, [Shown(method, run, turn, new, user)])
-                self._bookings.append(Booking(method, run, tuple(new), user_id, shown=1))
+                self._credits.append(Credit(method, run, tuple(new), user_id, shown=1))
 
     def followed(self, turn: Turn, user_id: str | None = None) -> Record:
         """What the model did with what it was shown before a turn, to be joined to the turn's record."""
@@ -244,23 +244,23 @@ class Ledger:
                 ids = [key for key, tool in items.items() if tool in called]
                 record.append(Followed(method, run, turn.key, ids, right, user or self._graph.owner(run)))
                 if ids:
-                    self._bookings.append(Booking(method, run, tuple(ids), user_id, followed=1, right=right))
+                    self._credits.append(Credit(method, run, tuple(ids), user_id, followed=1, right=right))
         return record
 
     def judged(self, run: str, score: float, user_id: str | None = None) -> Record:
         """What the verdict on a run, the first or another one, says of items, to be joined to the verdict's record."""
         good = int(score >= GOOD)
-        bookings: list[Booking] = []
+        new_credits: list[Credit] = []
         with self._lock:
             for method, items in self._table.runs.get(run, ("", {}))[1].items():
                 new = tuple(key for key, counted in items.items() if counted is None)
                 turned = tuple(key for key, counted in items.items() if counted not in (None, good))
                 if new:
-                    bookings.append(Booking(method, run, new, user_id, helped=good, hurt=1 - good))
+                    new_credits.append(Credit(method, run, new, user_id, helped=good, hurt=1 - good))
                 if turned:
-                    bookings.append(Booking(method, run, turned, user_id, helped=2 * good - 1, hurt=1 - 2 * good))
-            self._bookings += bookings
-        return [ItemsJudged(run, good)] if bookings else []
+                    new_credits.append(Credit(method, run, turned, user_id, helped=2 * good - 1, hurt=1 - 2 * good))
+            self._credits += new_credits
+        return [ItemsJudged(run, good)] if new_credits else []
 
     def figures(self, method: str) -> dict[str, int]:
         """What became of what a method showed; see `LedgerTable.figures`."""
@@ -270,6 +270,6 @@ class Ledger:
     def flush(self) -> None:
         """Adds what waits to the rows."""
         with self._lock:
-            bookings, self._bookings = self._bookings, []
-        for booking in bookings:
-            self._book(booking)
+            waiting, self._credits = self._credits, []
+        for credit in waiting:
+            self._credit(credit)

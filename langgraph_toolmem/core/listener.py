@@ -162,7 +162,7 @@ class Listener:
         """
         return 0
 
-    def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
+    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
         """What became of things that the model was shown goes into their record.
 
         Args:

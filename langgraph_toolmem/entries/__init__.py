@@ -310,10 +310,10 @@ class Entries(Method):
         store = None if self.core.vectors.empty else self.library.loaded(namespace, wait)
         return None if store is None else EntryRuns(store)
 
-    def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
+    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
         """What became of entries that were shown goes into their record."""
         counted = {"recalled": sums.get("shown", 0), "helped": sums.get("helped", 0), "hurt": sums.get("hurt", 0)}
-        self.library.store(namespace).book(ids, **counted)
+        self.library.store(namespace).credit(ids, **counted)
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's entries."""
@@ -330,7 +330,7 @@ class Entries(Method):
         return removed
 
     def close(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         if self._keeping is not None:
             self.core.quietly("the record of entries could not be written", self._keeping.library.close)
 

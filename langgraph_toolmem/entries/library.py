@@ -42,13 +42,13 @@ class EntryLibrary:
     def __init__(self, vectors: VectorStore, *, now: Callable[[], float], refresh: float | None = None) -> None:
         self._vectors, self._now, self._refresh = vectors, now, refresh
         self._lock = threading.Lock()
-        self._recent: dict[Namespace, _Shelf] = {}  # the latest used is the last
+        self._recent: dict[Namespace, _OpenNamespace] = {}  # the latest used is the last
         # What left `_recent` may be in use still: there is never more than one store for a namespace.
         self._stores: weakref.WeakValueDictionary[Namespace, EntryStore] = weakref.WeakValueDictionary()
 
     def store(self, namespace: Namespace) -> EntryStore:
         """The entries of a namespace."""
-        return self._shelf(namespace).store
+        return self._open(namespace).store
 
     def recall(
         self,
@@ -77,46 +77,46 @@ class EntryLibrary:
         Returns:
             None if they are still being read; the reading goes on.
         """
-        shelf = self._shelf(namespace)
-        if not shelf.loaded(wait):
+        opened = self._open(namespace)
+        if not opened.loaded(wait):
             return None
-        found = shelf.recall(query, policy, k, unjudged, alike, exclude)
+        found = opened.recall(query, policy, k, unjudged, alike, exclude)
         self._make_room()
         return found
 
     def loaded(self, namespace: Namespace, wait: float | None = None) -> EntryStore | None:
         """The entries of a namespace, in RAM; None if they are still being read after `wait` seconds."""
-        shelf = self._shelf(namespace)
-        return shelf.store if shelf.loaded(wait) else None
+        opened = self._open(namespace)
+        return opened.store if opened.loaded(wait) else None
 
     def leave(self, namespace: Namespace) -> None:
         """What is in RAM of a namespace goes, words of its requests in caches too."""
         with self._lock:
-            shelf = self._recent.pop(namespace, None)
-        if shelf is not None:
-            shelf.close()
+            opened = self._recent.pop(namespace, None)
+        if opened is not None:
+            opened.close()
         wording.forget()
 
     def flush(self) -> None:
-        """Writes what was booked and not written yet."""
-        for shelf in self._shelves():
-            shelf.store.flush()
+        """Writes what was credited and not written yet."""
+        for opened in self._open_namespaces():
+            opened.store.flush()
 
     def close(self) -> None:
-        """Writes what was booked and frees the RAM."""
-        for shelf in self._shelves():
+        """Writes what was credited and frees the RAM."""
+        for opened in self._open_namespaces():
             try:
-                shelf.close()
+                opened.close()
             except Exception as error:  # noqa: BLE001 - one that cannot be written must not keep the others
                 log_failure(logger, logging.WARNING, "the record of entries could not be written", error=error)
         with self._lock:
             self._recent.clear()
 
-    def _shelves(self) -> list[_Shelf]:
+    def _open_namespaces(self) -> list[_OpenNamespace]:
         with self._lock:
             return list(self._recent.values())
 
-    def _shelf(self, namespace: Namespace) -> _Shelf:
+    def _open(self, namespace: Namespace) -> _OpenNamespace:
         with self._lock:
             found = self._recent.pop(namespace, None)
             if found is None:  # not just an empty one
@@ -124,23 +124,23 @@ class EntryLibrary:
                 if store is None:
                     store = EntryStore(self._vectors.scoped(namespace), now=self._now, refresh=self._refresh)
                     self._stores[namespace] = store
-                found = _Shelf(store)
+                found = _OpenNamespace(store)
             self._recent[namespace] = found
             return found
 
     def _make_room(self) -> None:
         with self._lock:
-            entries = sum(len(shelf) for shelf in self._recent.values())
+            entries = sum(len(opened) for opened in self._recent.values())
             leaving = []
             while len(self._recent) > 1 and (len(self._recent) > MAX_NAMESPACES or entries > MAX_ENTRIES):
-                shelf = self._recent.pop(next(iter(self._recent)))
-                entries -= len(shelf)
-                leaving.append(shelf)
-        for shelf in leaving:
-            shelf.close()
+                opened = self._recent.pop(next(iter(self._recent)))
+                entries -= len(opened)
+                leaving.append(opened)
+        for opened in leaving:
+            opened.close()
 
 
-class _Shelf:
+class _OpenNamespace:
     """One namespace: its entries, and indexes of the requests that have a verdict and of those that have none."""
 
     def __init__(self, store: EntryStore) -> None:

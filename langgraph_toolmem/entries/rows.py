@@ -54,7 +54,7 @@ class EntryRow(NamedTuple):
         """Everything but the record and the time of the last writing."""
         return self.run, self.user, self.time, self.score, self.retired, self.query, self.rest
 
-    def booked(self, counts: Sequence[int]) -> EntryRow:
+    def credited(self, counts: Sequence[int]) -> EntryRow:
         """With (recalled, helped, hurt) added; no count goes below 0."""
         recalled, helped, hurt = (max(0, a + b) for a, b in zip(self.record, counts, strict=True))
         return self._replace(recalled=recalled, helped=helped, hurt=hurt)
@@ -108,7 +108,7 @@ class EntryRows:
         """Writes everything of rows but text and vector; a row that is gone stays gone."""
         self._vectors.amend(KIND, {row.id: _metadata(row) for row in rows})
 
-    def book(self, rows: Sequence[EntryRow]) -> None:
+    def credit(self, rows: Sequence[EntryRow]) -> None:
         """Writes the records of rows and nothing else of them."""
         names = (*RECORD, "retired", "changed")
         self._vectors.amend(KIND, {row.id: {name: getattr(row, name) for name in names} for row in rows})

@@ -6,12 +6,12 @@ put, judged or criticised survives the process being killed.
 - One entry per run. The same run put again changes nothing; reported with more calls, a verdict or a critique, the
   new replaces the old (`joined`). A run of one user never replaces that of another.
 - An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
-  half the time and than runs that were shown others (`shelf.hurts`). It keeps its place, so that the same run put
+  half the time and than runs that were shown others (`cache.hurts`). It keeps its place, so that the same run put
   again does not bring it back, and its verdict still counts.
 - Beyond `max_entries` a hundredth goes: retired ones first, then those nobody judged, then the least useful, then
   the oldest.
-- Records are booked in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
-  bookings and those made while another call was writing.
+- Records are credited in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
+  credits and those made while another call was writing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy as np
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.entries.cache import Changes, EntryCache, worth
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
 from langgraph_toolmem.entries.rows import KIND, EntryRow, EntryRows, Vector, row_of
-from langgraph_toolmem.entries.shelf import Changes, Shelf, worth
 from langgraph_toolmem.search.embedders import clean
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class EntryStore:
         now: seconds since 1970.
         max_entries: kept at most; about 2 KB of RAM each, and 4 bytes per number of a vector where the embedder is
             not the built-in one.
-        flush_every: bookings after which they are written.
+        flush_every: credits after which they are written.
         refresh: seconds between two looks for what other processes wrote; None where there are none (embedded
             Chroma). Clocks that differ by more than `SLACK` seconds may hide a change.
 
@@ -81,8 +81,8 @@ class EntryStore:
         self._now, self._refresh = now, refresh
         self._max_entries, self._flush_every = max_entries, flush_every
         self._dense = not vectors.embedder.builtin
-        self._writing = threading.RLock()  # over every change and its database calls; taken before the shelf's
-        self._shelf = Shelf()
+        self._writing = threading.RLock()  # over every change and its database calls; taken before the cache's
+        self._cache = EntryCache()
         self._looked = -math.inf
 
     def __len__(self) -> int:
@@ -90,9 +90,9 @@ class EntryStore:
 
     @property
     def version(self) -> int:
-        """Another number whenever an entry came, went, was retired or changed. Bookings do not change it."""
+        """Another number whenever an entry came, went, was retired or changed. Credits do not change it."""
         self._ready()
-        return self._shelf.version
+        return self._cache.version
 
     def put(self, entry: Entry) -> Entry | None:
         """Keeps an entry, or adds what is new to the one of its run.
@@ -126,9 +126,9 @@ class EntryStore:
         return answers
 
     def get(self, key: str) -> Entry | None:
-        """The entry of that id, retired or not, its record as booked so far."""
+        """The entry of that id, retired or not, its record as credited so far."""
         self._ready()
-        row = self._shelf.get(key)
+        row = self._cache.get(key)
         return None if row is None else row.entry()
 
     def of_run(self, run: str) -> Entry | None:
@@ -138,12 +138,12 @@ class EntryStore:
     def all(self, *, retired: bool = False) -> list[Entry]:
         """All entries, oldest first; with `retired` those too that are not shown any more."""
         self._ready()
-        return [row.entry() for row in self._shelf.every(retired=retired)]
+        return [row.entry() for row in self._cache.every(retired=retired)]
 
     def changes(self, since: int = 0) -> Changes:
         """What changed after a version, for an index to follow; everything if that was too long ago, or 0."""
         self._ready()
-        return self._shelf.changes(since)
+        return self._cache.changes(since)
 
     def near(self, query: str, *, k: int = 3, but: str = "") -> list[tuple[float, Entry]]:
         """The k entries whose query is most similar by Chroma's search, with the cosine, best first.
@@ -201,7 +201,7 @@ class EntryStore:
             ),
         )
 
-    def book(self, ids: str | Iterable[str], *, recalled: int = 0, helped: int = 0, hurt: int = 0) -> None:
+    def credit(self, ids: str | Iterable[str], *, recalled: int = 0, helped: int = 0, hurt: int = 0) -> None:
         """Adds to the record of entries; unknown ids are passed over. Below 0: something is taken back.
 
         Args:
@@ -211,9 +211,9 @@ class EntryStore:
             hurt: how often such a run failed.
         """
         self._ready()
-        bad = self._shelf.book([ids] if isinstance(ids, str) else ids, (recalled, helped, hurt))
-        due = bad or self._shelf.unsaved >= self._flush_every
-        # Somebody who writes is not waited for: the next booking tries again.
+        bad = self._cache.credit([ids] if isinstance(ids, str) else ids, (recalled, helped, hurt))
+        due = bad or self._cache.unsaved >= self._flush_every
+        # Somebody who writes is not waited for: the next credit tries again.
         if due and self._writing.acquire(blocking=False):
             try:
                 self._flush()
@@ -221,7 +221,7 @@ class EntryStore:
                 self._writing.release()
 
     def flush(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         with self._writing:
             self._flush()
 
@@ -242,7 +242,7 @@ class EntryStore:
         """Deletes everything of this namespace."""
         with self._writing:
             self._rows.drop()
-            self._shelf.clear(booked=True)
+            self._cache.clear(credited=True)
 
     def scrub(self) -> None:
         """What was deleted goes from the disk too, not only from what is found: see `VectorStore.scrub`."""
@@ -250,22 +250,22 @@ class EntryStore:
             self._rows.scrub()
 
     def reload(self) -> None:
-        """Writes what was booked, and reads everything again at the next use."""
+        """Writes what was credited, and reads everything again at the next use."""
         with self._writing:
             self._flush()
-            self._shelf.clear(booked=False)
+            self._cache.clear(credited=False)
 
     def close(self) -> None:
-        """Writes what was booked and frees the RAM. Twice is harmless; the next use reads everything again."""
+        """Writes what was credited and frees the RAM. Twice is harmless; the next use reads everything again."""
         self.reload()
 
     # Below: the caller of what changes something holds `_writing`.
 
     def _ready(self) -> dict[str, EntryRow]:
-        rows = self._shelf.rows
+        rows = self._cache.rows
         if rows is None:
             with self._writing:
-                return self._shelf.rows if self._shelf.rows is not None else self._load()
+                return self._cache.rows if self._cache.rows is not None else self._load()
         due = self._refresh is not None and not 0 <= self._now() - self._looked < self._refresh
         if due and self._writing.acquire(blocking=False):
             try:
@@ -288,7 +288,7 @@ class EntryStore:
                     vectors[row.id] = vector
         if damaged:
             logger.warning("%d entries are damaged; left out", damaged)
-        self._shelf.fill(rows, vectors)
+        self._cache.fill(rows, vectors)
         self._looked = self._now()
         return rows
 
@@ -304,7 +304,7 @@ class EntryStore:
             log_failure(logger, logging.WARNING, "entries of others cannot be read", error=error)
             return
         for key in known.keys() - there:
-            self._shelf.drop(key)
+            self._cache.drop(key)
         self._take_over(known, found)
 
     def _reread(self, ids: Sequence[str]) -> dict[str, EntryRow]:
@@ -313,14 +313,14 @@ class EntryStore:
         if self._refresh is not None and not self._vectors.empty:
             found = list(self._rows.read(list(ids), vectors=self._dense))
             for key in set(ids) - {row.id for row, _ in found if row is not None}:
-                self._shelf.drop(key)
+                self._cache.drop(key)
             self._take_over(known, found)
         return known
 
     def _take_over(self, known: dict[str, EntryRow], found: Iterable[tuple[EntryRow | None, Vector | None]]) -> None:
         for row, vector in found:
             if row is not None and known.get(row.id) != row:
-                self._shelf.put(row, vector)
+                self._cache.put(row, vector)
 
     def _change(self, key: str, how: Callable[[Entry], Entry]) -> Entry | None:
         with self._writing:
@@ -342,14 +342,14 @@ class EntryStore:
             rows = [row_of(entry, self._now()) for entry in new]
             self._rows.write(rows, vectors)
             for row, vector in zip(rows, vectors, strict=True):
-                self._shelf.put(row, np.asarray(vector, dtype=np.float32) if self._dense else None)
+                self._cache.put(row, np.asarray(vector, dtype=np.float32) if self._dense else None)
         self._amend([entry for entry in entries if entry.id not in written])
 
     def _amend(self, entries: Sequence[Entry]) -> None:
         rows = [row_of(entry, self._now()) for entry in entries]
         self._rows.amend(rows)
         for row in rows:
-            self._shelf.put(row)
+            self._cache.put(row)
 
     def _make_room(self) -> None:
         rows = self._ready()
@@ -358,7 +358,7 @@ class EntryStore:
         least = sorted(rows.values(), key=worth)[: len(rows) - self._max_entries + self._max_entries // 100]
         self._rows.remove([row.id for row in least])
         for row in least:
-            self._shelf.drop(row.id)
+            self._cache.drop(row.id)
 
     def _forget(self, name: str, wanted: str) -> int:
         if not wanted:
@@ -370,26 +370,26 @@ class EntryStore:
             ids = list(dict.fromkeys([*mine, *self._rows.ids({name: wanted})]))  # those of damaged rows too
             self._rows.remove(ids)
             for key in ids:
-                self._shelf.drop(key)
+                self._cache.drop(key)
             if still := self._rows.ids({name: wanted}):
                 raise StorageError(f"{len(still)} entries could not be deleted. Do it again.")
         return len(ids)
 
     def _flush(self) -> None:
-        booked = self._shelf.take_booked()
-        if not booked:
+        credited = self._cache.take_credited()
+        if not credited:
             return
         try:
-            known = self._reread(list(booked))
+            known = self._reread(list(credited))
             now = self._now()
-            rows = [row.booked(counts) for key, counts in booked.items() if (row := known.get(key)) is not None]
-            rows = [row._replace(retired=row.retired or self._shelf.bad(row, booked), changed=now) for row in rows]
-            self._rows.book(rows)
+            rows = [row.credited(counts) for key, counts in credited.items() if (row := known.get(key)) is not None]
+            rows = [row._replace(retired=row.retired or self._cache.bad(row, credited), changed=now) for row in rows]
+            self._rows.credit(rows)
         except BaseException:
-            self._shelf.put_back(booked)
+            self._cache.put_back(credited)
             raise
         for row in rows:
-            self._shelf.put(row)
+            self._cache.put(row)
 
 
 def _checked(entry: Entry) -> Entry:

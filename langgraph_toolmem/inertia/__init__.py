@@ -2,18 +2,18 @@
 
 The idea: tool calls follow low-entropy patterns, so past runs can tell the next tool **and its arguments**. The paper
 scores the successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is first
-made silently: before each model turn the candidates are weighed, the model is asked, and what it does is booked as hit
-or miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the model
-would make; a call is made without the model only above a bar and within a hard budget of misses.
+made silently: before each model turn the candidates are weighed, the model is asked, and what it does counts as
+a hit or a miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the
+model would make; a call is made without the model only above a bar and within a hard budget of misses.
 
 ==================  ==========================================================
-``Inertia``         this method: deciding, and booking what became of it
+``Inertia``         this method: deciding, and what became of it
 ``candidates``      which calls may come: successors, past requests, loops
 ``arguments``       where their values come from
 ``record``          probability by the record of rules; the budget of misses
 ``guards``          what no record excuses: repeats, unknown tools, approval …
 ``calibrated``      the default policy put together; ``paper``: AutoTool's
-``booking``         hit or miss, as operations of the evidence graph
+``crediting``       hit or miss, as operations of the evidence graph
 ``evidence``        the table of rules and of turns that began
 ``policy``          when to act; ``settings``: what a host's context changes
 ``proposal``        what comes out; ``traces``: how it is told
@@ -36,8 +36,8 @@ from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, paper
-from langgraph_toolmem.inertia.booking import begin_shortcut, book_judged, book_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
@@ -247,16 +247,16 @@ class Inertia(Method):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
                 made, learned.neighbours = self.decide(learned.state, **how)
                 asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
-                record += book_judged(turn, plain_judged(made), would_act=False, hour=hour)
+                record += credit_judged(turn, plain_judged(made), would_act=False, hour=hour)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
-            record += book_shortcut(turn, asked, hour)
+            record += credit_shortcut(turn, asked, hour)
         elif opened is not None:
-            record += book_judged(turn, opened.judged, would_act=opened.would_act, hour=hour)
+            record += credit_judged(turn, opened.judged, would_act=opened.would_act, hour=hour)
             if policy.kind == "calibrated":
                 learned.neighbours = near_requests(self.core.graph, learned.state)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
-            record += book_judged(turn, plain_judged(decision), would_act=decision.would_act, hour=hour)
+            record += credit_judged(turn, plain_judged(decision), would_act=decision.would_act, hour=hour)
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)

@@ -66,7 +66,7 @@ class Decision:
         proposal: the call, if one is proposed at all.
         reason: why it is made, held back, or why there is none.
         options: the candidates weighed, best first.
-        judged: what to book once it is known what the model did.
+        judged: what to credit once it is known what the model did.
     """
 
     proposal: Proposal | None

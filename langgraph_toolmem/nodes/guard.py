@@ -32,7 +32,7 @@ class SGAGuard(MemoryNode):
         builder.add_conditional_edges("guard", guard_condition, ["agent", "tools", END])
 
     The answer is removed from the messages, and the reason is a hint for the model's next call (`memory_prompt`).
-    Nothing is executed or booked, and the second answer is let pass whatever it is. What was streamed of the first
+    Nothing is executed or credited, and the second answer is let pass whatever it is. What was streamed of the first
     answer stays streamed. The state needs the private keys of `MemoryState`, or every answer passes, and messages that
     ``add_messages`` merges.
 

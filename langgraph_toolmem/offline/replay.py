@@ -117,12 +117,12 @@ def replay(
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(), InertiaMeter(), Counter[tuple[str, ...]]()
 
-    def book(turn: Turn, decision: Decision) -> None:
-        _book(report, turn, decision)
+    def credit(turn: Turn, decision: Decision) -> None:
+        _credit(report, turn, decision)
         if on_turn is not None:
             on_turn(turn, decision)
 
-    how = {"policy": chosen, "on_turn": book}
+    how = {"policy": chosen, "on_turn": credit}
     try:
         for run in runs:
             parsed = parse_run(run.messages, thread_id=run.thread_id)
@@ -143,7 +143,7 @@ def replay(
     return report
 
 
-def _book(report: ReplayReport, turn: Turn, decision: Decision) -> None:
+def _credit(report: ReplayReport, turn: Turn, decision: Decision) -> None:
     report.turns += 1
     report.calls += len(turn.steps)
     report.words += not turn.steps

@@ -47,11 +47,11 @@ from langgraph_toolmem.runs.run import (
 __all__ = [
     "SUMMARY_TOOL",
     "Chooser",
+    "ExecutedCall",
     "Execution",
     "Review",
     "Run",
     "Status",
-    "ExecutedCall",
     "Turn",
     "UserMessage",
     "parse_run",

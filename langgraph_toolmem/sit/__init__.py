@@ -249,10 +249,10 @@ class SIT(Method):
 
     # --- keeping ---
 
-    def book(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
+    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
         """What became of suggestions goes into the record of their summaries."""
         counted = {"offered": sums.get("shown", 0), "followed": sums.get("followed", 0), "right": sums.get("right", 0)}
-        self.states.store_of(namespace).book([key for key in ids if not key.startswith(EDGE)], **counted)
+        self.states.store_of(namespace).credit([key for key in ids if not key.startswith(EDGE)], **counted)
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's summaries. They are counted where they wait, not here."""
@@ -268,7 +268,7 @@ class SIT(Method):
         return 0
 
     def close(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         self.states.close()
 
     def report(self) -> Section | None:

@@ -54,7 +54,7 @@ class Mirror:
         return index
 
     def load(self) -> SummaryIndex:
-        """Reads everything; the caller holds `writing`. What was booked and not written stays booked."""
+        """Reads everything; the caller holds `writing`. What was credited and not written stays credited."""
         index = SummaryIndex()
         damaged = 0
         found: dict[str, StoredSummary] = {}
@@ -69,8 +69,8 @@ class Mirror:
             index.put(summary)
         with self.reading:
             if self.index is not None:
-                for key, waiting in self.index.take_booked().items():
-                    index.book(key, waiting)
+                for key, waiting in self.index.take_credited().items():
+                    index.credit(key, waiting)
             self.index = index
         self._looked = self._now()
         return index

@@ -291,7 +291,7 @@ class WaitingStates:
         )
 
     def close(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         with self._core.lock:
             stores, self._stores = self._stores, {}
         for store in stores.values():

@@ -11,8 +11,8 @@ before a call that changes something returns.
   until it had its chance. Beyond `max_total` the edge with most summaries gives one up.
 - A summary is retired when offered ≥ `retire_after` · (right + 1). Its text goes, its id stays, so that learning
   the same log again does not bring it back.
-- Records are booked in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
-  bookings and those made while another call was writing. Of an addition that returned it loses nothing.
+- Records are credited in RAM and written together: a process that is killed loses at most the last `flush_every` − 1
+  credits and those made while another call was writing. Of an addition that returned it loses nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SummaryStore:
         merge_above: cosine from which two summaries of one edge are one.
         max_chars: a longer text is cut, with a note.
         retire_after: offers without success after which a summary is retired.
-        flush_every: bookings after which they are written.
+        flush_every: credits after which they are written.
         refresh: seconds between two looks for what other processes stored; ``None`` where there are none
             (embedded Chroma).
 
@@ -84,7 +84,7 @@ class SummaryStore:
         self._now = now
         self._bounds = Bounds(max_per_edge, max_total, merge_above, retire_after)
         self._max_chars, self._flush_every = max_chars, flush_every
-        self._unsaved = 0  # bookings
+        self._unsaved = 0  # credits
 
     def __enter__(self) -> SummaryStore:
         return self
@@ -196,22 +196,22 @@ class SummaryStore:
         with self._mirror.reading:
             return {(source, target): len(ids) for source, target, ids in index.edges()}
 
-    def book(self, ids: str | Iterable[str], *, offered: int = 0, followed: int = 0, right: int = 0) -> None:
+    def credit(self, ids: str | Iterable[str], *, offered: int = 0, followed: int = 0, right: int = 0) -> None:
         """Adds to the record of summaries; unknown ids are passed over. Below 0: something is taken back.
 
-        A summary whose record turned bad is no longer found. What was booked is written after every
-        `flush_every` bookings; if that fails it is kept and tried again after as many more.
+        A summary whose record turned bad is no longer found. What was credited is written after every
+        `flush_every` credits; if that fails it is kept and tried again after as many more.
         """
         index = self._mirror.ready()
         with self._mirror.reading:
             if self._mirror.index is not None:
                 index = self._mirror.index  # another thread may have read it anew
             known = [
-                key for key in ([ids] if isinstance(ids, str) else ids) if index.book(key, (offered, followed, right))
+                key for key in ([ids] if isinstance(ids, str) else ids) if index.credit(key, (offered, followed, right))
             ]
             self._unsaved += len(known)
             due = self._conceal_bad(index, known) or self._unsaved >= self._flush_every
-        # Somebody who writes (an import) is not waited for: the next booking tries again.
+        # Somebody who writes (an import) is not waited for: the next credit tries again.
         if due and self._mirror.writing.acquire(blocking=False):
             try:
                 self._flush()
@@ -219,7 +219,7 @@ class SummaryStore:
                 self._mirror.writing.release()
 
     def flush(self) -> None:
-        """Writes what was booked."""
+        """Writes what was credited."""
         with self._mirror.writing:
             self._flush()
 
@@ -280,7 +280,7 @@ class SummaryStore:
     def reload(self) -> None:
         """Reads everything again at the next use; for when somebody else deleted or embedded it anew.
 
-        What was booked is written first.
+        What was credited is written first.
         """
         with self._mirror.writing:
             self._flush()
@@ -288,7 +288,7 @@ class SummaryStore:
                 self._mirror.index = None
 
     def close(self) -> None:
-        """Writes what was booked and frees the RAM. Twice is harmless; the next use reads everything again."""
+        """Writes what was credited and frees the RAM. Twice is harmless; the next use reads everything again."""
         self.reload()
 
     def _asked(self, query: str | Vector) -> tuple[SummaryIndex, Vector | None]:
@@ -312,31 +312,31 @@ class SummaryStore:
             return [index.standing(each.id) if each.text else None for each in batch]
 
     def _flush(self) -> None:
-        """Writes what was booked; the caller holds the lock for writing."""
+        """Writes what was credited; the caller holds the lock for writing."""
         index = self._mirror.index
         if index is None:
             return
         with self._mirror.reading:
-            booked = index.take_booked()
+            credited = index.take_credited()
             self._unsaved = 0
-        if not booked:
+        if not credited:
             return
         try:
-            saved = self._mirror.saved(list(booked))
+            saved = self._mirror.saved(list(credited))
             with self._mirror.change() as index:
-                for key, waiting in booked.items():
+                for key, waiting in credited.items():
                     if key in saved:
                         record(index, saved[key], waiting, self._bounds)
                     else:
                         index.drop(key)
         except BaseException:
             with self._mirror.reading:
-                for key, waiting in booked.items():
-                    index.book(key, waiting)
+                for key, waiting in credited.items():
+                    index.credit(key, waiting)
             raise
         finally:
             with self._mirror.reading:
-                self._conceal_bad(index, index.booked())
+                self._conceal_bad(index, index.credited())
 
     def _conceal_bad(self, index: SummaryIndex, keys: Iterable[str]) -> bool:
         """Takes out of every answer what a bad record retires at the next writing; whether there was any."""

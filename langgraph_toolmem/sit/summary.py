@@ -150,7 +150,7 @@ class StoredSummary:
         """
         return self.offered >= retire_after * (self.right + 1)
 
-    def booked(self, record: Collection[int]) -> StoredSummary:
+    def credited(self, record: Collection[int]) -> StoredSummary:
         """With (offered, followed, right) added; no count goes below 0."""
         offered, followed, right = record
         return replace(

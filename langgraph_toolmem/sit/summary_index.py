@@ -68,7 +68,7 @@ class SummaryIndex:
         self._vectors_of_retired: dict[str, Vector] = {}
         self._edges: dict[str, dict[str, _Edge]] = {}
         self._merged_into: dict[str, str] = {}
-        self._booked: dict[str, list[int]] = {}
+        self._credited: dict[str, list[int]] = {}
         self._journal: dict[str, StoredSummary | None] | None = None
         self._size = 0
         self._dimension = 0
@@ -86,7 +86,7 @@ class SummaryIndex:
         return 0 if edge is None else len(edge.ids)
 
     def get(self, key: str, *, saved: bool = False) -> StoredSummary | None:
-        """The summary with its vector; its record holds what was booked since, unless `saved`."""
+        """The summary with its vector; its record holds what was credited since, unless `saved`."""
         summary = self._summaries.get(key)
         if summary is None:
             return None
@@ -94,7 +94,7 @@ class SummaryIndex:
         known = edge is not None and key in edge.rows
         vector = edge.vector(key) if edge is not None and known else self._vectors_of_retired.get(key, NO_VECTOR)
         summary = replace(summary, vector=vector)
-        return summary if saved else summary.booked(self._booked.get(key, (0, 0, 0)))
+        return summary if saved else summary.credited(self._credited.get(key, (0, 0, 0)))
 
     def standing(self, key: str) -> str | None:
         """The id of the summary that stands for this transition: its own, or the one it was merged into."""
@@ -180,24 +180,24 @@ class SummaryIndex:
             else:
                 self.put(before)
 
-    def book(self, key: str, record: Collection[int]) -> bool:
+    def credit(self, key: str, record: Collection[int]) -> bool:
         """Adds (offered, followed, right) to what waits to be saved; ``False`` for one unknown or retired."""
         summary = self._summaries.get(key)
         if summary is None or summary.retired:
             return False
-        waiting = self._booked.setdefault(key, [0, 0, 0])
+        waiting = self._credited.setdefault(key, [0, 0, 0])
         for place, more in enumerate(record):
             waiting[place] += more
         return True
 
-    def booked(self) -> list[str]:
+    def credited(self) -> list[str]:
         """Ids of what waits to be saved and is still there."""
-        return [key for key in self._booked if key in self._summaries]
+        return [key for key in self._credited if key in self._summaries]
 
-    def take_booked(self) -> dict[str, list[int]]:
+    def take_credited(self) -> dict[str, list[int]]:
         """What waits to be saved, of summaries that are still there. It waits no longer."""
-        booked, self._booked = self._booked, {}
-        return {key: record for key, record in booked.items() if key in self._summaries and any(record)}
+        credited, self._credited = self._credited, {}
+        return {key: record for key, record in credited.items() if key in self._summaries and any(record)}
 
     def edges(
         self, source: str | None = None, targets: Collection[str] | None = None
@@ -283,8 +283,8 @@ class SummaryIndex:
         return [each.id for each in sorted(of_edge, key=lambda each: (each.time, each.id))]
 
     def visible(self, key: str) -> StoredSummary:
-        """The summary with what was booked since, without its vector. It is there."""
-        return self._summaries[key].booked(self._booked.get(key, (0, 0, 0)))
+        """The summary with what was credited since, without its vector. It is there."""
+        return self._summaries[key].credited(self._credited.get(key, (0, 0, 0)))
 
     def _preference(self, key: str) -> tuple[float, int, float, str]:
         summary = self.visible(key)

@@ -47,9 +47,9 @@ def place(index: SummaryIndex, new: NewSummary, vector: Vector, bounds: Bounds) 
         index.drop(index.least_useful(*index.fullest()))
 
 
-def record(index: SummaryIndex, summary: StoredSummary, booked: Sequence[int], bounds: Bounds) -> None:
-    """Adds what was booked, and retires the summary if its record is bad now."""
-    summary = summary.booked(booked)
+def record(index: SummaryIndex, summary: StoredSummary, credited: Sequence[int], bounds: Bounds) -> None:
+    """Adds what was credited, and retires the summary if its record is bad now."""
+    summary = summary.credited(credited)
     if summary.retired or not summary.bad(bounds.retire_after):
         index.put(summary)
         return

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Booking, Followed, ItemsJudged, Ledger, LedgerTable, Shown
+from langgraph_toolmem.core.ledger import FIGURES, Credit, Followed, ItemsJudged, Ledger, LedgerTable, Shown
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import RunSeen
 from langgraph_toolmem.runs.run import Turn
@@ -24,8 +24,8 @@ class Kept:
 
     def __init__(self) -> None:
         self.graph = EvidenceGraph()
-        self.booked: list[Booking] = []
-        self.ledger = Ledger(self.graph, self.graph.apply, self.booked.append, threading.RLock())
+        self.credited: list[Credit] = []
+        self.ledger = Ledger(self.graph, self.graph.apply, self.credited.append, threading.RLock())
         self.table = self.graph.register(LedgerTable)
 
     def follow(self, turn: Turn) -> None:
@@ -37,7 +37,7 @@ class Kept:
     def sums(self, item: str) -> tuple[int, ...]:
         """What the rows of an item have: shown, followed, right, helped, hurt."""
         self.ledger.flush()
-        mine = [booking for booking in self.booked if item in booking.ids]
+        mine = [booking for booking in self.credited if item in booking.ids]
         return tuple(sum(column) for column in zip(*(booking[4:] for booking in mine), strict=True)) or (0,) * 5
 
     def figures(self, method: str = "sit") -> tuple[float, ...]:
@@ -174,4 +174,4 @@ def test_turns_and_runs_are_bounded(kept, monkeypatch):
 
     assert (list(kept.table.turns), list(kept.table.runs)) == (["t2", "t3"], ["r2", "r3"])
     kept.judge("r0", 1.0)
-    assert Counter(booking.helped for booking in kept.booked) == {}
+    assert Counter(booking.helped for booking in kept.credited) == {}

@@ -53,11 +53,11 @@ from langgraph_toolmem.offline.discovery.states import Goal, State
 
 __all__ = [
     "AtomSink",
-    "EnvironmentCall",
     "Discovery",
     "DiscoveryProgress",
     "DiscoveryReport",
     "Environment",
+    "EnvironmentCall",
     "Goal",
     "IntoMemory",
     "JsonLines",

@@ -203,12 +203,12 @@ def test_records_are_booked_written_and_retire_what_misleads(opened: Callable[..
     store = opened(flush_every=3)
     store.put([support(), support(atom("cancel the order", "stop_order"), run="b")])
     key = atom().id
-    store.book(key, AtomRecord(2, 1, 0))
-    store.book(["unknown", key], AtomRecord(1, 1, 1))
+    store.credit(key, AtomRecord(2, 1, 0))
+    store.credit(["unknown", key], AtomRecord(1, 1, 1))
     assert store.record(key) == AtomRecord(3, 2, 1)
     fresh = opened()
     assert fresh.record(key) == AtomRecord(3, 2, 1)
-    fresh.book(key, AtomRecord(0, 0, 0, 2 * FAILED_AFTER))
+    fresh.credit(key, AtomRecord(0, 0, 0, 2 * FAILED_AFTER))
     assert {hit.tool for hit in fresh.search("", ["cancel the order"], ["ORDER_ID"])} == {"stop_order"}
     fresh.close()
     store = opened()
@@ -220,7 +220,7 @@ def test_records_are_booked_written_and_retire_what_misleads(opened: Callable[..
 def test_what_is_booked_before_anything_is_read_is_written(opened: Callable[..., AtomStore]) -> None:
     opened().put([support()])
     store = opened()
-    store.book(atom().id, AtomRecord(1, 1))
+    store.credit(atom().id, AtomRecord(1, 1))
     assert store.in_ram == 0
     store.close()
     assert opened().record(atom().id) == AtomRecord(1, 1)
@@ -231,7 +231,7 @@ def test_records_decide_between_atoms_that_fit_alike(opened: Callable[..., AtomS
     store.put([support(atom(tool="one_tool", about="")), support(atom(tool="two_tool", about=""))])
     first = [hit.tool for hit in store.search("", ["cancel the order"], ["ORDER_ID"])]
     worse = {hit.tool: hit.atom.id for hit in store.search("", ["cancel the order"], ["ORDER_ID"])}[first[0]]
-    store.book(worse, AtomRecord(15, 0, 0))
+    store.credit(worse, AtomRecord(15, 0, 0))
     assert [hit.tool for hit in store.search("", ["cancel the order"], ["ORDER_ID"])] == first[::-1]
 
 
@@ -240,7 +240,7 @@ def test_beyond_the_bound_those_leave_that_say_least(opened: Callable[..., AtomS
     store.put([support(atom(f"do the thing {name}", f"tool_{name}")) for name in "abcd"])
     store.put([support(atom("do another", "tool_open"), score=None)])
     assert {each.tool for each in store.all()} == {"tool_a", "tool_b", "tool_c", "tool_d"}
-    store.book(atom(tool="tool_b").id, AtomRecord(60, 0, 0))
+    store.credit(atom(tool="tool_b").id, AtomRecord(60, 0, 0))
     store.put([support(atom("do one more", "tool_e"))])
     assert {each.tool for each in store.all()} == {"tool_a", "tool_c", "tool_d", "tool_e"}
     assert {each.tool for each in opened().all()} == {"tool_a", "tool_c", "tool_d", "tool_e"}
@@ -378,7 +378,7 @@ def test_namespaces_are_apart_and_those_not_used_leave_the_ram(tmp_path: Path, m
         library.store(ann).put([support()])
         library.store(bob).put([support(atom("mail it", "send_mail"))])
         kept = library.store(ann)
-        library.store(ann).book(atom().id, AtomRecord(1))
+        library.store(ann).credit(atom().id, AtomRecord(1))
         for who, tool in ((ann, "cancel_order"), (bob, "send_mail")):
             found = library.search(who, "", ["cancel the order, mail it"], [], wait=None)
             assert [hit.tool for hit in found or ()] == [tool]

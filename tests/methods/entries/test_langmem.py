@@ -233,7 +233,7 @@ async def test_a_search_leaves_out_what_is_about_something_else(memory: ToolMemo
 async def test_retired_entries_are_not_shown(memory: ToolMemory, way: str) -> None:
     view = View(EntryBaseStore(memory), way)
     [first, second] = await view("search", OF_ANN)
-    memory.entries.library.store(resolve(memory.core.users.namespace, ANN)).book(first.key, hurt=6)
+    memory.entries.library.store(resolve(memory.core.users.namespace, ANN)).credit(first.key, hurt=6)
     assert [item.key for item in await view("search", OF_ANN)] == [second.key]
     assert await view("get", (*OF_ANN, ENTRIES), first.key) is None
 

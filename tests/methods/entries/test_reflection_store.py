@@ -23,9 +23,9 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import shelf
+from langgraph_toolmem.entries.cache import hurts
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.rows import KIND
-from langgraph_toolmem.entries.shelf import hurts
 from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
@@ -110,7 +110,7 @@ def test_an_unused_store_opens_nothing(tmp_path: Path) -> None:
     assert store.near("find") == []
     assert store.judge("r", 0.0) is None
     assert store.forget_user("u") == 0
-    store.book("nobody", recalled=1)
+    store.credit("nobody", recalled=1)
     store.close()
     assert not folder.exists()
 
@@ -211,8 +211,8 @@ def test_records_are_booked_at_once_and_written_together(store: EntryStore, vect
     store.put_many([entry("1"), entry("2")])
     one, two = entry("1").id, entry("2").id
     version = store.version
-    store.book([one, two, "nobody"], recalled=1)
-    store.book(one, helped=1)
+    store.credit([one, two, "nobody"], recalled=1)
+    store.credit(one, helped=1)
     assert store.get(one) == replace(entry("1"), recalled=1, helped=1)
     assert [each.recalled for each in store.all()] == [1, 1]
     assert [each.recalled for each in over(vectors).all()] == [0, 0]
@@ -220,11 +220,11 @@ def test_records_are_booked_at_once_and_written_together(store: EntryStore, vect
     assert store.version == version
     assert {each.id: each.recalled for each in over(vectors).all()} == {one: 1, two: 1}
     for _ in range(31):
-        store.book(one, recalled=1)
+        store.credit(one, recalled=1)
     assert over(vectors).get(one) == replace(entry("1"), recalled=1, helped=1)
-    store.book(one, recalled=1)
+    store.credit(one, recalled=1)
     assert over(vectors).get(one) == replace(entry("1"), recalled=33, helped=1)
-    store.book(one, recalled=-50)
+    store.credit(one, recalled=-50)
     store.close()
     assert over(vectors).get(one) == replace(entry("1"), recalled=0, helped=1)
 
@@ -234,12 +234,12 @@ def test_bookings_that_cannot_be_written_wait(
 ) -> None:
     store.put(entry("1"))
     key = entry("1").id
-    store.book(key, recalled=2)
+    store.credit(key, recalled=2)
     with monkeypatch.context() as patched:
         failing(store, patched, "book")
         with pytest.raises(StorageError):
             store.flush()
-    store.book(key, recalled=1)
+    store.credit(key, recalled=1)
     store.flush()
     assert over(vectors).get(key) == replace(entry("1"), recalled=3)
 
@@ -266,11 +266,11 @@ def test_when_an_entry_hurts(helped: int, hurt: int, usual: float, retired: bool
 def test_an_entry_that_hurts_is_retired_and_stays_so(store: EntryStore, vectors: VectorStore) -> None:
     store.put_many([entry("1"), entry("2")])
     bad, good = entry("1").id, entry("2").id
-    store.book(good, helped=20)
+    store.credit(good, helped=20)
     version = store.version
     for _ in range(6):
         assert bad in {each.id for each in store.all()}
-        store.book(bad, recalled=1, hurt=1)
+        store.credit(bad, recalled=1, hurt=1)
     assert store.changes(version).gone == [bad]
     for each in (store, over(vectors)):
         assert [kept.id for kept in each.all()] == [good]
@@ -286,10 +286,10 @@ def test_what_hurts_everybody_retires_nobody(store: EntryStore) -> None:
     entries = [entry(str(n)) for n in range(4)]
     store.put_many(entries)
     for _ in range(12):
-        store.book([each.id for each in entries[:3]], hurt=1)
+        store.credit([each.id for each in entries[:3]], hurt=1)
     assert len(store.all()) == 4
-    store.book(entries[3].id, helped=40)
-    store.book(entries[0].id, hurt=40)  # now it stands out
+    store.credit(entries[3].id, helped=40)
+    store.credit(entries[0].id, hurt=40)  # now it stands out
     store.flush()
     assert entries[0].id not in {each.id for each in store.all()}
 
@@ -366,7 +366,7 @@ def test_who_follows_the_changes_knows_all_there_is(operations: list[tuple[str, 
         elif what == "forget":
             store.forget_run(run)
         elif what == "hurt":
-            store.book(entry_id(run), hurt=6)
+            store.credit(entry_id(run), hurt=6)
         else:
             store.reload()
         if look:
@@ -397,9 +397,9 @@ def test_the_most_similar_come_first(store: EntryStore) -> None:
 def test_the_least_useful_go_when_there_is_no_room(vectors: VectorStore) -> None:
     store = over(vectors, max_entries=4)
     store.put_many([entry("judged", score=0.0, time=1), entry("old", time=2), entry("useful", time=3)])
-    store.book(entry("useful").id, recalled=3, helped=3)
+    store.credit(entry("useful").id, recalled=3, helped=3)
     store.put(entry("hurting", time=4, score=1.0))
-    store.book(entry("hurting").id, hurt=6)
+    store.credit(entry("hurting").id, hurt=6)
     store.flush()
     store.put(entry("new", time=5))
     assert {each.id for each in over(vectors).all(retired=True)} == {
@@ -506,7 +506,7 @@ def test_threads_lose_nothing(store: EntryStore, vectors: VectorStore) -> None:
             for number in range(10):
                 store.put(entry(f"{me}-{number}"))
                 store.put(entry(f"all-{number}"))
-                store.book(shared.id, recalled=1, helped=1)
+                store.credit(shared.id, recalled=1, helped=1)
                 store.judge(entry(f"{me}-{number}").run, 0.0, "no")
                 assert store.get(shared.id) is not None
         except BaseException as error:  # noqa: BLE001 - shown by the test
@@ -585,9 +585,9 @@ def test_entries_of_another_process_are_seen_after_a_look(tmp_path: Path) -> Non
             put = there.put(entry("3", user="v"))
             assert put is not None
             assert (put.score, put.user) == (1.0, "v")
-            here.book(entry("1").id, recalled=1)
+            here.credit(entry("1").id, recalled=1)
             here.flush()
-            there.book(entry("1").id, recalled=2)
+            there.credit(entry("1").id, recalled=2)
             there.flush()
             kept = there.get(entry("1").id)
             assert kept is not None

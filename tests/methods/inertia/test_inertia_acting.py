@@ -13,8 +13,8 @@ from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_method
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Count
 from langgraph_toolmem.inertia import calibrated, guards
-from langgraph_toolmem.inertia.booking import begin_shortcut
 from langgraph_toolmem.inertia.candidates import Candidate
+from langgraph_toolmem.inertia.crediting import begin_shortcut
 from langgraph_toolmem.inertia.record import budget_room, misses_estimated
 from langgraph_toolmem.runs.tools import read_tools
 

@@ -128,7 +128,7 @@ def test_of_equally_similar_ones_the_more_useful_then_the_older_answers() -> Non
     useful = store.add("look", "pay", "aa", key="useful", time=2)
     assert store.near("look", "a")["pay"].summary.time == 0
     assert useful is not None
-    store.book(useful, offered=1, followed=1, right=1)
+    store.credit(useful, offered=1, followed=1, right=1)
     assert store.near("look", "a")["pay"].summary.id == useful
     assert [each.summary.time for each in store.nearest("look", "a", k=3)] == [2, 0, 1]
 
@@ -175,7 +175,7 @@ def test_questions_to_an_unused_store_open_nothing_and_embed_nothing(tmp_path: P
     assert store.nearest("look", "a") == []
     assert store.summaries() == []
     assert len(store) == 0
-    store.book("nobody", offered=1)
+    store.credit("nobody", offered=1)
     assert store.forget_user("u") == 0
     store.close()
     assert not folder.exists()
@@ -192,7 +192,7 @@ def test_a_reopened_store_is_equal_to_the_old_one(tmp_path: Path) -> None:
             text = " ".join(dice.choices(["order", "refund", "late", "card", "paid", "box"], k=4))
             key = store.add("look", dice.choice("pq"), text, key=str(number), run=f"r{number % 7}", user="u")
             if key is not None and number % 3:
-                store.book(key, offered=1, followed=1, right=number % 2)
+                store.credit(key, offered=1, followed=1, right=number % 2)
         store.flush()
         before, near = store.summaries(), store.near("look", "late refund of the order")
         assert any(each.seen > 1 for each in before)
@@ -292,8 +292,8 @@ def test_what_two_processes_added_unknown_to_each_other_is_joined_with_the_bette
     newer = two.add("look", "pay", "aa", key="2", run="r2", time=2)
     assert older is not None
     assert newer is not None
-    one.book(older, offered=4, followed=4)
-    two.book(newer, offered=4, followed=4, right=4)
+    one.credit(older, offered=4, followed=4)
+    two.credit(newer, offered=4, followed=4, right=4)
     one.flush()
     two.flush()
     both = over(vectors)
@@ -375,7 +375,7 @@ def test_the_bounds_hold_in_ram_and_in_chroma(
         assert len(store) <= total
         assert max(store.counts().values(), default=0) <= per_edge
         if offers:
-            store.book([summary.id for summary in store.summaries()], offered=offers)
+            store.credit([summary.id for summary in store.summaries()], offered=offers)
     store.flush()
     assert vectors.count(KIND) <= total + 4 * per_edge  # retired ones stay, as many as an edge takes
     reopened = over(vectors)
@@ -391,9 +391,9 @@ def test_a_full_edge_gives_up_the_least_useful_and_spares_the_young() -> None:
     store = ephemeral(max_per_edge=8, merge_above=1.1)
     keys = [store.add("look", "pay", "abcd"[n % 4], key=str(n), time=n) for n in range(8)]
     proven, poor, seven = keys[0], keys[3], keys[7]
-    store.book(str(proven), offered=3, followed=3, right=3)  # (3 + 1) / (3 + 2) = 0.8
-    store.book(str(poor), offered=3, followed=1)  # (0.5 + 1) / (3 + 2) = 0.3
-    store.book(str(seven), offered=3)  # 1 / 5 = 0.2, young: not yet eight offers
+    store.credit(str(proven), offered=3, followed=3, right=3)  # (3 + 1) / (3 + 2) = 0.8
+    store.credit(str(poor), offered=3, followed=1)  # (0.5 + 1) / (3 + 2) = 0.3
+    store.credit(str(seven), offered=3)  # 1 / 5 = 0.2, young: not yet eight offers
     store.add("look", "pay", "a", key="8", time=8)
     assert [each.time for each in store.summaries()] == [0, 1, 2, 4, 5, 6, 7, 8]
     store.add("look", "pay", "a", key="9", time=9)  # 7 is not among the newest two any more
@@ -408,7 +408,7 @@ def test_a_young_one_that_had_its_chance_is_spared_no_more() -> None:
     store = ephemeral(max_per_edge=2, merge_above=1.1)
     store.add("look", "pay", "a", key="1", time=1)
     tried = store.add("look", "pay", "b", key="2", time=9)
-    store.book(str(tried), offered=8)
+    store.credit(str(tried), offered=8)
     store.add("look", "pay", "c", key="3", time=5)
     assert texts(store) == ["a", "c"]
 
@@ -536,15 +536,15 @@ def test_bookings_count_at_once_and_are_written_together(vectors: VectorStore) -
     def saved() -> list[tuple[int, int, int]]:
         return [(each.offered, each.followed, each.right) for each in over(vectors).summaries()]
 
-    store.book([one, two], offered=1)
-    store.book(one, followed=1, right=1)
+    store.credit([one, two], offered=1)
+    store.credit(one, followed=1, right=1)
     assert sorted((each.offered, each.followed, each.right) for each in store.summaries()) == [(1, 0, 0), (1, 1, 1)]
     assert saved() == [(0, 0, 0), (0, 0, 0)]  # three bookings: this is what a killed process loses
-    store.book("nobody", offered=1)
+    store.credit("nobody", offered=1)
     assert saved() == [(0, 0, 0), (0, 0, 0)]
-    store.book(two, offered=1)
+    store.credit(two, offered=1)
     assert sorted(saved()) == [(1, 1, 1), (2, 0, 0)]
-    store.book(two, offered=-9)
+    store.credit(two, offered=-9)
     store.close()
     assert sorted(saved()) == [(0, 0, 0), (1, 1, 1)]
 
@@ -554,20 +554,20 @@ def test_a_summary_with_a_bad_record_is_retired_for_good(vectors: VectorStore) -
     bad = str(store.add("look", "pay", "a secret", key="bad", user="u", time=1))
     store.add("look", "pay", "a secret, a secret", key="merged")
     good = str(store.add("look", "pay", "b", key="good", time=2))
-    store.book([bad, good], offered=2, followed=2)
-    store.book(good, right=1)
+    store.credit([bad, good], offered=2, followed=2)
+    store.credit(good, right=1)
     assert len(store) == 2
-    store.book([bad, good], offered=1)  # 3 offers: never right is too little, once right is enough
+    store.credit([bad, good], offered=1)  # 3 offers: never right is too little, once right is enough
     for each in (store, over(vectors, retire_after=3)):
         assert [summary.id for summary in each.summaries()] == [good]
         assert each.near("look", "a")["pay"].summary.id == good
         assert each.get(bad) is None
         assert each.add("look", "pay", "a secret", key="bad") == bad  # known, and still not found
         assert each.add("look", "pay", "a secret, a secret", key="merged") == bad
-        each.book(bad, right=5)
+        each.credit(bad, right=5)
         assert len(each) == 1
     assert not any("secret" in hit.text for hit in vectors.get(KIND))
-    store.book(good, offered=3)  # right once is enough for less than 6 offers
+    store.credit(good, offered=3)  # right once is enough for less than 6 offers
     assert len(store) == 0
     fresh = store.add("look", "pay", "a secret", key="another run")
     assert store.near("look", "a")["pay"].summary.id == fresh
@@ -576,7 +576,7 @@ def test_a_summary_with_a_bad_record_is_retired_for_good(vectors: VectorStore) -
 def test_as_many_retired_ones_are_remembered_as_an_edge_takes(vectors: VectorStore) -> None:
     store = over(vectors, retire_after=1, max_per_edge=2)
     for number, text in enumerate("abcd"):
-        store.book(str(store.add("look", "pay", text, key=text, time=number)), offered=1)
+        store.credit(str(store.add("look", "pay", text, key=text, time=number)), offered=1)
     assert len(store) == 0
     assert vectors.count(KIND) == 2
 
@@ -586,7 +586,7 @@ def test_a_record_turned_bad_while_chroma_fails_is_found_no_more(vectors: Vector
     bad = str(store.add("look", "pay", "a", key="1"))
     broken = Failing(store, writes=0)
     with pytest.raises(StorageError):
-        store.book(bad, offered=2)
+        store.credit(bad, offered=2)
     assert store.near("look", "a") == {}
     assert len(over(vectors)) == 1
     broken.repair()
@@ -600,7 +600,7 @@ def test_a_summary_half_retired_is_retired(vectors: VectorStore) -> None:
     bad = str(store.add("look", "pay", "a", key="1", user="ann"))
     broken = Failing(store, writes=1)  # the retired row is written, the other one not deleted
     with pytest.raises(StorageError):
-        store.book(bad, offered=2)
+        store.credit(bad, offered=2)
     broken.repair()
     assert vectors.count(KIND) == 2
     rows = SummaryRows(vectors)
@@ -626,7 +626,7 @@ def test_a_user_or_a_run_is_forgotten_everywhere(vectors: VectorStore) -> None:
     store.add("look", "pay", "aa", key="2", run="r2", user="bob", time=2)  # merged into ann's
     store.add("look", "mail", "b", key="3", run="r2", user="bob", time=3)
     store.add("look", "mail", "bb", key="4", run="r1", user="ann", time=4)  # merged into bob's
-    store.book(str(store.add("look", "call", "c", key="5", run="r1", user="ann", time=5)), offered=2)
+    store.credit(str(store.add("look", "call", "c", key="5", run="r1", user="ann", time=5)), offered=2)
     over(vectors).add("look", "chat", "d", key="6", run="r3", user="ann", time=6)  # unknown to `store`
     assert vectors.count(KIND) == 4
     assert store.forget_user("ann") == 3
@@ -694,7 +694,7 @@ def test_what_fails_leaves_ram_as_it_was_and_can_be_done_again(
     for each in (store, untroubled):
         each.add_many(new)
         for summary in each.summaries():
-            each.book(summary.id, offered=bookings)
+            each.credit(summary.id, offered=bookings)
         each.flush()
     before = store.summaries()
     broken = Failing(store, writes=writes)
@@ -733,7 +733,7 @@ def test_another_embedder_is_told_until_everything_is_embedded_again(tmp_path: P
     with VectorStore(tmp_path, embedder=axes(), namespace=ME) as vectors:
         over(vectors).add("look", "pay", "ef", key="1", run="r")
         retired = over(vectors, retire_after=1)
-        retired.book(str(retired.add("look", "mail", "a", key="2")), offered=1)
+        retired.credit(str(retired.add("look", "mail", "a", key="2")), offered=1)
     with VectorStore(tmp_path, embedder=resolve_embedder(Axes("efghij")), namespace=ME) as vectors:
         store = over(vectors)
         for call in (
@@ -772,7 +772,7 @@ def test_threads_add_book_and_ask_at_once(vectors: VectorStore) -> None:
             for number in range(12):
                 store.add("look", "pay", "abcd"[me], key=f"{me}-{number}")
                 store.add("look", "pay", "abcd"[me], key=f"all-{number}")
-                store.book(shared, offered=1, right=1)
+                store.credit(shared, offered=1, right=1)
                 assert store.near("look", "a")["pay"].similarity == pytest.approx(1)
         except BaseException as error:  # noqa: BLE001 - shown by the test
             errors.append(error)
@@ -899,12 +899,12 @@ def test_workers_share_a_server_and_outlive_it(tmp_path: Path, connect: Callable
         clock.seconds = 30.0
         assert two.near("look", "a")["pay"].summary.id == first
         assert same(two.summaries(), one.summaries())
-        one.book([first, other], offered=5, right=1)
-        two.book([first, other], offered=3)
+        one.credit([first, other], offered=5, right=1)
+        two.credit([first, other], offered=3)
         one.flush()
         two.flush()
         assert {(each.offered, each.right) for each in two.summaries()} == {(8, 1)}  # both are in it
-        two.book(other, offered=10)  # 18 offers, right once: retired
+        two.credit(other, offered=10)  # 18 offers, right once: retired
         clock.seconds = 60.0
         assert [each.id for each in one.summaries()] == [first]
         assert one.add("look", "mail", "b", key="2") == other

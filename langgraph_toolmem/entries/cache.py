@@ -1,4 +1,4 @@
-"""Entries in RAM: found by id, with what was booked and not written yet, and a log of changes for an index."""
+"""Entries in RAM: found by id, with what was credited and not written yet, and a log of changes for an index."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Changes(NamedTuple):
     gone: list[str]
 
 
-class Shelf:
+class EntryCache:
     """The rows of one namespace in RAM. Every method holds `lock`, which is never held over a database call.
 
     Attributes:
-        version: another number after every change but a booking.
+        version: another number after every change but a credit.
         rows: by id; None before they were read.
     """
 
@@ -51,22 +51,22 @@ class Shelf:
         self.version = 0
         self.rows: dict[str, EntryRow] | None = None
         self._vectors: dict[str, Vector] = {}
-        self._booked: dict[str, Counts] = {}
-        self._bookings = 0
+        self._credited: dict[str, Counts] = {}
+        self._credits = 0
         self._log: deque[str] = deque(maxlen=REMEMBERED)  # ids in the order they changed, the latest last
         self._helped = self._hurt = 0  # over all rows
 
     @property
     def unsaved(self) -> int:
-        """Bookings that were not taken yet."""
-        return self._bookings
+        """Credits that were not taken yet."""
+        return self._credits
 
     def bad(self, row: EntryRow, waiting: Mapping[str, Counts]) -> bool:
         """Whether a row's record retires it, beside what the others' say; see `hurts`.
 
         Args:
-            row: with what was booked.
-            waiting: what is booked and not in the rows yet.
+            row: with what was credited.
+            waiting: what is credited and not in the rows yet.
         """
         with self.lock:
             helped = self._helped + sum(counts[1] for counts in waiting.values()) - row.helped
@@ -74,19 +74,19 @@ class Shelf:
         return hurts(row.helped, row.hurt, max(0, hurt + 1) / max(1, helped + hurt + 2))
 
     def fill(self, rows: dict[str, EntryRow], vectors: dict[str, Vector]) -> None:
-        """Everything was read anew. What was booked stays booked."""
+        """Everything was read anew. What was credited stays credited."""
         with self.lock:
             self.rows, self._vectors = rows, vectors
             self._helped, self._hurt = sum(r.helped for r in rows.values()), sum(r.hurt for r in rows.values())
             self.version += 1
             self._log.clear()
 
-    def clear(self, *, booked: bool) -> None:
-        """Frees the RAM; with `booked` what waits to be written is lost too."""
+    def clear(self, *, credited: bool) -> None:
+        """Frees the RAM; with `credited` what waits to be written is lost too."""
         with self.lock:
             self.rows, self._vectors = None, {}
-            if booked:
-                self._booked, self._bookings = {}, 0
+            if credited:
+                self._credited, self._credits = {}, 0
 
     def put(self, row: EntryRow, vector: Vector | None = None) -> None:
         """Keeps a row, in the place of the one with its id; without a vector that one's stays."""
@@ -109,21 +109,21 @@ class Shelf:
                 return
             self._count(row, None)
             self._vectors.pop(key, None)
-            self._booked.pop(key, None)
+            self._credited.pop(key, None)
             self.version += 1
             self._log.append(key)
 
     def get(self, key: str) -> EntryRow | None:
-        """The row of that id with what was booked."""
+        """The row of that id with what was credited."""
         with self.lock:
             row = (self.rows or {}).get(key)
-            return None if row is None else row.booked(self._booked.get(key, NOTHING))
+            return None if row is None else row.credited(self._credited.get(key, NOTHING))
 
     def every(self, *, retired: bool) -> list[EntryRow]:
-        """All rows with what was booked, oldest first."""
+        """All rows with what was credited, oldest first."""
         with self.lock:
             found = [
-                row.booked(self._booked.get(row.id, NOTHING))
+                row.credited(self._credited.get(row.id, NOTHING))
                 for row in (self.rows or {}).values()
                 if retired or not row.retired
             ]
@@ -142,28 +142,28 @@ class Shelf:
             version = self.version
         return Changes(version, whole, [(row.entry(), v) for row, v in zip(shown, vectors, strict=True)], gone)
 
-    def book(self, ids: Iterable[str], counts: Counts) -> bool:
+    def credit(self, ids: Iterable[str], counts: Counts) -> bool:
         """Adds to records; unknown ids are passed over. Returns whether one of them is to be retired now."""
         with self.lock:
             rows = self.rows or {}
             known = [key for key in ids if key in rows]
             for key in known:
-                self._booked[key] = _sum(self._booked.get(key, NOTHING), counts)
-            self._bookings += len(known)
-            booked = (rows[key].booked(self._booked[key]) for key in known if not rows[key].retired)
-            return counts[2] > 0 and any(self.bad(row, self._booked) for row in booked)
+                self._credited[key] = _sum(self._credited.get(key, NOTHING), counts)
+            self._credits += len(known)
+            credited = (rows[key].credited(self._credited[key]) for key in known if not rows[key].retired)
+            return counts[2] > 0 and any(self.bad(row, self._credited) for row in credited)
 
-    def take_booked(self) -> dict[str, Counts]:
+    def take_credited(self) -> dict[str, Counts]:
         """What waits to be written; it does not wait any more."""
         with self.lock:
-            booked, self._booked, self._bookings = self._booked, {}, 0
-            return booked
+            credited, self._credited, self._credits = self._credited, {}, 0
+            return credited
 
-    def put_back(self, booked: Mapping[str, Counts]) -> None:
+    def put_back(self, credited: Mapping[str, Counts]) -> None:
         """What was taken and could not be written waits again."""
         with self.lock:
-            for key, counts in booked.items():
-                self._booked[key] = _sum(self._booked.get(key, NOTHING), counts)
+            for key, counts in credited.items():
+                self._credited[key] = _sum(self._credited.get(key, NOTHING), counts)
 
     def _count(self, before: EntryRow | None, after: EntryRow | None) -> None:
         for row, sign in ((before, -1), (after, 1)):

@@ -1,4 +1,4 @@
-"""The atoms of one namespace in RAM: found by `AtomIndex`, with their record as booked so far."""
+"""The atoms of one namespace in RAM: found by `AtomIndex`, with their record as credited so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_VECTORS: Final = 4
 """Wordings of an atom that have a vector, the most usual ones: vectors are large."""
 
 
-class AtomShelf:
+class AtomCache:
     """Safe to use from several threads.
 
     Args:
@@ -26,13 +26,13 @@ class AtomShelf:
     def __init__(self, *, dense: bool) -> None:
         self._dense = dense
         self._lock = threading.Lock()
-        self._booked: dict[str, AtomRecord] = {}
+        self._credited: dict[str, AtomRecord] = {}
         self.unsaved = 0
-        """Bookings since they were last taken."""
+        """Credits since they were last taken."""
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is found any more; what was booked stays."""
+        """Nothing is found any more; what was credited stays."""
         with self._lock:
             self._index = AtomIndex()
             self._whole: dict[str, Atom] = {}
@@ -73,7 +73,7 @@ class AtomShelf:
         with self._lock:
             before = self._ids_of(key)
             self._index.remove(key)
-            for kept in (self._whole, self._records, self._priors, self._booked):
+            for kept in (self._whole, self._records, self._priors, self._credited):
                 kept.pop(key, None)
             self._misleading.discard(key)
             return sorted(before)
@@ -103,30 +103,30 @@ class AtomShelf:
             hits = self._index.search(state, goals, slots, priors=self._priors, exclude=self._misleading, **how)
             return [replace(hit, atom=self._whole[hit.atom.id]) for hit in hits]
 
-    def book(self, ids: Iterable[str], record: AtomRecord) -> None:
+    def credit(self, ids: Iterable[str], record: AtomRecord) -> None:
         """Adds to records, to be written later."""
         with self._lock:
             for key in ids:
-                before = self._booked.get(key, NO_RECORD)
-                self._booked[key] = AtomRecord(*(one + more for one, more in zip(before, record, strict=True)))
+                before = self._credited.get(key, NO_RECORD)
+                self._credited[key] = AtomRecord(*(one + more for one, more in zip(before, record, strict=True)))
                 self.unsaved += 1
                 if key in self._records:
                     self._weigh(key)
 
-    def booked(self, key: str) -> AtomRecord:
-        """What was booked and not taken yet."""
-        return self._booked.get(key, NO_RECORD)
+    def credited(self, key: str) -> AtomRecord:
+        """What was credited and not taken yet."""
+        return self._credited.get(key, NO_RECORD)
 
-    def take_booked(self) -> dict[str, AtomRecord]:
-        """What was booked, to be written and `put` with it."""
+    def take_credited(self) -> dict[str, AtomRecord]:
+        """What was credited, to be written and `put` with it."""
         with self._lock:
-            booked, self._booked, self.unsaved = self._booked, {}, 0
-            return booked
+            credited, self._credited, self.unsaved = self._credited, {}, 0
+            return credited
 
-    def put_back(self, booked: dict[str, AtomRecord]) -> None:
+    def put_back(self, credited: dict[str, AtomRecord]) -> None:
         """What was taken and could not be written."""
-        for key, record in booked.items():
-            self.book([key], record)
+        for key, record in credited.items():
+            self.credit([key], record)
         self.unsaved = 0  # it is tried again after as many more
 
     def _indexed(self, atom: Atom) -> Atom:
@@ -137,7 +137,7 @@ class AtomShelf:
         return set() if atom is None else {text_id(key, text) for text in self.texts(atom)}
 
     def _weigh(self, key: str) -> None:
-        record = self._records[key].plus(self._booked.get(key, NO_RECORD))
+        record = self._records[key].plus(self._credited.get(key, NO_RECORD))
         atom = self._whole.get(key)
         if atom is not None:
             self._priors[key] = prior(atom, record)

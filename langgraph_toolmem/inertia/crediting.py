@@ -36,7 +36,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
     return [[j.tool, call_digest(j.tool, j.args_text), list(j.rules), j.rule, j.confidence] for j in decision.judged]
 
 
-def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: int | None) -> Record:
+def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: int | None) -> Record:
     """Hit or miss for every candidate. What a person rejected is a miss, what one put in its place the truth."""
     record: Record = []
     truth = ""
@@ -54,8 +54,8 @@ def book_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: i
     return record
 
 
-def book_shortcut(turn: Turn, asked: Sequence[str], hour: int | None) -> Record:
-    """A turn that the shortcut took is booked by its outcome only, for the tools that it asked for."""
+def credit_shortcut(turn: Turn, asked: Sequence[str], hour: int | None) -> Record:
+    """A turn that the shortcut took is credited by its outcome only, for the tools that it asked for."""
     statuses = {step.status for step in turn.steps}
     # Stopped: a person or a limit kept the call from being executed.
     outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
