@@ -4,7 +4,7 @@
     python -m benchmarks.navi --tasks 20 --seeds 1 --candidates 12 --json navi.json
 
 For each task a fifth of the office's 40 tools, drawn from the seed, fails at every call. Tasks count for which another
-route exists and is needed: the ideal calls are broken, and the scripted decider's own knowledge of stand-ins could
+route exists and is needed: the ideal calls are broken, and the scripted decider's own knowledge of alternatives could
 finish with the tools that work, were they all at hand. What it may call is what the navigator shows it. Measured with
 the office's tools alone and with 300 of other departments beside them, with a memory that saw runs without failures
 and with an empty one.
@@ -49,7 +49,7 @@ MissingKnowledge = (GaveUp, LookupError, TypeError, StopIteration, ValueError)
 
 @dataclass(frozen=True)
 class Rival:
-    """A task without the navigator: a loop of model and tools, with the same knowledge of stand-ins.
+    """A task without the navigator: a loop of model and tools, with the same knowledge of alternatives.
 
     Attributes:
         done: whether it was finished.

@@ -80,7 +80,7 @@ class OfficeDecider:
 
     def _searches(self, tools: Sequence[str], offered: frozenset[str]) -> list[dict[str, Any]]:
         """For each of these tools that is not offered, and nothing in its place: an imagined API, once."""
-        missing = [tool for tool in dict.fromkeys(tools) if not offered.intersection([tool, *stand_ins(tool)])]
+        missing = [tool for tool in dict.fromkeys(tools) if not offered.intersection([tool, *alternatives(tool)])]
         new = [tool for tool in missing if tool not in self._searched]
         self._searched.update(new)
         return [{"action": "retrieve", "recall": f"An API that can {tool.replace('_', ' ')}"} for tool in new]
@@ -105,7 +105,7 @@ def results_of(observation: str) -> list[Result]:
     return found
 
 
-def stand_ins(tool: str) -> Sequence[str]:
+def alternatives(tool: str) -> Sequence[str]:
     """The tools that the decider knows to use in place of another one."""
     return [adapter.tool for adapter in ADAPTERS.get(tool, ())]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.known import Known, leaves_of
-from langgraph_toolmem.atoms.slots import MONEY, Parameter, Slots, is_identifier, satisfied, stand_ins, words_of
+from langgraph_toolmem.atoms.slots import MONEY, Parameter, Slots, alternatives, is_identifier, satisfied, words_of
 from langgraph_toolmem.atoms.words import EMAIL, KINDS, PLAIN, TEXT, is_in, kind_of, names_in
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.values import canon
@@ -197,7 +197,7 @@ _SUMS: Final = MONEY | {"total", "sum", "charge", "due", "refund"}
 
 def _label(own: str, types: tuple[str, ...]) -> str:
     """The type of a value of an answer: as its parameter is called, unless it was called something else there."""
-    others = stand_ins(own)
+    others = alternatives(own)
     specific = [each for each in types if each not in KINDS or each in PLAIN]
     if own in types or not specific or any(each in others for each in specific):
         return own

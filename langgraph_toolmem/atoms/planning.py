@@ -24,7 +24,7 @@ from langgraph_toolmem.atoms.retrieve import AtomHit, filled
 from langgraph_toolmem.atoms.rules import complaints
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.situation import SHORTEST, Abouts, Situation, situation
-from langgraph_toolmem.atoms.telling import event_of, why_not
+from langgraph_toolmem.atoms.traces import event_of, why_not
 from langgraph_toolmem.atoms.tracker import add_facts, mark_of, to_kept, tracked, type_named
 from langgraph_toolmem.atoms.words import delexicalised, slots_in
 from langgraph_toolmem.base.errors import StorageError

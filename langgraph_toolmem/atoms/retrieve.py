@@ -339,12 +339,12 @@ def _fill(value: Any, known: Known | None) -> Any:
         return value
     label = value[1:-1]
     found = known.latest(label)
-    if found is None and (other := _stand_in(label, known)):
+    if found is None and (other := _alternative(label, known)):
         found = known.latest(other)
     return value if found is None else found
 
 
-def _stand_in(label: str, known: Known) -> str:
+def _alternative(label: str, known: Known) -> str:
     """The known type that stands for another; "" if there is none, or more than one."""
     if label in KINDS or "_" not in label:
         near = [each for each in known.types if each.endswith(f"_{label}")] if label not in KINDS else []

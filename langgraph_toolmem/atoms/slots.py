@@ -187,10 +187,10 @@ def words_of(label: str) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def stand_ins(label: str) -> frozenset[str]:
+def alternatives(label: str) -> frozenset[str]:
     """Other types whose values may stand for one of this type: common ones, and what it is the id, name … of.
 
-    >>> sorted(stand_ins("ORDER_ID")), sorted(stand_ins("CITY")), sorted(stand_ins("EMAIL"))
+    >>> sorted(alternatives("ORDER_ID")), sorted(alternatives("CITY")), sorted(alternatives("EMAIL"))
     (['ID', 'ORDER'], ['FILE', 'NAME', 'NUMBER', 'TEXT'], [])
     """
     if label in KINDS:
@@ -202,5 +202,5 @@ def stand_ins(label: str) -> frozenset[str]:
 
 
 def satisfied(required: Iterable[str], known: Collection[str]) -> int:
-    """How many of the required types are known, themselves or by one of their `stand_ins`."""
-    return sum(label in known or not stand_ins(label).isdisjoint(known) for label in required)
+    """How many of the required types are known, themselves or by one of their `alternatives`."""
+    return sum(label in known or not alternatives(label).isdisjoint(known) for label in required)

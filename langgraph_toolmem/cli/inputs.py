@@ -52,9 +52,9 @@ def read_tools_file(path: Path | None) -> list[dict[str, Any]] | None:
     value = _read_json(path)
     if isinstance(value, dict) and "tools" not in value and isinstance(value.get("paths"), dict):
         from langgraph_toolmem.navigator.openapi import read_openapi
-        from langgraph_toolmem.runs.tool_note import news_of
+        from langgraph_toolmem.runs.tool_note import changes_of
 
-        return [{"name": spec.name, **news_of(spec, {})} for spec in read_openapi(value)]
+        return [{"name": spec.name, **changes_of(spec, {})} for spec in read_openapi(value)]
     if isinstance(value, dict):
         value = value.get("tools")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):

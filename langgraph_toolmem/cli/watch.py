@@ -88,21 +88,21 @@ class Watcher:
             StorageError: the folder is gone or cannot be read.
             FormatVersionError: a newer release writes there.
         """
-        news = self._tail.look()
-        problems = list(news.problems)
-        if news.fresh:
+        changes = self._tail.look()
+        problems = list(changes.problems)
+        if changes.fresh:
             try:
-                self.graph = _counters_of(news.state)
+                self.graph = _counters_of(changes.state)
             except (GraphFileError, LookupError, TypeError, ValueError, AttributeError) as error:
                 self.graph = EvidenceGraph(_TABLES)
                 problems.append(f"the snapshot cannot be used ({type(error).__name__})")
-        for entry in news.records:
+        for entry in changes.records:
             self._apply(entry)
         if self._left_out:
             problems.append(f"{self._left_out:,} records cannot be understood and are left out")
         self.problems = tuple(problems)
         time = now if self._looked else None
-        told: Iterable[Event] = (event for entry in news.events if (event := self._read(entry, time)) is not None)
+        told: Iterable[Event] = (event for entry in changes.events if (event := self._read(entry, time)) is not None)
         if not self._looked:
             told = deque(told, maxlen=_EARLIER)
         self._looked = True

@@ -10,7 +10,7 @@ from typing import Any, Final
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Record, ToolDescribed
 from langgraph_toolmem.runs.run import OWN_TOOLS
-from langgraph_toolmem.runs.tool_note import news_of, spec_of
+from langgraph_toolmem.runs.tool_note import changes_of, spec_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
 MAX_ADOPTED: Final = 64
@@ -97,7 +97,7 @@ class Catalogue:
             return
         known = self._graph.tools
         record: Record = [
-            ToolDescribed(name, news) for name, spec in specs.items() if (news := news_of(spec, known.get(name, {})))
+            ToolDescribed(name, new) for name, spec in specs.items() if (new := changes_of(spec, known.get(name, {})))
         ]
         if record:
             self._describe(record)

@@ -2,8 +2,8 @@
 
 The idea: tool calls follow low-entropy patterns, so past runs can tell the next tool **and its arguments**. The paper
 scores the successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is first
-made silently: before each model turn the candidates are weighed, the model is asked, and what it does counts as
-a hit or a miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the
+made silently: before each model turn the candidates are weighed, the model is asked, and what it does counts as a hit
+or a miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the
 model would make; a call is made without the model only above a bar and within a hard budget of misses.
 
 ==================  ==========================================================

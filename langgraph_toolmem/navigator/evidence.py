@@ -65,8 +65,8 @@ class NavigatorSources:
             self._quiet[step.tool] = quiet + 1
             if (quiet < QUIET or quiet % QUIET == 0) and shows_fields(step.output):
                 known = self._table.outputs.get(step.tool, {})
-                if news := fields.news_in(known, paths_of(step.output), learned.user):
-                    record.append(OutputsSeen(step.tool, news, learned.user))
+                if new := fields.new_in(known, paths_of(step.output), learned.user):
+                    record.append(OutputsSeen(step.tool, new, learned.user))
                     self._quiet[step.tool] = 0
         return record
 

@@ -17,7 +17,7 @@ MAX_PATHS: Final = 96
 Row = dict[str, list[Any]]
 
 
-def news_in(row: Mapping[str, list[Any]], paths: Mapping[str, Iterable[str]], user: str | None) -> dict[str, list[str]]:
+def new_in(row: Mapping[str, list[Any]], paths: Mapping[str, Iterable[str]], user: str | None) -> dict[str, list[str]]:
     """What a result shows that is not in the row yet, to be added to it.
 
     Args:
@@ -37,7 +37,7 @@ def news_in(row: Mapping[str, list[Any]], paths: Mapping[str, Iterable[str]], us
 
 
 def add(row: Row, paths: Mapping[str, Iterable[str]], user: str | None) -> None:
-    """Adds what `news_in` found."""
+    """Adds what `new_in` found."""
     for path, types in paths.items():
         known = row.get(path)
         if known is None:

@@ -19,7 +19,7 @@ _NOTHING: Final[tuple[Any, ...]] = (None, "", [])
 _EFFECTS: Final = ("read_only", "destructive", "idempotent")
 
 
-def news_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
+def changes_of(spec: ToolSpec, known: Mapping[str, Any]) -> dict[str, Any]:
     """What is to be noted of a tool, in plain containers; {} if that is known already.
 
     Args:

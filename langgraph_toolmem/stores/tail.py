@@ -23,7 +23,7 @@ _HOLD_OPEN: Final = os.name == "posix"
 
 
 @dataclass(slots=True)
-class News:
+class TailChanges:
     """What a look found.
 
     Attributes:
@@ -53,14 +53,14 @@ class GraphTail:
         self._generation = -1  # of the state handed out last
         self._journal = _OpenJournal(folder / JOURNAL)
 
-    def look(self) -> News:
+    def look(self) -> TailChanges:
         """What is new since the last look.
 
         Raises:
             StorageError: the folder is gone or cannot be read.
             FormatVersionError: a newer release writes there.
         """
-        news = News()
+        changes = TailChanges()
         if not self._folder.is_dir():
             raise StorageError(f"{self._folder} is not there any more")
         try:
@@ -68,18 +68,18 @@ class GraphTail:
             for _ in range(2):
                 # First the question, then the rest: a file that was replaced is not written any more.
                 replaced = self._journal.replaced()
-                self._take(news, self._journal.rest())
+                self._take(changes, self._journal.rest())
                 before = self._journal.generation
                 if not replaced or not self._journal.open():
                     break
-                self._start_anew(news, before, self._journal.rest())
-            if self._generation < 0 and not news.fresh and (self._folder / SNAPSHOT).exists():
-                self._start_anew(news, -1, [])
+                self._start_anew(changes, before, self._journal.rest())
+            if self._generation < 0 and not changes.fresh and (self._folder / SNAPSHOT).exists():
+                self._start_anew(changes, -1, [])
         except OSError as error:
             raise StorageError(f"{self._folder} cannot be read: {error.strerror or error}") from error
         if self._journal.problem:
-            news.problems.append(self._journal.problem)
-        return news
+            changes.problems.append(self._journal.problem)
+        return changes
 
     def close(self) -> None:
         """Let go of the journal."""
@@ -93,26 +93,26 @@ class GraphTail:
         """Let go of the journal."""
         self.close()
 
-    def _take(self, news: News, records: list[Any]) -> None:
-        news.events += records
+    def _take(self, changes: TailChanges, records: list[Any]) -> None:
+        changes.events += records
         if self._journal.generation >= self._generation:
-            news.records += records
+            changes.records += records
 
-    def _start_anew(self, news: News, before: int, records: list[Any]) -> None:
+    def _start_anew(self, changes: TailChanges, before: int, records: list[Any]) -> None:
         """A new journal was opened and `records` read from it; now the snapshot, in this order (see `graph_file`)."""
-        state, generation = self._read_snapshot(news)
-        news.fresh, news.state = True, state
-        news.records = records if self._journal.generation >= generation else []
+        state, generation = self._read_snapshot(changes)
+        changes.fresh, changes.state = True, state
+        changes.records = records if self._journal.generation >= generation else []
         first_look = self._generation < 0
-        if self._journal.generation > before >= 0 or (first_look and news.records):
-            news.events += records
+        if self._journal.generation > before >= 0 or (first_look and changes.records):
+            changes.events += records
         self._generation = max(generation, 0)
 
-    def _read_snapshot(self, news: News) -> tuple[dict[str, Any] | None, int]:
+    def _read_snapshot(self, changes: TailChanges) -> tuple[dict[str, Any] | None, int]:
         path = self._folder / SNAPSHOT
         try:
             if path.stat().st_size > plain_pickle.MAX_BYTES + (1 << 10):
-                news.problems.append(f"{SNAPSHOT} is larger than is ever read")
+                changes.problems.append(f"{SNAPSHOT} is larger than is ever read")
                 return None, 0
             return unwrap(plain_pickle.loads(path.read_bytes()))
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class GraphTail:
         except FormatVersionError as error:
             raise FormatVersionError(f"{path}: {error}", version=error.version) from None
         except GraphFileError as error:
-            news.problems.append(f"{SNAPSHOT} cannot be used ({error})")
+            changes.problems.append(f"{SNAPSHOT} cannot be used ({error})")
             return None, 0
 
 

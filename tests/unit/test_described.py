@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.runs.tool_note import MAX_RETURNS, news_of, spec_of
+from langgraph_toolmem.runs.tool_note import MAX_RETURNS, changes_of, spec_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
 GIVES = {"type": "object", "properties": {"order_id": {"type": "string"}}}
@@ -22,30 +22,30 @@ FULL = ToolSpec("look_up", "Looks up", TAKES, GIVES, True, False, True, ("shop",
     "spec", [BARE, FULL, replace(FULL, read_only=False, destructive=None)], ids=["bare", "full", "some"]
 )
 def test_a_note_tells_the_whole_tool(spec: ToolSpec) -> None:
-    note = news_of(spec, {})
+    note = changes_of(spec, {})
     assert spec_of(spec.name, note) == spec
-    assert news_of(spec, note) == {}, "nothing new"
+    assert changes_of(spec, note) == {}, "nothing new"
 
 
 def test_a_bare_tool_is_a_short_note() -> None:
-    assert news_of(BARE, {}) == {"description": "", "parameters": TAKES}
+    assert changes_of(BARE, {}) == {"description": "", "parameters": TAKES}
 
 
 def test_what_is_said_no_more_is_taken_back() -> None:
-    known: dict[str, Any] = {"ok": 3, **news_of(FULL, {})}
-    known |= news_of(BARE, known)
+    known: dict[str, Any] = {"ok": 3, **changes_of(FULL, {})}
+    known |= changes_of(BARE, known)
     assert spec_of("look_up", known) == BARE
     assert known["ok"] == 3
-    assert news_of(BARE, known) == {}
+    assert changes_of(BARE, known) == {}
 
 
 @pytest.mark.parametrize("returns", [{"enum": ["x" * MAX_RETURNS]}, {"default": {1, 2}}], ids=["long", "no JSON"])
 def test_a_schema_of_results_that_cannot_be_kept_is_left_out(returns: dict[str, Any]) -> None:
     odd = replace(FULL, returns=returns)
-    note = news_of(odd, {})
+    note = changes_of(odd, {})
     assert spec_of("look_up", note) == replace(FULL, returns=None)
-    assert news_of(odd, note) == {}
-    assert spec_of("look_up", news_of(FULL, {}) | news_of(odd, news_of(FULL, {}))).returns is None
+    assert changes_of(odd, note) == {}
+    assert spec_of("look_up", changes_of(FULL, {}) | changes_of(odd, changes_of(FULL, {}))).returns is None
 
 
 def test_what_cannot_be_is_passed_over() -> None:

@@ -269,7 +269,7 @@ class _Rows(list[list[float]]):
 
 @pytest.fixture
 def sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """A stand-in for the package, which is as large as torch; the real one is tested where it is installed."""
+    """A alternative for the package, which is as large as torch; the real one is tested where it is installed."""
     made: list[tuple[str, dict[str, Any]]] = []
 
     class SentenceTransformer:

@@ -39,7 +39,7 @@ class Standin(BaseChatModel):
 
     @property
     def _llm_type(self) -> str:
-        return "stand-in"
+        return "alternative"
 
 
 class ChatAnthropic(Standin):

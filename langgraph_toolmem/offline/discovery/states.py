@@ -82,8 +82,8 @@ class State:
         """
         gone = replace(self, taken=(*self.taken, taken))
         if reads:
-            news = {each for each in told(taken) - self.known if is_news(each)}
-            values = frozenset(_values(taken.call, taken.observation)) if news else frozenset()
+            new = {each for each in told(taken) - self.known if is_new(each)}
+            values = frozenset(_values(taken.call, taken.observation)) if new else frozenset()
             return replace(gone, known=self.known | values)
         changes = dict(self.changes)
         mark = digest("change", *taken.call.key)
@@ -102,7 +102,7 @@ def told(taken: Taken) -> frozenset[str]:
     return frozenset(found for found in _values(taken.call, taken.observation) if found[1:] not in asked)
 
 
-def is_news(value: str) -> bool:
+def is_new(value: str) -> bool:
     """Whether a value tells something: an empty answer's "total: 0" does not."""
     return not (value.startswith("#") and value.endswith("=0"))
 

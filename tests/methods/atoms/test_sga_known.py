@@ -9,7 +9,7 @@ import pytest
 from histories import FAILED, call, run_of, schema, user
 
 from langgraph_toolmem.atoms.known import MAX_PER_SLOT, MAX_SLOTS, Known, known_of
-from langgraph_toolmem.atoms.slots import Slots, satisfied, stand_ins
+from langgraph_toolmem.atoms.slots import Slots, alternatives, satisfied
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -146,4 +146,4 @@ def test_common_types_stand_for_those_they_may_be(required: list[str], types: se
 
 
 def test_nothing_stands_for_a_common_type():
-    assert stand_ins("DATE") == frozenset()
+    assert alternatives("DATE") == frozenset()

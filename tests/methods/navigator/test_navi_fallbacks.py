@@ -43,10 +43,10 @@ def test_what_shares_rare_words_stands_in_and_what_writes_does_not() -> None:
 
 
 def test_only_what_may_be_called_counts() -> None:
-    stand_ins = Fallbacks(SPECS, nothing)
-    assert stand_ins.of("find_person", {"search_directory", "get_weather"}) == ["search_directory"]
-    assert stand_ins.of("find_person", SPECS, most=1) == ["colleague"]
-    assert stand_ins.of("no_such_tool", SPECS) == []
+    alternatives = Fallbacks(SPECS, nothing)
+    assert alternatives.of("find_person", {"search_directory", "get_weather"}) == ["search_directory"]
+    assert alternatives.of("find_person", SPECS, most=1) == ["colleague"]
+    assert alternatives.of("no_such_tool", SPECS) == []
 
 
 def test_what_a_search_finds_goes_before_what_only_sounds_alike() -> None:
@@ -92,8 +92,8 @@ def test_the_offices_alternatives_are_found_cold(others: int) -> None:
     tools = [*Office(0).tools(), *generated()[:others]]
     specs = read_tools(tools)
     with ToolMemory.ephemeral(tools=tools) as memory:
-        stand_ins = Fallbacks(specs, lambda text, most: [hit.name for hit in memory.navigator.search(text, k=most)])
+        alternatives = Fallbacks(specs, lambda text, most: [hit.name for hit in memory.navigator.search(text, k=most)])
         for failed, (expected,) in ALTERNATIVES.items():
-            found = stand_ins.of(failed, specs)
+            found = alternatives.of(failed, specs)
             assert expected in found
             assert len(found) <= MOST
