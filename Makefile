@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench format clean
+.PHONY: help demo quick test lint bench format clean
 
 help: ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -19,7 +19,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens, time, tasks done right
 	$(BIN)/python -m examples.office.demo $(ARGS)
 
-test: lint ## lint, types and tests
+quick: lint ## lint, types and the tests of units, plugs and methods, but for slow ones: for every commit
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow" tests/unit tests/contract tests/core tests/methods $(ARGS)
+
+test: lint ## lint, types and all tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: $(STAMP) ## style and types

@@ -403,7 +403,7 @@ def test_closing_does_not_wait_for_a_long_reading(
 ) -> None:
     opened().put([support(), support(atom("x", "other"))])
     store = opened()
-    monkeypatch.setattr("langgraph_toolmem.atoms.store.PAGE", 1)
+    monkeypatch.setattr("langgraph_toolmem.atoms.mirror.PAGE", 1)
     read, begun, go = AtomRows.read, threading.Event(), threading.Event()
 
     def slow(*args: Any, **more: Any) -> Any:

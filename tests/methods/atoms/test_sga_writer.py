@@ -103,7 +103,7 @@ def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> N
         assert {hit.tool for hit in hits} == {"find_order", "send_mail"}
     said = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path)]).stdout
     assert "1 wording of atoms" in said
-    assert "ToolMemory(..., atom_model=...)" in said
+    assert "Atoms(model=...)" in said
     with OpenAIStubServer(reply) as again:  # the next process asks
         with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(model=make_chat_model(again)))) as memory:
             assert memory.flush()

@@ -289,7 +289,7 @@ def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
                     memory.inertia.begin_turn(messages, thread_id="r")
                 memory.core.events.after_model(messages, [step[0]], thread_id="r")
                 messages = [*messages, *step]
-            memory.finish(messages, thread_id="r", success=True)
+            memory.finish(messages, thread_id="r", success=True, wait=True)
             assert not inertia(memory).open_turns
             return memory.report(), sit(memory).walks.edges.rows, memory.core.graph.successors.rows, memory.view()
 
