@@ -2,7 +2,7 @@
 
 A method hears what happens (`Method`), keeps what it needs on the core (`Core`), and does its part at a model call in a
 step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memory as the others are:
-``ToolMemory(path, methods=default_methods(Reminders()))``.
+``ToolMemory(path, methods=default_methods(Lessons()))``.
 """
 
 from langgraph_toolmem.core.contributions import Answer, Command, Section, TextTable

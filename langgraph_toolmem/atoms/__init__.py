@@ -18,7 +18,6 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 ``planning``, ``planner``            from messages to hints, with or without a planner's model
 ``rules``                            decision rules on proposed calls
 ``step``                             hints and guard at a model call
-``commands``                         `toolmem atoms`
 ===================================  ==========================================================
 """
 

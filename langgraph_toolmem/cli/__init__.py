@@ -17,7 +17,7 @@
 ``graph``       which tool gives what to which, and plans
 ``evolve``      what changes that: prune, restore, propagate, constraints
 ``record``      what a memory did so far, in sentences and tables
-``live``        a memory followed while another process writes to it
+``live``        a memory followed while another process writes to it; ``watch``: what is seen of it
 ``health``      what `doctor` looks at
 ``waiting``     what is still to be written in a folder, and what was given up
 ==============  ==========================================================

@@ -19,7 +19,6 @@ which may be taken out of what the model is offered.
 ``preferences``     what a user likes and avoids; ``guide`` takes tools out
 ``render``          entries for the prompt, within a budget
 ``steps``           recall, preference guiding, reflection at a model call
-``commands``        `toolmem feedback`, `toolmem recall`
 ``langmem``         the same entries as a LangGraph `BaseStore`
 ==================  ==========================================================
 """

@@ -18,6 +18,7 @@ model would make; a call is made without the model only above a bar and within a
 ``policy``          when to act; ``settings``: what a host's context changes
 ``proposal``        what comes out; ``traces``: how it is told
 ``step``            the shortcut at a model call
+``entropy``         whether a workload has inertia at all, for a replay
 ==================  ==========================================================
 """
 

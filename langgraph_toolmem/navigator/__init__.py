@@ -13,6 +13,8 @@ tools that fail leave, weights follow recent use. The upper one, a model that de
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
 ``evidence``      what all of it reads of the memory's evidence graph; ``history``: the counts of past runs in it
+``table``         what it keeps there: fields seen in results, tools left out, constraints
+``step``          tools chosen at a model call; ``fields``: fields of results
 ``arguments``     checks of what a program asks
 """
 

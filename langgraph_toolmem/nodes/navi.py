@@ -104,7 +104,7 @@ def create_navi_subgraph(
         strategy, seed, budget: of ``memory.navigator.plan``; the budget is in seconds, for each search.
         method: of ``with_structured_output``, or "text": the prompt asks for JSON as text. None: the model's own
             default, and "text" for a model without structured output.
-        on_decision: is handed each decision with its prompt: chat messages, what was decided, run id. Its errors are
+        on_decision: is handed each decision with its prompt: chat messages, what was decided, thread id. Its errors are
             logged and passed over. ``memory.navigator.decisions`` keeps them for fine-tuning.
         record: the memory learns from calls and answers. False: it only looks up.
         state_schema: the host's state, if tools want parts of it injected or change it by a ``Command``; a TypedDict.

@@ -17,8 +17,8 @@ from langgraph_toolmem.sit.ask import write_summary
 def write_state(model: BaseChatModel, history: Run) -> str | None:
     """The state after a history in the model's words; None if it said nothing.
 
-    ``memory.learn_states(run, write=partial(write_state, model))`` asks once per state. What the model raises is
-    not caught.
+    ``write_states(run, user, write=partial(write_state, model))`` of `WaitingStates` asks once per state. What the
+    model raises is not caught.
     """
     return write_summary(model, messages_of(history))
 

@@ -14,7 +14,7 @@ a sandbox. A cold start that was killed goes on where it was when it is begun ag
 ``invent``   requests from a chat model, and which of them are taken
 ``judge``    a chat model's verdict on a run
 ``budget``   what it may cost; ``meter``: model calls counted before they are made
-``state``    how far it is, on disk
+``progress`` how far it is; on disk: `stores.cold_start`
 ``keeping``  its entries go into the memory, and are taken away again
 ``runner``   all together
 ===========  ==========================================================================

@@ -1,6 +1,6 @@
 """Discovery: tool calls are searched offline, in a world that can be reset, and what won becomes atoms.
 
-    from langgraph_toolmem.memory import ToolMemory
+    from langgraph_toolmem import ToolMemory
     from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task, ToolsEnvironment
 
     def make():
