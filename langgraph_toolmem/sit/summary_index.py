@@ -22,7 +22,7 @@ YOUNG = 4  # the newest 1/4 of an edge are young
 TIE = 1e-6  # two products of the same vectors differ by less, in whatever order the rows are
 
 
-class _Edge:
+class EdgeRows:
     """The vectors of one edge's summaries: row i of the matrix belongs to ``ids[i]``."""
 
     __slots__ = ("_matrix", "ids", "rows")
@@ -33,6 +33,7 @@ class _Edge:
         self._matrix: Vector = np.empty((2, dimension), dtype=np.float32)
 
     def put(self, key: str, vector: Vector) -> None:
+        """Adds a row."""
         count = len(self.ids)
         if count == len(self._matrix):
             grown = np.empty((2 * count, self._matrix.shape[1]), dtype=np.float32)
@@ -43,16 +44,19 @@ class _Edge:
         self.ids.append(key)
 
     def drop(self, key: str) -> None:
+        """Takes a row out."""
         row, last = self.rows.pop(key), self.ids.pop()
         if last != key:
             self._matrix[row] = self._matrix[len(self.ids)]
             self.ids[row], self.rows[last] = last, row
 
     def vector(self, key: str) -> Vector:
+        """A copy of a row."""
         vector: Vector = self._matrix[self.rows[key]].copy()
         return vector
 
     def similarities(self, query: Vector) -> Vector:
+        """The products of all rows with a vector."""
         return np.asarray(self._matrix[: len(self.ids)] @ query, dtype=np.float32)
 
 
@@ -66,7 +70,7 @@ class SummaryIndex:
         self.version = next(_versions)
         self._summaries: dict[str, StoredSummary] = {}  # without vectors: those are in the edges
         self._vectors_of_retired: dict[str, Vector] = {}
-        self._edges: dict[str, dict[str, _Edge]] = {}
+        self._edges: dict[str, dict[str, EdgeRows]] = {}
         self._merged_into: dict[str, str] = {}
         self._credited: dict[str, list[int]] = {}
         self._journal: dict[str, StoredSummary | None] | None = None
@@ -119,7 +123,7 @@ class SummaryIndex:
             targets = self._edges.setdefault(summary.source, {})
             edge = targets.get(summary.target)
             if edge is None:
-                edge = targets[summary.target] = _Edge(len(vector))
+                edge = targets[summary.target] = EdgeRows(len(vector))
             edge.put(key, vector)
             self._size += 1
 
@@ -206,7 +210,7 @@ class SummaryIndex:
         for start, target, edge in self._candidates(source, targets):
             yield start, target, list(edge.ids)
 
-    def _candidates(self, source: str | None, targets: Collection[str] | None) -> Iterator[tuple[str, str, _Edge]]:
+    def _candidates(self, source: str | None, targets: Collection[str] | None) -> Iterator[tuple[str, str, EdgeRows]]:
         starts = self._edges if source is None else [source]
         for start in starts:
             of_start = self._edges.get(start, {})

@@ -4,17 +4,18 @@ import json
 import logging
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import chromadb
 import pytest
+from chroma_server import chroma_clients, chroma_run
+from chromadb.config import Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
@@ -22,7 +23,7 @@ from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores.chroma import collection_name
+from langgraph_toolmem.stores.chroma import ChromaConnection, collection_name
 from langgraph_toolmem.stores.reembed import reembed as reembed_collections
 from langgraph_toolmem.stores.vectors import Hit, VectorItem, VectorStore
 
@@ -139,7 +140,11 @@ def test_nothing_stored_is_nothing_found_and_makes_nothing(store: VectorStore) -
     assert store.size()["dimension"] is None
 
 
-def test_questions_to_an_unused_store_neither_open_nor_make_anything(tmp_path: Path) -> None:
+def test_questions_to_an_unused_store_neither_open_nor_make_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for client in ("EphemeralClient", "PersistentClient"):
+        monkeypatch.setattr(chromadb, client, lambda *_, **__: pytest.fail("Chroma is opened"))
     for folder in (tmp_path / "memory", None):
         store = VectorStore(folder, embedder=LEXICAL, namespace=ME)
         store.check()
@@ -149,7 +154,6 @@ def test_questions_to_an_unused_store_neither_open_nor_make_anything(tmp_path: P
         assert store.reembed() == {}
         assert store.query("entries", "x", k=3) == store.get("entries") == store.kinds() == []
         assert store.size()["kinds"] == {}
-        assert store._connection._client is None
         store.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -272,8 +276,6 @@ def test_a_namespace_that_is_no_tuple_of_texts_is_refused(namespace: Any) -> Non
 
 
 def test_an_async_client_is_refused() -> None:
-    import chromadb
-
     waiting = chromadb.AsyncHttpClient()
     try:
         with pytest.raises(ConfigurationError, match="AsyncHttpClient"):
@@ -435,12 +437,18 @@ def test_a_crash_at_the_end_of_a_rebuilding_loses_nothing(
 def test_a_whole_rebuilding_that_lacks_its_name_is_found_without_reembed(tmp_path: Path) -> None:
     with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         store.upsert("entries", [VectorItem("a", "a")])
-        client = store._connection.client()
+    with closing(embedded(tmp_path)) as client:
         [collection] = client.list_collections()
         collection.modify(name=collection.name.removesuffix(".v1") + ".new")
-        store._collections.clear()
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         assert store.count("entries") == 1
+    with closing(embedded(tmp_path)) as client:
         assert [each.name for each in client.list_collections()] == ["tm.entries.toolmem.me.v1"]
+
+
+def embedded(folder: Path) -> Any:
+    """What an application would open beside the package."""
+    return chromadb.PersistentClient(folder / "chroma", settings=Settings(anonymized_telemetry=False))
 
 
 # failures
@@ -495,8 +503,9 @@ def test_a_collection_replaced_by_another_handle_is_found_again(tmp_path: Path, 
     assert ids(other.get("entries")) == ["d"]
 
 
-def test_a_foreign_collection_under_our_name_is_refused(store: VectorStore) -> None:
-    store._connection.client().create_collection("tm.entries.toolmem.me.v1", embedding_function=None)
+def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path, store: VectorStore) -> None:
+    with closing(embedded(tmp_path)) as client:
+        client.create_collection("tm.entries.toolmem.me.v1", embedding_function=None)
     with pytest.raises(StorageError, match="not made by this package"):
         store.count("entries")
 
@@ -534,32 +543,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.count("entries")
 # a server
 
 
-@contextmanager
-def chroma_run(folder: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A real ``chroma run`` on a free port of loopback: the port and the process."""
-    chroma = Path(sys.executable).parent / "chroma"
-    if not chroma.exists():
-        pytest.skip("the chroma executable is not beside this Python")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    command = [str(chroma), "run", "--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        assert process.poll() is None, (folder / "log").read_text()
-        yield port, process
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with chroma_run(tmp_path_factory.mktemp("server")) as (port, _):
@@ -568,23 +551,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def connect() -> Iterator[Callable[[int], Any]]:
-    """Makes HTTP clients and closes them."""
-    import chromadb
-    from chromadb.config import Settings
-
-    clients: list[Any] = []
-
-    def client(port: int) -> Any:
-        settings = Settings(anonymized_telemetry=False)
-        clients.append(chromadb.HttpClient(host="127.0.0.1", port=port, settings=settings))
-        return clients[-1]
-
-    yield client
-    for each in clients:
-        each.close()
-        # chromadb 1.5 leaves its sockets open in Client.close(), and an open socket is a warning here.
-        for part in (each, each._admin_client):
-            part._server._session.close()
+    with chroma_clients() as client:
+        yield client
 
 
 async def test_two_workers_share_a_server(server: int, connect: Callable[[int], Any], tmp_path: Path) -> None:
@@ -628,8 +596,8 @@ def test_a_server_that_goes_away_is_a_storage_error(connect: Callable[[int], Any
 # tools
 
 
-def test_no_collections_at_all(store: VectorStore) -> None:
-    assert reembed_collections(store._connection, LEXICAL, ()) == {}
+def test_no_collections_at_all() -> None:
+    assert reembed_collections(ChromaConnection(None), LEXICAL, ()) == {}
 
 
 def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> None:
@@ -680,4 +648,3 @@ def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest
         for thread in threads:
             thread.join(30)
         assert not any(thread.is_alive() for thread in threads)
-        assert len(store._connection._in_use) <= 24

@@ -3,19 +3,17 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chroma_server import chroma_clients, chroma_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
@@ -23,9 +21,9 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import shelf
-from langgraph_toolmem.entries.cache import hurts
-from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.entries.entry import Call, Entry, entry_id
 from langgraph_toolmem.entries.rows import KIND
+from langgraph_toolmem.entries.shelf import hurts
 from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
@@ -60,7 +58,7 @@ class Clock:
 
 def entry(name: str, query: str = "find ann", **fields: Any) -> Entry:
     run = digest("run", name)
-    fields.setdefault("calls", (EntryCall("find", {"name": name}, "ok", "7"),))
+    fields.setdefault("calls", (Call("find", {"name": name}, "ok", "7"),))
     return Entry(entry_id(run), run, query, **fields)
 
 
@@ -138,7 +136,7 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing(tmp_path: Path) -
 
 def test_two_reports_of_a_run_in_one_go_are_one_entry(store: EntryStore, vectors: VectorStore) -> None:
     one = entry("1")
-    more = replace(one, calls=(*one.calls, EntryCall("mail", {}, "ok")), score=0.0)
+    more = replace(one, calls=(*one.calls, Call("mail", {}, "ok")), score=0.0)
     store.put_many([one, more, one])
     assert [(len(each.calls), each.score) for each in over(vectors).all()] == [(1, 0.0)]
 
@@ -360,7 +358,7 @@ def test_who_follows_the_changes_knows_all_there_is(operations: list[tuple[str, 
     for what, name, look in operations:
         run = digest("run", name)
         if what == "put":
-            store.put(entry(name, calls=(EntryCall("t", {"n": len(index)}, "ok"),)))
+            store.put(entry(name, calls=(Call("t", {"n": len(index)}, "ok"),)))
         elif what in ("good", "bad"):
             store.judge(run, float(what == "good"), name)
         elif what == "forget":
@@ -530,74 +528,37 @@ def test_threads_lose_nothing(store: EntryStore, vectors: VectorStore) -> None:
 # several processes
 
 
-@contextmanager
-def chroma_run(folder: Path) -> Iterator[int]:
-    """A real ``chroma run`` on a port of loopback."""
-    chroma = Path(sys.executable).parent / "chroma"
-    if not chroma.exists():
-        pytest.skip("the chroma executable is not beside this Python")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(chroma), "run", "--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        assert process.poll() is None, (folder / "log").read_text()
-        yield port
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
 def test_entries_of_another_process_are_seen_after_a_look(tmp_path: Path) -> None:
-    from chromadb import HttpClient
-    from chromadb.config import Settings
-
     clock = Clock()
-    with chroma_run(tmp_path) as port:
-        clients = [HttpClient("127.0.0.1", port, settings=Settings(anonymized_telemetry=False)) for _ in range(2)]
-        try:
-            here, there = (
-                over(VectorStore(None, embedder=LEXICAL, client=client, namespace=ME), now=clock, refresh=30)
-                for client in clients
-            )
-            here.put_many([entry("1", user="u"), entry("2")])
-            assert len(there) == 2
-            here.put(entry("3"))
-            here.judge(entry("1").run, 0.0, "no")
-            here.forget_run(entry("2").run)
-            begun = there.changes()
-            assert len(begun.entries) == 2
-            clock.seconds += 31
-            changes = there.changes(begun.version)
-            assert not changes.whole
-            assert {each.id: each.score for each, _ in changes.entries} == {entry("3").id: None, entry("1").id: 0.0}
-            assert changes.gone == [entry("2").id]
-            # What is changed without a look is changed on top of what the other wrote.
-            here.judge(entry("3").run, 1.0)
-            put = there.put(entry("3", user="v"))
-            assert put is not None
-            assert (put.score, put.user) == (1.0, "v")
-            here.credit(entry("1").id, recalled=1)
-            here.flush()
-            there.credit(entry("1").id, recalled=2)
-            there.flush()
-            kept = there.get(entry("1").id)
-            assert kept is not None
-            assert (kept.recalled, kept.score) == (3, 0.0)
-        finally:
-            for client in clients:
-                client.close()
-                # chromadb 1.5 leaves its sockets open in Client.close(), and an open socket is a warning here.
-                for part in (client, client._admin_client):
-                    part._server._session.close()
+    with chroma_run(tmp_path) as (port, _), chroma_clients() as connect:
+        here, there = (
+            over(VectorStore(None, embedder=LEXICAL, client=connect(port), namespace=ME), now=clock, refresh=30)
+            for _ in range(2)
+        )
+        here.put_many([entry("1", user="u"), entry("2")])
+        assert len(there) == 2
+        here.put(entry("3"))
+        here.judge(entry("1").run, 0.0, "no")
+        here.forget_run(entry("2").run)
+        begun = there.changes()
+        assert len(begun.entries) == 2
+        clock.seconds += 31
+        changes = there.changes(begun.version)
+        assert not changes.whole
+        assert {each.id: each.score for each, _ in changes.entries} == {entry("3").id: None, entry("1").id: 0.0}
+        assert changes.gone == [entry("2").id]
+        # What is changed without a look is changed on top of what the other wrote.
+        here.judge(entry("3").run, 1.0)
+        put = there.put(entry("3", user="v"))
+        assert put is not None
+        assert (put.score, put.user) == (1.0, "v")
+        here.credit(entry("1").id, recalled=1)
+        here.flush()
+        there.credit(entry("1").id, recalled=2)
+        there.flush()
+        kept = there.get(entry("1").id)
+        assert kept is not None
+        assert (kept.recalled, kept.score) == (3, 0.0)
 
 
 PUTTING = """

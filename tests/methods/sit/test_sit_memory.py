@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from typing import Any
 import chromadb
 import histories as h
 import pytest
+from chroma_server import chroma_clients, chroma_run
 from chromadb.config import Settings
 from kept import inertia, ledger, sit
 from langchain_core.embeddings import Embeddings
@@ -805,36 +805,25 @@ def test_forgetting_while_chroma_is_away_says_so(client: Switched) -> None:
         assert kept(memory) == []
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_a_real_server_that_stops_and_comes_back(tmp_path: Path) -> None:
-    from test_sit_store import chroma_run
-
-    port = free_port()
-    with chroma_run(tmp_path, port):
-        client = chromadb.HttpClient(host="127.0.0.1", port=port, settings=Settings(anonymized_telemetry=False))
-        memory = made(tmp_path / "memory", chroma=client)
-        memory.finish(whole("password", "Ida", summary="The password is old."), thread_id="first", success=True)
-    memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="second", success=True)
-    [found] = memory.sit.suggest(before_cure("password"), summary="The password is old.", k=1)
-    assert (found.tool, found.kind) == ("reset_password", "episodic")
-    memory.close()
-    memory = made(tmp_path / "memory", chroma=client)
-    advice = memory.sit.advise(before_cure("password"), summary="The password is old.")
-    assert advice.missing
-    assert {each.kind for each in advice.suggestions} <= {"procedural", "search"}
-    assert advice.suggestions
-    with chroma_run(tmp_path, port):
-        memory.observe(h.history(asked("Ida"), h.words()), thread_id="third")
-        assert {"The link is gone.", "The password is old."} <= set(kept(memory))
+    with chroma_clients() as connect:
+        with chroma_run(tmp_path) as (port, _):
+            client = connect(port)
+            memory = made(tmp_path / "memory", chroma=client)
+            memory.finish(whole("password", "Ida", summary="The password is old."), thread_id="first", success=True)
+        memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="second", success=True)
+        [found] = memory.sit.suggest(before_cure("password"), summary="The password is old.", k=1)
+        assert (found.tool, found.kind) == ("reset_password", "episodic")
         memory.close()
-    client.close()
-    for part in (client, client._admin_client):  # chromadb leaves its sockets open, and that is a warning here
-        part._server._session.close()  # type: ignore[attr-defined]
+        memory = made(tmp_path / "memory", chroma=client)
+        advice = memory.sit.advise(before_cure("password"), summary="The password is old.")
+        assert advice.missing
+        assert {each.kind for each in advice.suggestions} <= {"procedural", "search"}
+        assert advice.suggestions
+        with chroma_run(tmp_path, port):
+            memory.observe(h.history(asked("Ida"), h.words()), thread_id="third")
+            assert {"The link is gone.", "The password is old."} <= set(kept(memory))
+            memory.close()
 
 
 class Letters(Embeddings):

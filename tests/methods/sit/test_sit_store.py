@@ -4,18 +4,16 @@ import logging
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chroma_server import chroma_clients, chroma_run, free_port
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
@@ -72,8 +70,13 @@ def over(vectors: VectorStore, **options: Any) -> SummaryStore:
 
 
 @pytest.fixture
-def vectors(tmp_path: Path) -> Iterator[VectorStore]:
-    with VectorStore(tmp_path, embedder=axes(), namespace=ME) as made:
+def embeddings() -> Axes:
+    return Axes()
+
+
+@pytest.fixture
+def vectors(tmp_path: Path, embeddings: Axes) -> Iterator[VectorStore]:
+    with VectorStore(tmp_path, embedder=resolve_embedder(embeddings), namespace=ME) as made:
         yield made
 
 
@@ -139,13 +142,13 @@ def test_a_query_reads_only_candidate_edges(monkeypatch: pytest.MonkeyPatch) -> 
         for target in "pqr":
             store.add(source, target, "a", key=source + target)
     read: list[str] = []
-    original = summary_index._Edge.similarities
+    original = summary_index.EdgeRows.similarities
 
-    def spied(edge: summary_index._Edge, query: Any) -> Any:
+    def spied(edge: summary_index.EdgeRows, query: Any) -> Any:
         read.extend(edge.ids)
         return original(edge, query)
 
-    monkeypatch.setattr(summary_index._Edge, "similarities", spied)
+    monkeypatch.setattr(summary_index.EdgeRows, "similarities", spied)
     store.near("x", "a")
     assert len(read) == 3
     read.clear()
@@ -250,8 +253,7 @@ def test_the_version_changes_with_what_is_stored_and_never_comes_back() -> None:
 # the same again
 
 
-def test_the_same_transition_learned_again_changes_nothing(vectors: VectorStore) -> None:
-    embeddings: Any = vectors.embedder._ready()
+def test_the_same_transition_learned_again_changes_nothing(vectors: VectorStore, embeddings: Axes) -> None:
     store = over(vectors)
     first = store.add("look", "pay", "a", key="1", run="r")
     merged = store.add("look", "pay", "aa", key="2", run="r2")
@@ -833,65 +835,18 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) ->
         assert all(key == answer for key, answer in again.items())
 
 
-@contextmanager
-def chroma_run(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A real ``chroma run`` on a port of loopback."""
-    chroma = Path(sys.executable).parent / "chroma"
-    if not chroma.exists():
-        pytest.skip("the chroma executable is not beside this Python")
-    command = [str(chroma), "run", "--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        assert process.poll() is None, (folder / "log").read_text()
-        yield process
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
 @pytest.fixture
 def connect() -> Iterator[Callable[[int], Any]]:
-    """Makes HTTP clients and closes them."""
-    import chromadb
-    from chromadb.config import Settings
-
-    clients: list[Any] = []
-
-    def client(port: int) -> Any:
-        made = chromadb.HttpClient(host="127.0.0.1", port=port, settings=Settings(anonymized_telemetry=False))
-        clients.append(made)
-        return made
-
-    yield client
-    for each in clients:
-        each.close()
-        # chromadb 1.5 leaves its sockets open in Client.close(), and an open socket is a warning here.
-        for part in (each, each._admin_client):
-            part._server._session.close()
+    with chroma_clients() as client:
+        yield client
 
 
 def test_workers_share_a_server_and_outlive_it(tmp_path: Path, connect: Callable[[int], Any]) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
     clock = Clock(0.0)
     with chroma_run(tmp_path, port):
-        one, two = (
-            over(
-                VectorStore(None, embedder=axes(), client=connect(port), namespace=("shared", "é")),
-                now=clock,
-                refresh=30.0,
-                retire_after=9,
-            )
-            for _ in range(2)
-        )
+        stores = [VectorStore(None, embedder=axes(), client=connect(port), namespace=("shared", "é")) for _ in range(2)]
+        one, two = (over(each, now=clock, refresh=30.0, retire_after=9) for each in stores)
         assert one.summaries() == two.summaries() == []
         first = str(one.add("look", "pay", "a", key="1", user="ann"))
         other = str(one.add("look", "mail", "b", key="2"))
@@ -915,7 +870,7 @@ def test_workers_share_a_server_and_outlive_it(tmp_path: Path, connect: Callable
     with pytest.raises(StorageError):
         one.add("look", "pay", "c", key="3")
     assert texts(one) == ["a"]
-    fresh = over(VectorStore(None, embedder=axes(), client=one._mirror.rows._vectors._connection.given, namespace=ME))
+    fresh = over(stores[0].scoped(ME))
     with pytest.raises(StorageError):
         fresh.near("look", "a")
     with chroma_run(tmp_path, port):
@@ -924,4 +879,4 @@ def test_workers_share_a_server_and_outlive_it(tmp_path: Path, connect: Callable
         assert two.forget_user("ann") == 1
         clock.seconds = 120.0
         assert texts(one) == texts(two) == ["c"]
-        assert SummaryRows(one._mirror.rows._vectors).ids({"user": "ann"}) == []
+        assert SummaryRows(stores[0]).ids({"user": "ann"}) == []
