@@ -23,9 +23,9 @@ from langgraph_toolmem.atoms.resolve import LEAST, Resolver
 from langgraph_toolmem.atoms.retrieve import AtomIndex, filled, query_texts, texts_of
 from langgraph_toolmem.atoms.texts import TextRows
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.words.wording import PAIR, STOP
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.words import wording
+from langgraph_toolmem.words.wording import PAIR, STOP
 
 NOTHING = "known: only what the user said. done: nothing yet"
 
