@@ -17,11 +17,11 @@ from chroma_server import chroma_clients, chroma_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
-from langgraph_toolmem.entries.shelf import hurts
+from langgraph_toolmem.entries.cache import hurts
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.entries import shelf
+from langgraph_toolmem.entries import cache
 from langgraph_toolmem.entries.entry import Call, Entry, entry_id
 from langgraph_toolmem.entries.rows import KIND
 from langgraph_toolmem.entries.store import EntryStore
@@ -205,7 +205,7 @@ def test_a_critic_without_a_word_is_not_asked_again(store: EntryStore) -> None:
 # records
 
 
-def test_records_are_booked_at_once_and_written_together(store: EntryStore, vectors: VectorStore) -> None:
+def test_records_are_credited_at_once_and_written_together(store: EntryStore, vectors: VectorStore) -> None:
     store.put_many([entry("1"), entry("2")])
     one, two = entry("1").id, entry("2").id
     version = store.version
@@ -330,9 +330,9 @@ def test_vectors_of_a_model_come_with_the_entries(tmp_path: Path) -> None:
 
 
 def test_too_many_changes_are_told_as_a_whole(store: EntryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "REMEMBERED", 10)
+    monkeypatch.setattr(cache, "REMEMBERED", 10)
     store = over(store._vectors)
-    store._shelf._log = type(store._shelf._log)(maxlen=10)
+    store._cache._log = type(store._cache._log)(maxlen=10)
     begun = store.changes().version
     store.put_many([entry(str(n)) for n in range(10)])
     assert not store.changes(begun).whole
