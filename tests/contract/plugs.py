@@ -64,7 +64,7 @@ def rows(memory: ToolMemory, user: str | None = None) -> dict[str, Any]:
         kind: {hit.id: (hit.text, hit.metadata) for hit in store.get(kind)} for kind in store.kinds()
     }
     if any(isinstance(each, Navigator) for each in memory.methods):
-        found["decisions"] = {each.run for each in memory.navigator.decisions.turns()}
+        found["decisions"] = {each.run: each for each in memory.navigator.decisions.turns()}
     return {kind: kept for kind, kept in found.items() if kept}
 
 

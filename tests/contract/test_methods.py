@@ -46,6 +46,7 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
         await told("finish", run_of(1), user_id="bob", wait=True, **bad),
         await told("feedback", "a", score=0.0, comment="It was late.", user_id="ann", wait=True),
         await told("take_in", imported),
+        (await told("report")).to_dict(),
         await told("take_in", imported),
         await told("flush"),
         (await told("report")).to_dict(),
@@ -73,10 +74,10 @@ async def test_a_method_alone_takes_all_that_happens_and_its_async_twins_the_sam
     sync = await live(memory_of(tmp_path / "sync", make(kind)), "sync")
     aside = await live(memory_of(tmp_path / "async", make(kind)), "async")
     assert sync == aside
-    seen, new, _, _, first, again, flushed, *_ = sync
+    seen, new, _, _, kept, once, _, flushed, twice, *_ = sync
     assert (seen, new, flushed) == (3, 1, True)
-    assert first.keys() == {kind.name}
-    assert again == first
+    assert kept.keys() == {kind.name}
+    assert twice == once
     assert not [each.getMessage() for each in caplog.records if "user id" not in each.getMessage()]
 
 
@@ -91,7 +92,7 @@ def test_its_report_is_a_section_of_plain_figures(kind: type[Method]) -> None:
             return
         assert isinstance(section, Section)
         assert section.title
-        assert json.loads(json.dumps(dict(section.figures))) == report.to_dict()["sections"][kind.name]
+        assert section.figures.keys() == report.to_dict()["sections"][kind.name].keys()
         assert all(sentence in str(report) for sentence in section.sentences)
         for table in section.tables:
             assert all(len(row) == len(table.columns) and {type(cell) for cell in row} == {str} for row in table.rows)
@@ -193,7 +194,7 @@ async def test_what_fails_in_a_method_stops_neither_the_memory_nor_the_others(
     found = await live(memory_of(tmp_path / "broken", noting(First, said), broken, noting(Last, said)), way)
     assert said == alone
     assert found[:4] == whole[:4]
-    assert found[7]["sections"] == found[10]["sections"] == {}
+    assert found[5]["sections"] == found[8]["sections"] == found[11]["sections"] == {}
     assert broken.failures == sum(event in QUIET and name == "first" for event, name in said)
     warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert sorted(each for each in warned if kind.name in each and "RuntimeError" in each) == [
@@ -288,20 +289,29 @@ def test_a_memory_imports_the_methods_that_are_listed_and_no_other(way_round: in
 def test_forget_removes_what_it_kept_of_a_user_and_nothing_of_another(
     kind: type[Method], namespace: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with memory_of(tmp_path / "bob", make(kind), namespace=namespace) as memory:
-        work(memory, user="bob", word="quixotic", first=20)
-        of_bob = rows(memory, "bob")
+    keeps = kind.name in WITH_ROWS
     with memory_of(tmp_path / "both", make(kind), namespace=namespace) as memory:
         work(memory, user="ann", word="zanzibar")
         work(memory, user="bob", word="quixotic", first=20)
-        assert (rows(memory, "ann") != (of_bob if namespace != APART else {})) == (kind.name in WITH_ROWS)
+        anns = (str(memory.core.users.of("ann").digest), memory.core.read([], "ann-d").digest)
+        before = marked(rows(memory, "bob"), anns)
+        assert bool(marked(rows(memory, "ann"), anns)[True]) == bool(before[False]) == keeps
         assert memory.forget(user_id="ann")
-        assert rows(memory, "bob") == of_bob
-        assert namespace != APART or rows(memory, "ann").keys() <= {"decisions"}
+        after = marked(rows(memory, "bob"), anns)
+        assert not after[True]
+        assert not marked(rows(memory, "ann"), anns)[True]
+        assert before[False].items() <= after[False].items()
         assert memory.forget(user_id="ann") == 0
-        assert bool(of_bob) == (kind.name in WITH_ROWS)
     words = [word for word in (b"zanzibar", b"quixotic") if any(word in each for each in files(tmp_path / "both").values())]
     assert words == [b"quixotic"]
+
+
+def marked(kept: dict[str, Any], marks: tuple[str, ...]) -> dict[bool, dict[tuple[str, str], Any]]:
+    """The rows that have a mark in them, and the others."""
+    found: dict[bool, dict[tuple[str, str], Any]] = {True: {}, False: {}}
+    for kind, each in ((kind, each) for kind, held in kept.items() for each in held.items()):
+        found[any(mark in str(each) for mark in marks)][kind, each[0]] = each[1]
+    return found
 
 
 # --- closed, and only looking ---
@@ -321,14 +331,14 @@ async def test_a_closed_memory_goes_on_in_ram(kind: type[Method], way: str, tmp_
         assert (memory.finish(run_of(number), **how) if way == "sync" else await memory.afinish(run_of(number), **how)) == 4
     memory.feedback("late-30", score=0.0, comment="late")
     assert memory.report().turns == turns + 8
-    assert not memory.flush() or not memory.core.jobs.any
+    assert memory.flush() == (not memory.core.jobs.any)
     memory.close()
     assert files(folder) == before
 
 
 def beside_chroma(folder: Path) -> dict[str, bytes]:
-    """Chroma counts in its file how often it was opened; what is in it is seen by `rows`."""
-    return {name: content for name, content in files(folder).items() if not name.startswith("chroma")}
+    """Chroma counts in its file how often it was opened, SQLite makes files to read; `rows` sees what is in them."""
+    return {name: content for name, content in files(folder).items() if not name.startswith("chroma") and not name.endswith(("-shm", "-wal"))}
 
 
 @each_method
