@@ -291,7 +291,7 @@ class ToolMemory:
             price: what the model's tokens cost; then the money saved is told too.
         """
         core = self._core
-        sections = {each.name: section for each in self._methods if (section := each.report()) is not None}
+        sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
         core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
         with core.lock:
@@ -328,11 +328,11 @@ class ToolMemory:
         # The jobs first: what is being done ends with them. The graph before rows: nothing is made of it any more.
         everything = [partial(core.jobs.forget, str(user.digest)), partial(core.forget, user), *rows]
         removed = 0
-        failures: list[StorageError] = []
+        failures: list[Exception] = []
         for forget in [partial(core.forget, user)] if core.read_only else everything:
             try:
                 removed += forget()
-            except StorageError as error:  # the others go all the same
+            except Exception as error:  # noqa: BLE001 - the others go all the same
                 failures.append(error)
         if failures:
             raise failures[0]

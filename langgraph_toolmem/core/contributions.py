@@ -30,7 +30,7 @@ class Section:
 
     Attributes:
         title: what it is about.
-        figures: by name, fit for JSON.
+        figures: by name: JSON values, or dataclasses of them, which `Report.to_dict` makes plain.
         sentences: the same for a person.
         tables: after the sentences of all methods.
     """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.namespaces import check_namespace
 from langgraph_toolmem.core.catalogue import Catalogue, without_own
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
@@ -112,6 +113,12 @@ class Core(Evidence):
     def rows(self, kind: RowKind[T]) -> Rows[T]:
         """Rows of a kind of a method's own; nothing is made or read before they are used."""
         return Rows(kind, self.vectors, apart=self.users.apart, read_only=self.read_only)
+
+    def section_of(self, listener: Listener) -> Section | None:
+        """A method's part of the report; None if it has nothing to tell, or fails."""
+        found: list[Section | None] = []
+        self.quietly(f"{listener.name} could not report", lambda: found.append(listener.report()))
+        return found[0] if found else None
 
     def owner_of(self, run: str, user: str | None = None) -> str:
         """Digest of the user whose run it is, so that `forget` finds what is said about it; "" if that is unknown.

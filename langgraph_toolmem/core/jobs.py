@@ -232,19 +232,18 @@ class Jobs:
             timeout: seconds; None: without end.
 
         Returns:
-            Whether all is done. What was given up counts as done.
+            Whether all is done. What was given up counts as done; what is left in a closed memory waits on disk.
         """
         if self._read_only or not self.any or self.queue.empty:
             return True
         end = math.inf if timeout is None else time.monotonic() + timeout
         self.begin()
-        while self.queue.pending((*self._quick, *self._slow)):
-            left = end - time.monotonic()
-            if self._closed or left <= 0:
+        while not self._closed and self.queue.pending((*self._quick, *self._slow)):
+            if (left := end - time.monotonic()) <= 0:
                 return False
             with self._finished:
                 self._finished.wait(min(POLL_SECONDS, left))
-        return True
+        return not self._closed
 
     def forget(self, user: str) -> int:
         """Deletes jobs about a user (digest) for good; what is being done for one of them is not written any more.

@@ -102,7 +102,8 @@ class Import:
 class Listener:
     """Hears what happens, in the order of the memory's list. Override what you need; every default does nothing.
 
-    `learned`, `ended` and `judged` are called without the lock, and what one of them raises stops nobody.
+    `learned`, `ended`, `judged`, `close` and `report` are called without the lock, and what one of them raises stops
+    nobody; what `forget` raises, the caller gets once everybody else has forgotten.
 
     Attributes:
         name: who listens.

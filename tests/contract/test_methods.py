@@ -1,0 +1,365 @@
+"""The contract of a method: alone in a memory, beside others, broken, forgotten, closed, only looking, left out."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import typer
+from plugs import APART, KINDS, NOW, files, make, memory_of, rows, run_of, work
+from typer.testing import CliRunner
+
+from langgraph_toolmem import StorageError, ToolMemory, default_methods
+from langgraph_toolmem.cli import atoms, evolve, recall
+from langgraph_toolmem.cli.derived import add_commands
+from langgraph_toolmem.extend import Command, Method, Section
+
+EVENTS = ("turn", "learned", "ended", "judged", "imported", "report", "forget", "close")
+"""What every method is told of in `live`."""
+QUIET = ("learned", "ended", "judged", "report")
+"""What may fail in a method without stopping anybody."""
+WITH_TABLES = {"inertia", "sit", "navigator"}
+WITH_ROWS = {"sit", "navigator", "entries", "atoms", "lessons"}
+BUILT_IN_COMMANDS = {"navigator": evolve.COMMANDS, "atoms": atoms.COMMANDS, "entries": recall.COMMANDS}
+
+each_method = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+each_way = pytest.mark.parametrize("way", ["sync", "async"])
+
+
+async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") -> list[Any]:
+    """All that happens to a memory, and what it says to it."""
+
+    async def told(name: str, *args: Any, **options: Any) -> Any:
+        return getattr(memory, name)(*args, **options) if way == "sync" else await getattr(memory, f"a{name}")(*args, **options)
+
+    bad: dict[str, Any] = {"success": False, "comment": "Not this one.", "thread_id": "b"}
+    imported = [(memory.core.read(run_of(number), f"i-{number}"), 1.0, "ann") for number in (7, 8)]
+    found = [
+        await told("observe", run_of(0)[:-1], thread_id="a", user_id="ann"),
+        await told("finish", run_of(0), thread_id="a", success=True, user_id="ann"),
+        await told("finish", run_of(1), user_id="bob", wait=True, **bad),
+        await told("feedback", "a", score=0.0, comment="It was late.", user_id="ann", wait=True),
+        await told("take_in", imported),
+        (await told("report")).to_dict(),
+        await told("take_in", imported),
+        await told("flush"),
+        (await told("report")).to_dict(),
+        await told("view"),
+        await told("forget", user_id="ann"),
+        (await told("report")).to_dict(),
+    ]
+    if until == "aclose":
+        found.append(await told("close"))
+    return found
+
+
+def test_every_built_in_method_is_among_them() -> None:
+    assert {type(each) for each in default_methods()} < set(KINDS)
+
+
+# --- alone ---
+
+
+@each_method
+async def test_a_method_alone_takes_all_that_happens_and_its_async_twins_the_same(
+    kind: type[Method], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "langgraph_toolmem")
+    sync = await live(memory_of(tmp_path / "sync", make(kind)), "sync")
+    aside = await live(memory_of(tmp_path / "async", make(kind)), "async")
+    assert sync == aside
+    seen, new, _, _, kept, once, _, flushed, twice, *_ = sync
+    assert (seen, new, flushed) == (3, 1, True)
+    assert kept.keys() == {kind.name}
+    assert twice == once
+    assert not [each.getMessage() for each in caplog.records if "user id" not in each.getMessage()]
+
+
+@each_method
+def test_its_report_is_a_section_of_plain_figures(kind: type[Method]) -> None:
+    with memory_of(None, make(kind)) as memory:
+        work(memory)
+        section, report = memory.method(kind.name).report(), memory.report()
+        assert json.loads(json.dumps(report.to_dict()))["sections"].keys() == report.sections.keys() <= {kind.name}
+        if section is None:
+            assert report[kind.name] == {}
+            return
+        assert isinstance(section, Section)
+        assert section.title
+        assert section.figures.keys() == report.to_dict()["sections"][kind.name].keys()
+        assert all(sentence in str(report) for sentence in section.sentences)
+        for table in section.tables:
+            assert all(len(row) == len(table.columns) and {type(cell) for cell in row} == {str} for row in table.rows)
+
+
+@each_method
+def test_its_commands_are_commands_with_help(kind: type[Method]) -> None:
+    commands = [*kind.commands, *BUILT_IN_COMMANDS.get(kind.name, ())]
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    add_commands(app, {}, kind.name, commands)
+    for each in commands:
+        assert isinstance(each, Command)
+        names = [*filter(None, [each.group]), each.name or each.run.__name__]
+        shown = CliRunner().invoke(app, [*names, "--help"])
+        assert shown.exit_code == 0, shown.output
+        told = " ".join((inspect.getdoc(each.run) or "no docstring").split("\n\n")[0].split())
+        assert told.rstrip(".") in " ".join(shown.output.split())
+
+
+# --- beside others ---
+
+
+class Told:
+    """Notes what it is told, in the order in which all are."""
+
+    name: ClassVar[str]
+    said: list[tuple[str, str]]
+
+
+def _noting(event: str) -> Any:
+    def told(self: Any, *args: Any) -> Any:
+        self.said.append((event, self.name))
+        return getattr(super(Told, self), event)(*args)
+
+    return told
+
+
+for _event in EVENTS:
+    setattr(Told, _event, _noting(_event))
+
+
+class First(Method):
+    name: ClassVar[str] = "first"
+
+
+class Last(Method):
+    name: ClassVar[str] = "last"
+
+
+def noting(kind: Any, said: list[tuple[str, str]]) -> Any:
+    made = type(f"Told{kind.__name__}", (Told, kind), {}) if kind in (First, Last) else None
+    method = make(kind, Told) if made is None else made()
+    method.said = said
+    return method
+
+
+@each_method
+@pytest.mark.parametrize("way_round", [1, -1])
+async def test_methods_are_told_in_the_order_of_the_list(kind: type[Method], way_round: int, tmp_path: Path) -> None:
+    said: list[tuple[str, str]] = []
+    kinds = [First, kind, Last][::way_round]
+    await live(memory_of(tmp_path / "memory", *(noting(each, said) for each in kinds)))
+    events = [event for event, _ in said]
+    assert set(events) == set(EVENTS)
+    names = [each.name for each in kinds]
+    assert [name for _, name in said] == names * (len(said) // 3)
+    assert all(len(set(events[at : at + 3])) == 1 for at in range(0, len(events), 3))
+
+
+class Broken:
+    """Fails in whatever may fail."""
+
+    failures: int = 0
+
+
+def _failing(event: str) -> Any:
+    def fail(self: Any, *args: Any) -> Any:
+        self.failures += 1
+        raise RuntimeError(f"{event} is broken")
+
+    return fail
+
+
+for _event in QUIET:
+    setattr(Broken, _event, _failing(_event))
+
+
+@each_method
+@each_way
+async def test_what_fails_in_a_method_stops_neither_the_memory_nor_the_others(
+    kind: type[Method], way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[tuple[str, str]] = []
+    alone: list[tuple[str, str]] = []
+    whole = await live(memory_of(tmp_path / "whole", noting(First, alone), noting(Last, alone)), way)
+    caplog.clear()
+    broken = make(kind, Broken)
+    found = await live(memory_of(tmp_path / "broken", noting(First, said), broken, noting(Last, said)), way)
+    assert said == alone
+    assert found[:4] == whole[:4]
+    assert found[5]["sections"] == found[8]["sections"] == found[11]["sections"] == {}
+    assert broken.failures == sum(event in QUIET and name == "first" for event, name in said)
+    warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert sorted(each for each in warned if kind.name in each and "RuntimeError" in each) == [
+        f"{kind.name} could not report: RuntimeError at {Broken.__module__}:{_line(_failing)}",
+        f"{kind.name} could not take in a run: RuntimeError at {Broken.__module__}:{_line(_failing)}",
+        f"{kind.name} could not take in what was learned: RuntimeError at {Broken.__module__}:{_line(_failing)}",
+    ]
+
+
+def _line(function: Any) -> int:
+    """Where it raises."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(index for index, line in enumerate(lines) if "raise" in line)
+
+
+@each_method
+def test_one_that_cannot_forget_or_close_keeps_no_other_from_it(kind: type[Method], tmp_path: Path) -> None:
+    class Stuck(Method):
+        name: ClassVar[str] = "stuck"
+
+        def forget(self, *_: Any) -> int:
+            raise RuntimeError("no")
+
+        def close(self) -> None:
+            raise RuntimeError("no")
+
+    memory = memory_of(tmp_path / "memory", Stuck(), make(kind), namespace=APART)
+    work(memory, user="ann", word="zanzibar")
+    before = rows(memory, "ann")
+    with pytest.raises(RuntimeError, match="no"):
+        memory.forget(user_id="ann")
+    assert (rows(memory, "ann"), bool(before)) == ({}, kind.name in WITH_ROWS)
+    memory.close()
+    assert not any(b"zanzibar" in content for content in files(tmp_path / "memory").values())
+
+
+# --- left out ---
+
+
+@each_method
+def test_a_memory_without_it_has_nothing_of_it(kind: type[Method], tmp_path: Path) -> None:
+    with memory_of(tmp_path / "alone", make(kind)) as memory:
+        work(memory)
+        tables, kept = set(memory.core.graph.to_state()["tables"]) - {"ledger"}, set(rows(memory))
+    with memory_of(tmp_path / "others", *(make(each) for each in KINDS if each is not kind)) as memory:
+        work(memory)
+        assert not tables & set(memory.core.graph.to_state()["tables"])
+        assert not kept & set(rows(memory))
+    assert bool(tables) == (kind.name in WITH_TABLES)
+    assert bool(kept) == (kind.name in WITH_ROWS)
+
+
+def test_a_memory_without_methods_has_its_graph_and_no_other_file(tmp_path: Path) -> None:
+    with memory_of(tmp_path / "memory") as memory:
+        work(memory, user="ann")
+        memory.forget(user_id="ann")
+        assert memory.core.graph.to_state()["tables"].keys() == {"ledger"}
+    assert files(tmp_path / "memory").keys() == {"graph.journal", "graph.lock", "graph.pickle"}
+
+
+WITHOUT = """
+import sys, tempfile
+import langgraph_toolmem
+names, listed = sys.argv[1:], []
+for name in [None, *names]:
+    listed += [name] if name else []
+    methods = [getattr(langgraph_toolmem, each)() for each in listed]
+    with langgraph_toolmem.ToolMemory(tempfile.mkdtemp(), methods=methods) as memory:
+        who = {"thread_id": "a", "user_id": "ann"}
+        memory.finish([("user", "hello"), ("assistant", "Hi!")], success=True, wait=True, **who)
+        memory.feedback("a", score=0.0, comment="No.", user_id="ann", wait=True)
+        print(*sorted(each for each in sys.modules if each.startswith("langgraph_toolmem.") and each.count(".") == 1))
+"""
+
+
+@pytest.mark.parametrize("way_round", [1, -1])
+def test_a_memory_imports_the_methods_that_are_listed_and_no_other(way_round: int) -> None:
+    kinds = [type(each) for each in default_methods()][::way_round]
+    program = [sys.executable, "-c", WITHOUT, *(kind.__name__ for kind in kinds)]
+    loaded = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
+    packages = {kind.__module__ for kind in kinds}
+    assert [packages & set(line.split()) for line in loaded] == [
+        {kind.__module__ for kind in kinds[:number]} for number in range(len(kinds) + 1)
+    ]
+
+
+# --- forgotten ---
+
+
+@each_method
+@pytest.mark.parametrize("namespace", [APART, ("toolmem",)], ids=["apart", "shared"])
+def test_forget_removes_what_it_kept_of_a_user_and_nothing_of_another(
+    kind: type[Method], namespace: tuple[str, ...], tmp_path: Path
+) -> None:
+    keeps = kind.name in WITH_ROWS
+    with memory_of(tmp_path / "both", make(kind), namespace=namespace) as memory:
+        work(memory, user="ann", word="zanzibar")
+        work(memory, user="bob", word="quixotic", first=20)
+        anns = (str(memory.core.users.of("ann").digest), memory.core.read([], "ann-d").digest)
+        before = marked(rows(memory, "bob"), anns)
+        assert bool(marked(rows(memory, "ann"), anns)[True]) == bool(before[False]) == keeps
+        assert memory.forget(user_id="ann")
+        after = marked(rows(memory, "bob"), anns)
+        assert not after[True]
+        assert not marked(rows(memory, "ann"), anns)[True]
+        assert before[False].items() <= after[False].items()
+        assert memory.forget(user_id="ann") == 0
+    words = [word for word in (b"zanzibar", b"quixotic") if any(word in each for each in files(tmp_path / "both").values())]
+    assert words == [b"quixotic"]
+
+
+def marked(kept: dict[str, Any], marks: tuple[str, ...]) -> dict[bool, dict[tuple[str, str], Any]]:
+    """The rows that have a mark in them, and the others."""
+    found: dict[bool, dict[tuple[str, str], Any]] = {True: {}, False: {}}
+    for kind, each in ((kind, each) for kind, held in kept.items() for each in held.items()):
+        found[any(mark in str(each) for mark in marks)][kind, each[0]] = each[1]
+    return found
+
+
+# --- closed, and only looking ---
+
+
+@each_method
+@each_way
+async def test_a_closed_memory_goes_on_in_ram(kind: type[Method], way: str, tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    memory = memory_of(folder, make(kind))
+    work(memory)
+    memory.close()
+    before = files(folder)
+    turns = memory.report().turns
+    for number in (30, 31):
+        how: dict[str, Any] = {"thread_id": f"late-{number}", "success": number == 30, "comment": "late"}
+        assert (memory.finish(run_of(number), **how) if way == "sync" else await memory.afinish(run_of(number), **how)) == 4
+    memory.feedback("late-30", score=0.0, comment="late")
+    assert memory.report().turns == turns + 8
+    assert memory.flush() == (not memory.core.jobs.any)
+    memory.close()
+    assert files(folder) == before
+
+
+def beside_chroma(folder: Path) -> dict[str, bytes]:
+    """Chroma counts in its file how often it was opened, SQLite makes files to read; `rows` sees what is in them."""
+    return {name: content for name, content in files(folder).items() if not name.startswith("chroma") and not name.endswith(("-shm", "-wal"))}
+
+
+@each_method
+async def test_a_read_only_memory_looks_and_keeps_nothing(kind: type[Method], tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    with memory_of(folder, make(kind)) as memory:
+        work(memory, user="ann")
+        kept = rows(memory)
+        before_runs = memory.report().runs_judged
+    before = beside_chroma(folder)
+    with memory_of(folder, make(kind), read_only=True) as looking:
+        assert looking.report().runs_judged == before_runs
+        assert rows(looking) == kept
+        looking.finish(run_of(40), thread_id="new", success=False, comment="zanzibar", user_id="ann")
+        with pytest.raises(StorageError):
+            looking.forget(user_id="ann")
+        assert rows(looking) == kept
+        assert beside_chroma(folder) == before
+        looking.feedback("ann-1", score=0.0, comment="left in the queue", user_id="ann")
+    assert {name for name, content in beside_chroma(folder).items() if before.get(name) != content} == {"reflections.db"}
+    with memory_of(folder, make(kind), now=lambda: NOW + 1) as memory:
+        run = memory.core.read(run_of(1), "ann-1").digest
+        assert memory.flush()
+        assert memory.core.score_of(run) == 0.0
