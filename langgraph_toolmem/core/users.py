@@ -36,14 +36,18 @@ class Users:
         self.apart = has_user(namespace)
         self._warned = False
 
-    def of(self, user_id: str | None) -> User:
+    def of(self, user_id: str | None, *, warn: bool = True) -> User:
         """A user.
+
+        Args:
+            user_id: the id, if anybody is named.
+            warn: say so, once, where the namespace has no place for the id.
 
         Raises:
             NamespaceError: the namespace needs a user id and there is none.
         """
         namespace = resolve(self.namespace, user_id)
-        if user_id is not None and not self.apart and not self._warned:
+        if warn and user_id is not None and not self.apart and not self._warned:
             self._warned = True
             logger.warning(
                 "A run carries a user id, but the namespace %r has no place for it: personal memory is shared by all "

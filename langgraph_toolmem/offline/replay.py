@@ -127,7 +127,8 @@ def replay(
         for run in runs:
             parsed = parse_run(run.messages, thread_id=run.thread_id)
             core = memory.core
-            core.events.learn(parsed, core.users.of(run.user_id), last_turn_too=True, inertia=how)
+            user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
+            core.events.learn(parsed, user, last_turn_too=True, inertia=how)
             names = [step.tool for event in parsed.events if isinstance(event, Turn) for step in event.steps]
             meter.add(names)
             for length in _CHAIN_LENGTHS:
