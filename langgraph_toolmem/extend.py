@@ -14,7 +14,6 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.stores.items import Hit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
-from langgraph_toolmem.turn.middleware import StepsMiddleware
 from langgraph_toolmem.turn.node import StepNode
 from langgraph_toolmem.turn.step import Step
 
@@ -38,7 +37,6 @@ __all__ = [
     "Section",
     "Step",
     "StepNode",
-    "StepsMiddleware",
     "TextTable",
     "User",
     "VectorItem",

@@ -30,6 +30,8 @@ def ledger(memory: ToolMemory) -> LedgerTable:
 
 
 def seen_by_others(report: Report) -> dict[str, Any]:
-    """What is seen of a report beside the process that writes: the core's figures and the shortcut's budget."""
-    budget = {**report["inertia"], "rules": []}
-    return {**report.to_dict(), "sections": {"inertia": budget}, "jobs": asdict(JobsReport())}
+    """What is seen of a report beside the process that writes: not the evidence, and not what is in other files."""
+    seen = {"inertia": {**report["inertia"], "rules": []}}
+    if report["sit"]:
+        seen["sit"] = {**report["sit"], "edges": []}
+    return {**report.to_dict(), "sections": seen, "jobs": asdict(JobsReport())}

@@ -90,13 +90,17 @@ def test_the_command_of_the_method(memory: ToolMemory, tmp_path: Path) -> None:
     complain(memory)
     memory.close()
     program = "from langgraph_toolmem.cli import main; main()"
-    asked = [sys.executable, "-c", program, "lessons", "Send the invoice", "--memory", str(tmp_path / "memory")]
     environment = {**os.environ, "TOOLMEM_METHODS": "examples.own_method.lessons:Lessons"}
-    said = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
-    plain = subprocess.run([*asked, "--json"], env=environment, capture_output=True, text=True, check=True)
 
-    assert "Send the invoice to Ann Lee: Invoices go to the billing address." in said.stdout
-    assert [each["comment"] for each in json.loads(plain.stdout)] == [SAID]
+    def toolmem(*arguments: str) -> str:
+        asked = [sys.executable, "-c", program, *arguments, "--memory", str(tmp_path / "memory")]
+        return subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert "Send the invoice to Ann Lee: Invoices go to the billing address." in toolmem("lessons", "Send the invoice")
+    assert [each["comment"] for each in json.loads(toolmem("lessons", "Send the invoice", "--json"))] == [SAID]
+    assert "Lessons were shown in 0 runs" in toolmem("report")
+    toolmem("feedback", "past", "--score", "1")
+    assert json.loads(toolmem("lessons", "Send the invoice", "--json")) == []
 
 
 def test_forgetting_a_user_leaves_the_others(memory: ToolMemory) -> None:

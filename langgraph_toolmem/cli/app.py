@@ -13,7 +13,7 @@ from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
 from langgraph_toolmem.cli import atoms, evolve, graph, recall
 from langgraph_toolmem.cli.bootstrap import bootstrap
-from langgraph_toolmem.cli.derived import add_commands, own_methods
+from langgraph_toolmem.cli.derived import add_commands
 from langgraph_toolmem.cli.discover import discover
 from langgraph_toolmem.cli.export import export
 from langgraph_toolmem.cli.feedback import feedback
@@ -23,6 +23,7 @@ from langgraph_toolmem.cli.inputs import (
     check_folder,
     load_log,
     open_memory,
+    own_methods,
     read_atom_writer,
     read_model,
     read_policy,

@@ -7,9 +7,7 @@ declare is imported when `toolmem` starts.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
@@ -25,10 +23,9 @@ from langgraph_toolmem.cli.terminal import answer_json, console, note
 from langgraph_toolmem.core.contributions import Answer, Command
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.method import Method
+    pass
 
 DRY_RUN: Final = "Dry run: nothing was changed. Do it with --apply."
-OWN_METHODS: Final = "TOOLMEM_METHODS"
 
 _Apply = Annotated[bool, typer.Option("--apply", help="Do it, after a question.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")]
@@ -50,25 +47,6 @@ def add_commands(app: typer.Typer, groups: dict[str, typer.Typer], method: str, 
                 app.add_typer(groups[command.group], name=command.group)
             target = groups[command.group]
         target.command(command.name or command.run.__name__)(_function(method, command))
-
-
-def own_methods() -> list[type[Method]]:
-    """The methods that the environment names.
-
-    Raises:
-        ConfigurationError: one cannot be imported, or is no method.
-    """
-    found = []
-    for each in filter(None, os.environ.get(OWN_METHODS, "").split(",")):
-        module, _, name = each.strip().partition(":")
-        try:
-            kind = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which cannot be imported: {error}") from error
-        if not hasattr(kind, "commands"):
-            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which is no method of a memory")
-        found.append(kind)
-    return found
 
 
 def _function(method: str, command: Command) -> Any:
@@ -133,8 +111,7 @@ class _Opened:
     def __init__(
         self, method: str, folder: Path, read_only: bool, place: Mapping[str, Any], schemas: list[dict[str, Any]] | None
     ) -> None:
-        own = [kind() for kind in own_methods()]
-        self._memory = open_memory(folder, read_only=read_only, methods=own, **place)
+        self._memory = open_memory(folder, read_only=read_only, **place)
         self._method = method
         adopt_tools(self._memory, schemas)
 

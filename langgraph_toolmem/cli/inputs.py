@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import re
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.models import resolve_model
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory
     from langgraph_toolmem.report.savings import TokenPrice
     from langgraph_toolmem.runs.logs import RunLog
+
+OWN_METHODS: Final = "TOOLMEM_METHODS"
+"""Environment variable with methods of one's own, ``package.module:Class``, commas between them."""
 
 POLICY_HELP = (
     "`calibrated` (acts by its track record), `paper` (AutoTool as published), a JSON file, or `name=value` "
@@ -97,6 +102,25 @@ def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPoli
     return InertiaPolicy.from_dict(settings)
 
 
+def own_methods() -> list[type[Method]]:
+    """The methods that the environment names.
+
+    Raises:
+        ConfigurationError: one cannot be imported, or is no method.
+    """
+    found = []
+    for each in filter(None, os.environ.get(OWN_METHODS, "").split(",")):
+        module, _, name = each.strip().partition(":")
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which cannot be imported: {error}") from error
+        if not hasattr(kind, "commands"):
+            raise ConfigurationError(f"{OWN_METHODS} names {each!r}, which is no method of a memory")
+        found.append(kind)
+    return found
+
+
 def open_memory(
     folder: Path,
     *,
@@ -114,7 +138,7 @@ def open_memory(
         read_only: look, but do not write.
         namespace: of personal memory, its labels with slashes between them.
         embeddings: the embedder as `--embeddings` names it.
-        methods: in place of the default ones with their name.
+        methods: in place of the default ones with their name, or of those that the environment names.
 
     Raises:
         InputError: there is no memory, or the path is a file.
@@ -131,7 +155,7 @@ def open_memory(
         read_only=read_only,
         namespace=tuple(namespace.split("/")),
         embeddings=None if embeddings == "builtin" else embeddings,
-        methods=default_methods(*methods),
+        methods=default_methods(*(kind() for kind in own_methods()), *methods),
     )
 
 

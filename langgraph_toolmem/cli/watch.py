@@ -23,6 +23,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.record import budget_figures, budget_in_words
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence, TransitionSeen
+from langgraph_toolmem.sit.section import section
 from langgraph_toolmem.stores import wire
 from langgraph_toolmem.stores.folder_lock import holder, is_held
 from langgraph_toolmem.stores.tail import GraphTail
@@ -117,12 +118,16 @@ class Watcher:
         return None if told is None else Event(*told, time)
 
     def report(self) -> Report:
-        """The figures of the core and of the shortcut's budget."""
-        figures = budget_figures(self.graph.counters, self._limit)
-        budget = Section(
-            "Kinds of predictions", {**figures, "rules": []}, budget_in_words(self.graph.counters, figures)
-        )
-        return make_report(self.graph, {"inertia": budget}, {}, self.problems)
+        """The figures of the core, of the shortcut's budget and of suggestions."""
+        counters, ledger = self.graph.counters, self.graph.register(LedgerTable)
+        figures = budget_figures(counters, self._limit)
+        sums = {name: int(number) for name, number in ledger.figures_of("sit").items()}
+        told = section(self.graph.register(SITEvidence), counters, sums)
+        sections = {
+            "inertia": Section("Kinds of predictions", {**figures, "rules": []}, budget_in_words(counters, figures)),
+            "sit": replace(told, figures={**told.figures, "edges": []}, tables=()),
+        }
+        return make_report(self.graph, sections, {}, self.problems)
 
     def writer(self) -> str:
         """Who writes to the memory, in words; "" where that cannot be told."""

@@ -11,6 +11,7 @@ merged, bounded, retired when they mislead.
 
 =======================  ==========================================================
 ``SIT``                  this method: what is learned, what waits, what is suggested
+``section``              what it tells in the report
 ``walks``                edges of successful runs and their weights; ``evidence``: the table they are in
 ``suggest``              the three kinds of evidence, weighed; ``policy``
 ``transitions``          steps of runs with the states before them
@@ -30,16 +31,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section, TextTable, shown_in_words
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
-from langgraph_toolmem.graph.export import START
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.section import section
 from langgraph_toolmem.sit.states import WaitingStates
 from langgraph_toolmem.sit.suggest import Suggestion
 from langgraph_toolmem.sit.suggest import suggest as weigh
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 EDGE: Final = "edge:"
 """How an item begins that is no summary: the tool is suggested by its edge alone."""
-MAX_EDGES: Final = 50
-"""Edges in the report, those of most weight."""
 SEARCHED: Final = 50
 """Tools that a search by description gives as candidates."""
 
@@ -274,31 +273,8 @@ class SIT(Method):
     def report(self) -> Section | None:
         """What was suggested and followed, and how many states are stored and wait."""
         core = self.core
-        stored, sums = core.counter("summaries"), core.ledger.figures(self.name)
         with core.lock:
-            waiting, unjudged = self.evidence.waiting(), self.evidence.walks.waiting()
-            edges = self.evidence.walks.records()[:MAX_EDGES]
-        figures = {**sums, "summaries": stored, "summaries_waiting": waiting, "runs_waiting": unjudged, "edges": edges}
-        lines = list(shown_in_words("Next tools", sums))
-        if stored or waiting:
-            more = f"; waiting for a verdict: {waiting:,}" if waiting else ""
-            lines.append(f"States of runs stored in words, for suggestions: {stored:,}{more}.")
-        if unjudged and (lines or core.counter("runs_judged")):
-            lines.append(f"Runs without a verdict: {unjudged:,}; only successful ones teach suggestions.")
-        rows = tuple(
-            (
-                "(start of a run)" if edge.source == START else edge.source,
-                edge.target,
-                f"{edge.good:,} of {edge.good + edge.bad:,}",
-                f"{edge.weight:,.2f}",
-                f"{edge.success:.0%}",
-            )
-            for edge in edges
-            if edge.success is not None
-        )
-        title = "What came next in whole runs (weight: N + Σ 1/n over the successful ones)"
-        table = TextTable(title, ("after", "comes", "in good runs", "weight", "success"), rows)
-        return Section("Next tools", figures, tuple(lines), (table,))
+            return section(self.evidence, core.graph.counters, core.ledger.figures(self.name))
 
 
 class _Edges:
