@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS

@@ -36,7 +36,11 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
     """All that happens to a memory, and what it says to it."""
 
     async def told(name: str, *args: Any, **options: Any) -> Any:
-        return getattr(memory, name)(*args, **options) if way == "sync" else await getattr(memory, f"a{name}")(*args, **options)
+        return (
+            getattr(memory, name)(*args, **options)
+            if way == "sync"
+            else await getattr(memory, f"a{name}")(*args, **options)
+        )
 
     bad: dict[str, Any] = {"success": False, "comment": "Not this one.", "thread_id": "b"}
     imported = [(memory.core.read(run_of(number), f"i-{number}"), 1.0, "ann") for number in (7, 8)]
@@ -302,7 +306,9 @@ def test_forget_removes_what_it_kept_of_a_user_and_nothing_of_another(
         assert not marked(rows(memory, "ann"), anns)[True]
         assert before[False].items() <= after[False].items()
         assert memory.forget(user_id="ann") == 0
-    words = [word for word in (b"zanzibar", b"quixotic") if any(word in each for each in files(tmp_path / "both").values())]
+    words = [
+        word for word in (b"zanzibar", b"quixotic") if any(word in each for each in files(tmp_path / "both").values())
+    ]
     assert words == [b"quixotic"]
 
 
@@ -328,7 +334,9 @@ async def test_a_closed_memory_goes_on_in_ram(kind: type[Method], way: str, tmp_
     turns = memory.report().turns
     for number in (30, 31):
         how: dict[str, Any] = {"thread_id": f"late-{number}", "success": number == 30, "comment": "late"}
-        assert (memory.finish(run_of(number), **how) if way == "sync" else await memory.afinish(run_of(number), **how)) == 4
+        assert (
+            memory.finish(run_of(number), **how) if way == "sync" else await memory.afinish(run_of(number), **how)
+        ) == 4
     memory.feedback("late-30", score=0.0, comment="late")
     assert memory.report().turns == turns + 8
     assert memory.flush() == (not memory.core.jobs.any)
@@ -338,7 +346,11 @@ async def test_a_closed_memory_goes_on_in_ram(kind: type[Method], way: str, tmp_
 
 def beside_chroma(folder: Path) -> dict[str, bytes]:
     """Chroma counts in its file how often it was opened, SQLite makes files to read; `rows` sees what is in them."""
-    return {name: content for name, content in files(folder).items() if not name.startswith("chroma") and not name.endswith(("-shm", "-wal"))}
+    return {
+        name: content
+        for name, content in files(folder).items()
+        if not name.startswith("chroma") and not name.endswith(("-shm", "-wal"))
+    }
 
 
 @each_method
@@ -358,7 +370,9 @@ async def test_a_read_only_memory_looks_and_keeps_nothing(kind: type[Method], tm
         assert rows(looking) == kept
         assert beside_chroma(folder) == before
         looking.feedback("ann-1", score=0.0, comment="left in the queue", user_id="ann")
-    assert {name for name, content in beside_chroma(folder).items() if before.get(name) != content} == {"reflections.db"}
+    assert {name for name, content in beside_chroma(folder).items() if before.get(name) != content} == {
+        "reflections.db"
+    }
     with memory_of(folder, make(kind), now=lambda: NOW + 1) as memory:
         run = memory.core.read(run_of(1), "ann-1").digest
         assert memory.flush()
