@@ -1,4 +1,4 @@
-"""The contract of jobs: done once, tried again, given up, kept through reopening, forgotten; built-in kinds and one's own."""
+"""The contract of jobs: done once, tried again, given up, kept through reopening, forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of rows: any kind, in embedded Chroma on disk and in RAM, per user and shared, reopened, only looked at."""
+"""The contract of rows: any kind, on disk and in RAM, per user and shared, reopened, only looked at."""
 
 from __future__ import annotations
 
