@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
-from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.state import SEPARATOR
 from langgraph_toolmem.graph.tables import CountTable, counts
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
