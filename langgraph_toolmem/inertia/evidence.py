@@ -36,7 +36,7 @@ class TurnOpened(Operation):
         turn: its key.
         windows: the contexts it began in.
         rules: of each predicted call.
-        judged: the predicted calls, as `inertia.engine.plain_judged` writes them.
+        judged: the predicted calls, as `inertia.booking.plain_judged` writes them.
         would_act: whether the best of them would be made.
         user: digest of the user, if known.
         hour: since 1970.
