@@ -38,6 +38,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.recall_scale
 	$(BIN)/python -m benchmarks.navigator
 	$(BIN)/python -m benchmarks.tool_search
+	$(BIN)/python -m benchmarks.trace
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
 	$(BIN)/python -m benchmarks.discovery

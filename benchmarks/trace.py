@@ -1,7 +1,7 @@
 """How many files and functions of the package one warm call enters.
 
     python -m benchmarks.trace
-    python -m benchmarks.trace --tasks 30 --files
+    python -m benchmarks.trace --tasks 60 --files
 
 An agent of ``create_agent`` does tasks of the office; then a few more are done, and each of its model
 calls is traced. A decision is what the shortcut's middleware does in the model's place: nothing of the host's is
@@ -151,7 +151,7 @@ def _calls(message: BaseMessage) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trace", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--tasks", type=int, default=60, help="tasks that the memory sees before")
+    parser.add_argument("--tasks", type=int, default=30, help="tasks that the memory sees before")
     parser.add_argument("--files", action="store_true", help="list the files, with the functions entered in each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every file and function to FILE")
     options = parser.parse_args(arguments)

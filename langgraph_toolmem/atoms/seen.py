@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from langgraph_toolmem.atoms.mask import ENOUGH, FEW, OFTEN, Habits
-from langgraph_toolmem.graph.contexts import slot_key
 from langgraph_toolmem.graph.learning import decode_value
+from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.runs.values import ABSENT, canon
 
 Given = Callable[[str], Mapping[str, tuple[float, int]]]

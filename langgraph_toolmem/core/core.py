@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import check_namespace
 from langgraph_toolmem.core.catalogue import Catalogue, without_own
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.events import Events
@@ -18,7 +17,7 @@ from langgraph_toolmem.core.ledger import Credit, Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
 from langgraph_toolmem.core.rows import RowKind, Rows
-from langgraph_toolmem.core.users import User, Users
+from langgraph_toolmem.core.users import User, Users, check_namespace
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run

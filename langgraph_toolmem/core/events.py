@@ -10,13 +10,12 @@ from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.core.catalogue import Catalogue
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.listener import EndedRun, JudgedRun, LearnedTurn, Listener
-from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.operations import Outcome, Record, Verdict
 from langgraph_toolmem.graph.state import RunState

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any, ClassVar, Final, NamedTuple
 
-from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, row, text
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.runs.run import Turn

@@ -1,13 +1,17 @@
-"""Users: whose memory a run belongs to, found out once."""
+"""Users: whose memory a run or a piece of text belongs to, found out once."""
 
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+import string
+from typing import Any, NamedTuple
 
-from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
+from langgraph_toolmem.base.keys import digest
 
 logger = logging.getLogger("langgraph_toolmem.memory")
+
+USER = "user_id"
 
 
 class User(NamedTuple):
@@ -60,3 +64,49 @@ class Users:
     def digest_of(user_id: str | None) -> str | None:
         """How a user appears in what is kept."""
         return user_digest(user_id or None)
+
+
+def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[str, ...]:
+    """A namespace as given, checked.
+
+    Raises:
+        ConfigurationError: it is no tuple of non-empty texts, or has a placeholder that cannot be filled.
+    """
+    if not isinstance(namespace, tuple) or not namespace or not all(isinstance(n, str) and n for n in namespace):
+        raise ConfigurationError(f'{name} is a tuple of texts such as ("toolmem", "{{user_id}}"), not {namespace!r}.')
+    try:
+        places = [place for label in namespace for _, place, _, _ in string.Formatter().parse(label)]
+    except ValueError as error:
+        raise ConfigurationError(f"{name} has braces that are no placeholder ({error}): {namespace!r}.") from error
+    wanted = {place for place in places if place is not None}
+    if wanted - {USER}:
+        raise ConfigurationError(f"{name} has the placeholder {{{min(wanted - {USER})}}}; only {{user_id}} is known.")
+    if wanted and not user_allowed:
+        raise ConfigurationError(f"{name} is shared by all users and takes no {{user_id}}; use `namespace` for that.")
+    return tuple(namespace)
+
+
+def has_user(namespace: tuple[str, ...]) -> bool:
+    """Whether the namespace has a place for a user id."""
+    return any(field == USER for label in namespace for _, field, _, _ in string.Formatter().parse(label))
+
+
+def resolve(namespace: tuple[str, ...], user_id: str | None) -> tuple[str, ...]:
+    """The namespace of one user.
+
+    Raises:
+        NamespaceError: it needs a user id and there is none. Nothing is shared by accident.
+    """
+    if not has_user(namespace):
+        return namespace
+    if not user_id:
+        raise NamespaceError(
+            f"The namespace {namespace!r} needs a user id. Pass user_id=…, or run the graph with it in its "
+            'context or in config["configurable"]["user_id"].'
+        )
+    return tuple(label.format(user_id=user_id) for label in namespace)
+
+
+def user_digest(user_id: str | None) -> str | None:
+    """How a user appears in the evidence graph."""
+    return None if user_id is None else digest("user", user_id)

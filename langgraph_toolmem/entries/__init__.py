@@ -304,7 +304,7 @@ class Entries(Method):
 
     def past_runs(self, namespace: tuple[str, ...], wait: float | None) -> PastRuns | None:
         """The finished runs of a namespace, for other methods."""
-        from langgraph_toolmem.entries.past_runs import EntryRuns
+        from langgraph_toolmem.entries.library import EntryRuns
 
         store = None if self.core.vectors.empty else self.library.loaded(namespace, wait)
         return None if store is None else EntryRuns(store)

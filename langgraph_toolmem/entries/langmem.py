@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, PutOp, Result, SearchItem, SearchOp
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
-from langgraph_toolmem.base.namespaces import has_user, resolve, user_digest
+from langgraph_toolmem.core.users import has_user, resolve, user_digest
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import to_text

@@ -6,9 +6,11 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 
 from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.core.past_runs import PastRun, PastRunChanges
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.ranker import EntryIndex
@@ -227,3 +229,25 @@ class _OpenNamespace:
 
     def _indexes(self, entry: Entry) -> tuple[EntryIndex, EntryIndex]:
         return (self._unjudged, self._judged) if entry.score is None else (self._judged, self._unjudged)
+
+
+@dataclass(frozen=True)
+class EntryRuns:
+    """The runs that the entries of a store are about."""
+
+    store: EntryStore
+
+    def changes(self, since: int) -> PastRunChanges:
+        """As `core.past_runs.PastRuns` has it."""
+        new = self.store.changes(since)
+        runs = [
+            PastRun(
+                entry.id,
+                entry.query,
+                tuple(call.tool for call in entry.calls if call.status == "ok"),
+                entry.failed,
+                entry.time,
+            )
+            for entry, _ in new.entries
+        ]
+        return PastRunChanges(new.version, new.whole, runs, new.gone)

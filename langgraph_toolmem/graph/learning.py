@@ -10,12 +10,11 @@ from typing import Any, Final
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
-from langgraph_toolmem.graph.contexts import paper_window, slot_key, windows
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
 from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, paper_window, slot_key, windows
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph
 from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
-from langgraph_toolmem.graph.state import PARALLEL, WORDS
+from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
 
 
 def view_of(graph: EvidenceGraph) -> GraphView:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.graph.cases import Neighbour, carry_over
-from langgraph_toolmem.graph.contexts import slot_key
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.learning import constants, pattern_of
 from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import RunState, slot_key
 from langgraph_toolmem.runs.values import ABSENT, canon, fit
 
 NEAR: Final = 1.0

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.graph.state import CUT, START, USER, RunState
+from langgraph_toolmem.graph.state import CUT, SEPARATOR, START, USER, RunState
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
 from langgraph_toolmem.inertia.evidence import RuleRecord

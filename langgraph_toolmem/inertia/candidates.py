@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.contexts import windows
 from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState
+from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
 from langgraph_toolmem.inertia.arguments import Filled, fill
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT

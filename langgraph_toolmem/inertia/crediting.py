@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.graph.contexts import windows
 from langgraph_toolmem.graph.operations import Count, Record, ToolCount
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import RunState, windows
 from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision
 from langgraph_toolmem.runs.run import Turn

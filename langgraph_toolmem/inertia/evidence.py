@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
-from langgraph_toolmem.graph.contexts import SEPARATOR
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.state import SEPARATOR
 from langgraph_toolmem.graph.tables import CountTable, counts
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
 
@@ -32,14 +32,18 @@ class RulesJudged(Operation):
 class TurnOpened(Operation):
     """A model turn begins that nobody may ever report the end of.
 
-    Attributes:
-        turn: its key.
-        windows: the contexts it began in.
-        rules: of each predicted call.
-        judged: the predicted calls, as `inertia.crediting.plain_judged` writes them.
-        would_act: whether the best of them would be made.
-        user: digest of the user, if known.
-        hour: since 1970.
+        Attributes:
+            turn: its key.
+            windows: the contexts it began in.
+            rules: of each predicted call.
+    <<<<<<< HEAD
+            judged: the predicted calls, as `inertia.crediting.plain_judged` writes them.
+    =======
+            judged: the predicted calls, as `inertia.booking.plain_judged` writes them.
+    >>>>>>> c3
+            would_act: whether the best of them would be made.
+            user: digest of the user, if known.
+            hour: since 1970.
     """
 
     kind = "turn_opened"

@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.graph.contexts import SEPARATOR, paper_window, slot_key
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import MISSING, evaluate
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.guards import held_back, pace, refusal
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy

@@ -57,7 +57,7 @@ def reason_code(decision: Decision) -> str:
 
 
 def attributes(role: str, decision: Decision) -> Attributes:
-    """What may be told of a decision anywhere: see the table above.
+    """What may be told of a decision anywhere: the table is in `turn.telemetry`.
 
     Args:
         role: of the node or middleware that decided.

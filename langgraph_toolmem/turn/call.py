@@ -1,20 +1,23 @@
-"""One model call as a step sees it, and what a step has to say at it."""
+"""One model call as a step sees it, the tools that it offers, and what a step has to say at it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.turn.hints import left_out_now, selected_now
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
-    from langgraph_toolmem.runs.tools import ToolSpec
+MAX_TOOL_SETS: Final = 64
+"""Whose schemas are remembered."""
 
 
 @dataclass(slots=True)
@@ -95,3 +98,22 @@ class Said(NamedTuple):
 
 
 NOTHING = Said()
+
+
+class OfferedTools:
+    """Remembers the sets of tools it has read: reading schemas at every step would cost more than a decision."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, ...], tuple[list[BaseTool], dict[str, ToolSpec]]] = {}
+
+    def of(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
+        """The tools of this step that the agent itself executes, by name; the same dict for the same tools."""
+        executed = [tool for tool in tools if isinstance(tool, BaseTool)]
+        key = tuple(map(id, executed))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MAX_TOOL_SETS:
+                self._known.clear()
+            # The tools are kept with it: an id may be used again once its object is gone.
+            found = self._known[key] = (executed, read_tools(executed))
+        return found[1]

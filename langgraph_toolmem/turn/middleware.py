@@ -21,11 +21,10 @@ from typing_extensions import NotRequired, TypedDict, get_type_hints
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.turn.ask import Asking, GoOn, adrive, drive
-from langgraph_toolmem.turn.call import NOTHING, Call, Said
+from langgraph_toolmem.turn.call import NOTHING, Call, OfferedTools, Said
 from langgraph_toolmem.turn.hints import with_hint
 from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, thread_id_of, user_id_of
 from langgraph_toolmem.turn.memo import Memo
-from langgraph_toolmem.turn.offered import OfferedTools
 from langgraph_toolmem.turn.recorder import CallRecorder, identity_of
 from langgraph_toolmem.turn.step import Step
 from langgraph_toolmem.turn.telemetry import annotate

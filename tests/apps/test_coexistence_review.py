@@ -16,8 +16,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.graph.contexts import slot_key
 from langgraph_toolmem.graph.learning import decode_value
+from langgraph_toolmem.graph.state import slot_key
 from langgraph_toolmem.testing import ScriptedChatModel
 
 Mode = Literal["batched", "per_call"]

@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel

@@ -19,9 +19,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods, inertia
-from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.core.events import Events
-from langgraph_toolmem.core.users import Users
+from langgraph_toolmem.core.users import Users, user_digest
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import host

@@ -21,7 +21,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, NamespaceError, StorageError, ToolMemory
-from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, EvidenceGraph
 from langgraph_toolmem.stores import disk, graph_store
 from langgraph_toolmem.turn.host import user_id_of

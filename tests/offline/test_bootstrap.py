@@ -22,7 +22,7 @@ from examples.bootstrap_office import make as make_office
 from examples.office.agent import build_graph
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
-from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
 from langgraph_toolmem.stores.cold_start import NAME, BootstrapState, forget_user
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel

@@ -9,7 +9,7 @@ import pytest
 from histories import history, user, words
 
 from langgraph_toolmem import ConfigurationError, NamespaceError, ToolMemory
-from langgraph_toolmem.base.namespaces import check_namespace, has_user, resolve, user_digest
+from langgraph_toolmem.core.users import check_namespace, has_user, resolve, user_digest
 
 PERSONAL = ("toolmem", "{user_id}")
 

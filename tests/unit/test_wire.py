@@ -16,8 +16,8 @@ from langgraph.store.memory import InMemoryStore
 from places import TESTS
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
-from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.cli.watch import Watcher
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.stores import journal, plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT
 

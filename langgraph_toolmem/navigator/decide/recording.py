@@ -29,7 +29,7 @@ from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.stores.job_file import QueueFile
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide.recording")

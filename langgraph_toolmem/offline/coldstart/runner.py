@@ -17,8 +17,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import user_digest
 from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.entry import Entry, entry_of
 from langgraph_toolmem.offline.coldstart.budget import Budget
 from langgraph_toolmem.offline.coldstart.invent import BATCH, invent, what_next

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, Entries, MissingExtraError, RecallPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.namespaces import resolve
+from langgraph_toolmem.core.users import resolve
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.langmem import ENTRIES, EntryBaseStore, memory_tools

@@ -27,7 +27,7 @@ from langgraph_toolmem import (
     default_methods,
 )
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import user_digest
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries import library
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry

@@ -50,8 +50,7 @@ from langgraph_toolmem import (
     default_methods,
 )
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.namespaces import user_digest
-from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
