@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import convert_to_openai_messages
 
 import langgraph_toolmem
@@ -114,7 +114,7 @@ def measure(tasks: int) -> dict[str, Trace]:
                 outside.acted = []
             office.reset(task.seed)
             config: Any = {"configurable": {"thread_id": task.id}, "recursion_limit": 200}
-            messages = agent.invoke({"messages": [("user", task.request)]}, config)["messages"]
+            messages = agent.invoke({"messages": [HumanMessage(task.request)]}, config)["messages"]
             memory.finish(messages, thread_id=task.id, success=True)
         memory.flush()
         found = {DECISION: max(outside.acted or [Trace()], key=lambda trace: trace.files)}

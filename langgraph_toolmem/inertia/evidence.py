@@ -32,18 +32,14 @@ class RulesJudged(Operation):
 class TurnOpened(Operation):
     """A model turn begins that nobody may ever report the end of.
 
-        Attributes:
-            turn: its key.
-            windows: the contexts it began in.
-            rules: of each predicted call.
-    <<<<<<< HEAD
-            judged: the predicted calls, as `inertia.crediting.plain_judged` writes them.
-    =======
-            judged: the predicted calls, as `inertia.booking.plain_judged` writes them.
-    >>>>>>> c3
-            would_act: whether the best of them would be made.
-            user: digest of the user, if known.
-            hour: since 1970.
+    Attributes:
+        turn: its key.
+        windows: the contexts it began in.
+        rules: of each predicted call.
+        judged: the predicted calls, as `inertia.crediting.plain_judged` writes them.
+        would_act: whether the best of them would be made.
+        user: digest of the user, if known.
+        hour: since 1970.
     """
 
     kind = "turn_opened"

@@ -12,12 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.core import ledger
-<<<<<<< HEAD
 from langgraph_toolmem.core.ledger import FIGURES, Credit, Followed, ItemsJudged, Ledger, LedgerTable, Shown
-=======
-from langgraph_toolmem.core.ledger import FIGURES, Booking, Followed, ItemsJudged, Ledger, LedgerTable, Shown
 from langgraph_toolmem.core.users import user_digest
->>>>>>> c3
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import RunSeen
 from langgraph_toolmem.runs.run import Turn
