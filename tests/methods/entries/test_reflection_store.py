@@ -22,7 +22,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedErr
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import shelf
 from langgraph_toolmem.entries.entry import Call, Entry, entry_id
-from langgraph_toolmem.entries.rows import KIND
+from langgraph_toolmem.entries.rows import KIND, EntryRows
 from langgraph_toolmem.entries.shelf import hurts
 from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.search.embedders import resolve_embedder
@@ -83,7 +83,7 @@ def failing(store: EntryStore, monkeypatch: pytest.MonkeyPatch, *names: str) -> 
         raise StorageError("disk full")
 
     for name in names:
-        monkeypatch.setattr(store._rows, name, broken)
+        monkeypatch.setattr(EntryRows, name, broken)
 
 
 # keeping
@@ -329,10 +329,9 @@ def test_vectors_of_a_model_come_with_the_entries(tmp_path: Path) -> None:
             assert np.allclose(vector, np.array([2, 1, 0, 0]) / 5**0.5, atol=1e-6)
 
 
-def test_too_many_changes_are_told_as_a_whole(store: EntryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_changes_are_told_as_a_whole(vectors: VectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelf, "REMEMBERED", 10)
-    store = over(store._vectors)
-    store._shelf._log = type(store._shelf._log)(maxlen=10)
+    store = over(vectors)
     begun = store.changes().version
     store.put_many([entry(str(n)) for n in range(10)])
     assert not store.changes(begun).whole
@@ -437,7 +436,7 @@ def on_disk(folder: Path) -> bytes:
 
 def test_forgetting_that_fails_is_told(store: EntryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(entry("1", user="u"))
-    monkeypatch.setattr(store._rows, "remove", lambda ids: None)
+    monkeypatch.setattr(EntryRows, "remove", lambda rows, ids: None)
     with pytest.raises(StorageError, match="could not be deleted"):
         store.forget_user("u")
 
