@@ -239,10 +239,11 @@ def test_closing_interrupts_neither_writing_nor_who_waits_for_an_answer(
     amend = AtomRows.amend
 
     def closed_while_written(self: AtomRows, rows: Any) -> None:
-        closing.append(threading.Thread(target=store.close))
-        closing[0].start()
-        while not store.closing:
-            closing[0].join(0.01)
+        if not closing:
+            closing.append(threading.Thread(target=store.close))
+            closing[0].start()
+            while not store.closing:
+                closing[0].join(0.01)
         amend(self, rows)
 
     monkeypatch.setattr(AtomRows, "amend", closed_while_written)
