@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 from examples.office import Office, make_tasks
 from examples.office.tasks import Task as OfficeTask
 from langgraph_toolmem.offline.discovery import Task, ToolsEnvironment
@@ -27,15 +24,12 @@ def make_office() -> ToolsEnvironment:
             pools[seed] = {each.id: each for each in make_tasks(POOL, seed=seed, office_seed=seed)}
         return pools[seed][str(task.data["number"])]
 
-    def restore(kept: tuple[Any, int]) -> None:
-        office._database, office._made = copy.deepcopy(kept[0]), kept[1]
-
     return ToolsEnvironment(
         office.tools(),
         reset=lambda task: office.reset(known(task).seed),
         success=lambda task: known(task).checker(office),
-        snapshot=lambda: (office.state(), office._made),
-        restore=restore,
+        snapshot=office.snapshot,
+        restore=office.restore,
     )
 
 

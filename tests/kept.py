@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from langgraph.store.base import BaseStore
+
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.core.ledger import LedgerTable
 from langgraph_toolmem.inertia.evidence import InertiaEvidence
@@ -27,6 +29,11 @@ def navigator(memory: ToolMemory) -> NavigatorEvidence:
 
 def ledger(memory: ToolMemory) -> LedgerTable:
     return memory.core.graph.register(LedgerTable)
+
+
+def kept_in(store: BaseStore) -> str:
+    """All that a shared store holds."""
+    return repr([item.dict() for item in store.search((), limit=10**6)])
 
 
 def seen_by_others(report: Report) -> dict[str, Any]:

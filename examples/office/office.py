@@ -56,6 +56,16 @@ class Office:
         with self._lock:
             return copy.deepcopy(self._database)
 
+    def snapshot(self) -> tuple[Database, int]:
+        """What `restore` takes: the state, and how many ids were given."""
+        with self._lock:
+            return self.state(), self._made
+
+    def restore(self, kept: tuple[Database, int]) -> None:
+        """Bring back what `snapshot` kept."""
+        with self._lock:
+            self._database, self._made = copy.deepcopy(kept[0]), kept[1]
+
     def inject(
         self, tool: str, *, failures: int | None = None, probability: float | None = None, seed: int = 0
     ) -> None:

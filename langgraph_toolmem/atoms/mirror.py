@@ -44,7 +44,7 @@ class AtomMirror:
     _known: dict[str, AtomRow] | None
     _damaged: set[str]
     _looked: float
-    _closing: bool
+    closing: bool
 
     def _empty(self) -> None:
         self._cache.clear()
@@ -84,7 +84,7 @@ class AtomMirror:
 
     def _until_closed(self, rows: Iterable[AtomRow | str]) -> Iterator[AtomRow | str]:
         for row in rows:
-            if self._closing:
+            if self.closing:
                 raise InterruptedReadError("The atoms are being closed.")
             yield row
 

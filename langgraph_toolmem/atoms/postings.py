@@ -40,7 +40,7 @@ class Postings:
     def __init__(self) -> None:
         self._flat = array("i")
         self._starts = array("q", [0])
-        self._segments: list[_Segment] = []
+        self.segments: list[_Segment] = []
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -67,11 +67,11 @@ class Postings:
                 left is passed over: there may be a rarer one that gives less.
         """
         self.sort()
-        places = [np.searchsorted(each.terms, terms) for each in self._segments]
-        begins = [_start(each, place) for each, place in zip(self._segments, places, strict=True)]
+        places = [np.searchsorted(each.terms, terms) for each in self.segments]
+        begins = [_start(each, place) for each, place in zip(self.segments, places, strict=True)]
         sizes = [
             np.where(_has(each, place, terms), _start(each, place + 1) - begin, 0)
-            for each, place, begin in zip(self._segments, places, begins, strict=True)
+            for each, place, begin in zip(self.segments, places, begins, strict=True)
         ]
         often = np.zeros(len(terms), dtype=np.int64)
         for size in sizes:
@@ -79,7 +79,7 @@ class Postings:
         chosen = _affordable(often, weights, budget)
         texts = [
             each.texts[_ranges(begin[chosen], size[chosen])]
-            for each, begin, size in zip(self._segments, begins, sizes, strict=True)
+            for each, begin, size in zip(self.segments, begins, sizes, strict=True)
         ]
         given = [np.repeat(weights[chosen], size[chosen]) for size in sizes]
         first = self._sorted_until()
@@ -99,17 +99,17 @@ class Postings:
             end = int(np.searchsorted(starts, starts[first] + SEGMENT, side="right")) - 1
             end = min(max(end, first + 1), len(self))
             del starts  # the array cannot grow while it is looked at
-            while self._segments and self._alike(first, end):
-                first = self._segments.pop().first
-            self._segments.append(self._sorted(first, end))
+            while self.segments and self._alike(first, end):
+                first = self.segments.pop().first
+            self.segments.append(self._sorted(first, end))
             first = end
 
     def _sorted_until(self) -> int:
-        return self._segments[-1].end if self._segments else 0
+        return self.segments[-1].end if self.segments else 0
 
     def _alike(self, first: int, end: int) -> bool:
         """Whether the last segment and these texts become one."""
-        last, new = len(self._segments[-1].texts), self._entries(first, end)
+        last, new = len(self.segments[-1].texts), self._entries(first, end)
         return last <= 2 * new and last + new <= SEGMENT
 
     def _entries(self, first: int, end: int) -> int:

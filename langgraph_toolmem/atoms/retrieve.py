@@ -102,7 +102,7 @@ class AtomIndex:
         wordings = wordings_of(atom)
         self._check(vectors, len(wordings))
         known = self._atoms.get(atom.id)
-        if known is not None and vectors is None and _reads(known) == _reads(atom):
+        if known is not None and vectors is None and found_by(known) == found_by(atom):
             self._atoms[atom.id] = atom
             return
         self.remove(atom.id)
@@ -312,7 +312,7 @@ def query_texts_of(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{goal}\n{state}".strip() for state, goal in pairs]
 
 
-def _reads(atom: Atom) -> tuple[Any, ...]:
+def found_by(atom: Atom) -> tuple[Any, ...]:
     """What an atom is found by."""
     return atom.required_slots, atom.about, [(each.state, each.goal) for each in wordings_of(atom)]
 

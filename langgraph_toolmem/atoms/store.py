@@ -85,7 +85,7 @@ class AtomStore(AtomMirror):
         self._known: dict[str, AtomRow] | None = None
         self._damaged: set[str] = set()
         self._looked = -math.inf
-        self._closing = False
+        self.closing = False
         self._reading = Background(self._read, name="toolmem-atoms")
 
     def __len__(self) -> int:
@@ -242,9 +242,9 @@ class AtomStore(AtomMirror):
 
     def close(self) -> None:
         """Writes what was credited and frees the RAM. Twice is harmless; the next use reads everything again."""
-        self._closing = True  # a reading that is under way ends
+        self.closing = True  # a reading that is under way ends
         with self._writing:
-            self._closing = False
+            self.closing = False
             self._flush()
             self._empty()
 

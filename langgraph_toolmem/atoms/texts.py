@@ -40,7 +40,7 @@ GROWTH: Final = 0.1
 SMALL: Final = 2_000
 SAMPLE: Final = 16
 """Of so many rows one tells how high the best ones are."""
-_UNKNOWN: Final = 0.1
+UNKNOWN: Final = 0.1
 """Share that words which no row has count in the length of a question: most are names."""
 
 
@@ -172,7 +172,7 @@ class TextRows:
         return found
 
     def _length(self, *asked: Asked) -> float:
-        unknown = _UNKNOWN * math.log(1 + self._there) ** 2
+        unknown = UNKNOWN * math.log(1 + self._there) ** 2
         return math.sqrt(sum(float(each.squares.sum()) + unknown * each.unknown for each in asked))
 
     def _guess(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from langgraph_toolmem.base.models import resolve_model
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.inputs import check_folder, open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
-from langgraph_toolmem.cli.terminal import answer_json, described_progress, note
+from langgraph_toolmem.cli.terminal import answer_json, at_a_terminal, described_progress, note
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -120,7 +119,7 @@ def bootstrap(
         return
     if agent is None:
         raise ConfigurationError("--agent MODULE:FACTORY is missing: which agent, in which sandbox?")
-    if not (sandbox_is_safe or invent_only or _at_a_terminal()):
+    if not (sandbox_is_safe or invent_only or at_a_terminal()):
         raise ConfigurationError(f"{WARNING}, and say so with --sandbox-is-safe")
     wanted = _Wanted(
         agent=agent,
@@ -193,7 +192,7 @@ async def _go(memory: ToolMemory, sandbox: Sandbox, wanted: _Wanted, *, show: bo
         if wanted.model is None and not made.progress().waiting + made.progress().unfinished:
             raise ConfigurationError("no requests are waiting; name the model that invents some with --model")
         try:
-            with _bar(wanted.budget, show=show, inventing=wanted.only_invent) as update:
+            with progress_bar(wanted.budget, show=show, inventing=wanted.only_invent) as update:
                 done = await made.arun(update, only_invent=wanted.only_invent)
         except BaseException:
             _leave(made)
@@ -243,7 +242,7 @@ def _drop(folder: Path, user_id: str | None, namespace: str, embeddings: str, *,
 
     check_folder(folder)
     question = f"Take all entries of a cold start out of {folder}, and begin anew the next time?"
-    if asks and _at_a_terminal() and not typer.confirm(question, err=True):
+    if asks and at_a_terminal() and not typer.confirm(question, err=True):
         raise typer.Abort
     with open_memory(folder, namespace=namespace, embeddings=embeddings) as memory:
         dropped = drop(memory, user_id=user_id)
@@ -282,7 +281,7 @@ def _sentences(done: Progress, folder: Path, *, only_invented: bool) -> Iterator
 
 
 @contextmanager
-def _bar(budget: Budget, *, show: bool, inventing: bool = False) -> Iterator[Callable[[Progress], None]]:
+def progress_bar(budget: Budget, *, show: bool, inventing: bool = False) -> Iterator[Callable[[Progress], None]]:
     """A progress bar on stderr while it is a terminal, with what became of the runs."""
     with described_progress(budget.queries, show=show) as update:
         yield lambda now: update(
@@ -296,7 +295,3 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-
-
-def _at_a_terminal() -> bool:
-    return sys.stdin.isatty()

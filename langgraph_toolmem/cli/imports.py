@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ import typer
 
 from langgraph_toolmem.base.errors import InputError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.text import count
-from langgraph_toolmem.cli.terminal import note, progress
+from langgraph_toolmem.cli.terminal import at_a_terminal, note, progress
 from langgraph_toolmem.core.listener import EndedRun, Import
 from langgraph_toolmem.runs.trajectory import Run, parse_run
 
@@ -148,7 +147,7 @@ def import_runs(
     teaching = [logged for logged in runs if _teaches(logged, summaries)]
     done.teaching = len(teaching)
     good = [logged for logged in runs if logged.success]
-    if writer is not None and summaries.asks and _at_a_terminal() and good:
+    if writer is not None and summaries.asks and at_a_terminal() and good:
         question = f"Steps of {count(len(good), 'successful run')} to be worded by a chat model, one call each"
         writer = writer if typer.confirm(f"{question} new kind of step. Go on?", err=True) else None
     options: dict[str, dict[str, Any] | None] = {
@@ -273,14 +272,10 @@ def _agreed(summaries: Summaries, needed: int, calls: int) -> bool:
     """Says what it will cost; a person at a terminal is asked."""
     bound = "" if calls == needed else f", {calls:,} of which are written now (--max-model-calls)"
     cost = f"{count(needed, 'state')} to be written by {summaries.by}, one call each{bound}"
-    if summaries.asks and _at_a_terminal():
+    if summaries.asks and at_a_terminal():
         return typer.confirm(f"{cost}. Go on?", err=True)
     note(cost)
     return True
-
-
-def _at_a_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _read(logged: LoggedRun) -> Run:

@@ -100,6 +100,11 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
+def at_a_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()
+
+
 @contextmanager
 def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr while it is a terminal and `show` is true.

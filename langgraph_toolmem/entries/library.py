@@ -48,6 +48,11 @@ class EntryLibrary:
         # What left `_recent` may be in use still: there is never more than one store for a namespace.
         self._stores: weakref.WeakValueDictionary[Namespace, EntryStore] = weakref.WeakValueDictionary()
 
+    @property
+    def in_ram(self) -> list[Namespace]:
+        """The namespaces whose entries are in RAM, the latest used last."""
+        return list(self._recent)
+
     def store(self, namespace: Namespace) -> EntryStore:
         """The entries of a namespace."""
         return self._open(namespace).store

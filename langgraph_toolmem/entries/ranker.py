@@ -96,7 +96,7 @@ class EntryIndex:
         self._vocabulary = Vocabulary()
         self._numbers: dict[str, int] = {}
         self._rows: dict[int, _Row] = {}
-        self._next = 0
+        self.next_number = 0
         self._postings: list[array[int]] = []
         self._learned: Learned = weights.NOTHING_LEARNED
         self._learned_at = 0
@@ -128,7 +128,7 @@ class EntryIndex:
                 self._vocabulary.leave(row.terms)
                 return
             self._take_out(before)
-        number, self._next = self._next, self._next + 1
+        number, self.next_number = self.next_number, self.next_number + 1
         self._rows[number], self._numbers[key] = row, number
         self._postings += [array("i") for _ in range(len(self._vocabulary) - len(self._postings))]
         for term in row.terms:
@@ -137,7 +137,7 @@ class EntryIndex:
             if len(posted) >= 2 * MAX_POSTINGS:
                 del posted[:MAX_POSTINGS]
         self._changes += 1
-        if self._next > SPARSE * (len(self) + CROWD):
+        if self.next_number > SPARSE * (len(self) + CROWD):
             self._number_again()
 
     def remove(self, key: str) -> bool:
@@ -164,7 +164,7 @@ class EntryIndex:
         ]
         self._rows = dict(enumerate(self._rows.values()))
         self._numbers = {row.id: number for number, row in self._rows.items()}
-        self._next = len(self._rows)
+        self.next_number = len(self._rows)
 
     # --- reading ---
 

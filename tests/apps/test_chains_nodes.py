@@ -11,6 +11,7 @@ from agents import WAYS
 from crowd import DESK, NOTE, calling, crowd, crowded, knowing, offers, plain, steps
 from desk import EAGER, Desk, request, script, thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph, add_messages
@@ -78,11 +79,9 @@ class Agent:
             bound = asked.bind_tools(offered_tools(state, at_hand, messages_key=key))
             return {key: [await bound.ainvoke(state[key])]}
 
-        from langgraph._internal._runnable import RunnableCallable
-
         builder: Any = StateGraph(state)
         retriever.add_to(builder)
-        builder.add_node("agent", RunnableCallable(call, acall))
+        builder.add_node("agent", RunnableLambda(call, acall))
         builder.add_node("tools", ToolNode(at_hand, handle_tool_errors=True, messages_key=key))
         builder.add_edge(START, "chains")
         if shortcut is None:

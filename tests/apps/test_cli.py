@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import networkx as nx
@@ -883,7 +884,7 @@ def test_a_model_that_fails_leaves_what_was_written(tmp_path, log, server, monke
 @pytest.mark.parametrize(("typed", "calls"), [("y\n", 2), ("n\n", 0)])
 def test_a_person_at_a_terminal_is_asked_before_it_costs(tmp_path, server, monkeypatch, typed, calls):
     file = written(tmp_path / "log.jsonl", logged(1))
-    monkeypatch.setattr("langgraph_toolmem.cli.imports._at_a_terminal", lambda: True)
+    monkeypatch.setattr("langgraph_toolmem.cli.imports.at_a_terminal", lambda: True)
     arguments = ["import", str(file), "--memory", str(tmp_path / "memory"), *MODEL]
     result = CliRunner().invoke(app, arguments, input=typed)
 
@@ -950,7 +951,7 @@ def test_the_weights_of_whole_runs_are_shown(tmp_path):
 
 @pytest.fixture
 def nothing_wrong_with_packages(monkeypatch):
-    monkeypatch.setattr(health, "_installed", lambda name: "999")
+    monkeypatch.setattr(metadata, "version", lambda name: "999")
 
 
 @pytest.mark.usefixtures("nothing_wrong_with_packages")
@@ -1024,7 +1025,13 @@ def test_doctor_on_a_wrong_place(tmp_path):
 def test_doctor_names_missing_and_old_packages(monkeypatch, tmp_path):
     versions = dict.fromkeys(health.REQUIRED, "999") | {"scipy": "1.9.3", "torch": "2.3.1"}
     del versions["chromadb"]
-    monkeypatch.setattr(health, "_installed", versions.get)
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(metadata, "version", version)
     monkeypatch.chdir(tmp_path)
     result = run("doctor")
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from langgraph_toolmem import Entries, ToolMemory, default_methods
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.cli import app, health
+from langgraph_toolmem.cli import app
 from langgraph_toolmem.cli.waiting import REFLECTIONS, look
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.stores.job_queue import NAME, JobQueue
@@ -195,7 +196,7 @@ def test_recall_shows_one_users_runs_and_critiques(tmp_path):
 
 @pytest.fixture
 def _packages(monkeypatch):
-    monkeypatch.setattr(health, "_installed", lambda name: "999")
+    monkeypatch.setattr(metadata, "version", lambda name: "999")
 
 
 def queue(folder: Path) -> JobQueue:

@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -430,7 +431,7 @@ def test_a_task_that_breaks_off_is_not_right_and_the_next_one_runs() -> None:
         raise RuntimeError("no model today")
 
     first, second = first_of("who_manages"), first_of("thanks")
-    tasks = [first, Task("t2", second.kind, "second", 0, {}, (), second._world)]
+    tasks = [first, replace(second, id="t2", request="second", seed=0, slots={}, expected=())]
     outcomes = run_tasks(ScriptedChatModel(script=script), tasks, Office(0))
     assert [o.right for o in outcomes] == [False, True]
     assert outcomes[0].error == "RuntimeError: no model today"

@@ -15,7 +15,7 @@ from shells import WAYS, App, agent_of, graph_of
 
 from examples.own_method.lessons import Lessons, LessonStep
 from langgraph_toolmem import SIT, Atoms, Entries, Inertia, Navigator, ToolMemory
-from langgraph_toolmem.atoms.step import Plan
+from langgraph_toolmem.atoms.step import PlanHints
 from langgraph_toolmem.entries.steps import Preferences, Recall, Reflection
 from langgraph_toolmem.extend import Method, Step, StepNode
 from langgraph_toolmem.inertia.step import Shortcut
@@ -58,7 +58,7 @@ STEPS: dict[type[Step[Any]], Plug] = {
     Recall: Plug(Entries, MemoryRecall, {}),
     Preferences: Plug(Entries, PreferenceGuide, {"tools": tools(), "how": "both"}),
     Reflection: Plug(Entries, ReflectionWriter, {}),
-    Plan: Plug(Atoms, SGAPlanner, {}),
+    PlanHints: Plug(Atoms, SGAPlanner, {}),
     LessonStep: Plug(Lessons, None, {}),
 }
 each_step = pytest.mark.parametrize("kind", STEPS, ids=lambda kind: kind.__name__)
@@ -164,7 +164,7 @@ async def test_the_same_reaches_the_model_in_a_graph_and_in_an_agent_sync_and_as
         Preferences: "find_customer" not in first,
         Reflection: entries == [ASKED],
         LessonStep: SAID in hints[0],
-        Plan: all(hints[:3]),
+        PlanHints: all(hints[:3]),
     }
     assert told.get(kind, all(hints)), seen[0]
     assert said == (2 if kind is Reflection else 8)

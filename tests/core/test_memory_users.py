@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from desk import EAGER, NAMES, Desk, build, call_id, expected, history, request, run, shortcuts, thread, warm
-from kept import inertia
+from kept import inertia, kept_in
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import PutOp
@@ -23,7 +24,7 @@ from pydantic import BaseModel
 from langgraph_toolmem import ConfigurationError, InertiaPolicy, NamespaceError, StorageError, ToolMemory
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, EvidenceGraph
-from langgraph_toolmem.stores import disk, graph_store
+from langgraph_toolmem.stores import graph_store
 from langgraph_toolmem.turn.host import user_id_of
 
 PER_USER = ("toolmem", "{user_id}")
@@ -362,7 +363,7 @@ def test_forgetting_needs_the_disk_and_says_if_it_failed(
     with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
         taught(memory)
         with monkeypatch.context() as patch:
-            patch.setattr(disk, "_write_all", no_space)
+            patch.setattr(os, "write", no_space)
             with pytest.raises(StorageError, match="still holds"):
                 memory.forget(user_id="ann")
         memory.forget(user_id="ann")
@@ -492,11 +493,11 @@ def test_forgetting_a_user_in_a_shared_store(desk: Desk) -> None:
         two.finish(only_long, thread_id="long, and not a word of it said by the user", user_id="ann")
         store.put((*PER_USER[:1], "log", "strange"), "000000000000", {"r": "5"})
         store.put((*PER_USER[:1], "workers"), "strange", {"worker": True})
-        assert any(secret in repr(store._data) for secret in SECRETS)
+        assert any(secret in kept_in(store) for secret in SECRETS)
         assert one.forget(user_id="ann") > 5
         for secret in SECRETS:
-            assert secret not in repr(store._data), secret
-        assert NAMES[(100) % 12] in repr(store._data), "bob's requests stay"
+            assert secret not in kept_in(store), secret
+        assert NAMES[(100) % 12] in kept_in(store), "bob's requests stay"
         with worker(desk, store, namespace=PER_USER) as three:
             state = repr(three.core.graph.to_state())
             for secret in SECRETS:
@@ -520,7 +521,7 @@ def test_what_one_worker_forgets_the_others_drop(desk: Desk) -> None:
             state = repr(memory.core.graph.to_state())
             assert not any(secret in state for secret in SECRETS)
             assert "customer" in offered(memory, "bob", history(77))
-        assert not any(secret in repr(store._data) for secret in SECRETS)
+        assert not any(secret in kept_in(store) for secret in SECRETS)
         assert one.report().turns == two.report().turns
         assert inertia(one).open_turns == inertia(two).open_turns == {}
 
@@ -567,12 +568,12 @@ def test_forgetting_needs_the_shared_store_and_says_if_it_failed(desk: Desk) -> 
         store.broken = True
         with pytest.raises(StorageError, match="call forget again"):
             one.forget(user_id="ann")
-        assert any(secret in repr(store._data) for secret in SECRETS)
+        assert any(secret in kept_in(store) for secret in SECRETS)
         with pytest.raises(StorageError, match="call forget again"):
             one.forget(user_id="ann")
         store.broken = False
         one.forget(user_id="ann")
-        assert not any(secret in repr(store._data) for secret in SECRETS)
+        assert not any(secret in kept_in(store) for secret in SECRETS)
         with worker(desk, store, namespace=PER_USER) as two:
             assert not any(secret in repr(two.core.graph.to_state()) for secret in SECRETS)
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.stores import job_file as queue_file
-from langgraph_toolmem.stores import job_queue as queues
+from langgraph_toolmem.stores.job_file import QueueFile
 from langgraph_toolmem.stores.job_queue import NAME, Job, JobQueue
 
 
@@ -174,11 +176,9 @@ def test_jobs_survive_and_closing_gives_back(tmp_path: Path, clock: Clock) -> No
 def test_the_file_is_durable_and_wipes_what_it_deletes(tmp_path: Path, clock: Clock) -> None:
     with JobQueue(tmp_path, now=clock) as queue:
         queue.put("1", {})
-        with queue._file.opened() as database:
-            pragmas = {name: database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode",)}
-            assert database.execute("PRAGMA synchronous").fetchone()[0] == 2
-            assert database.execute("PRAGMA secure_delete").fetchone()[0] == 1
-    assert pragmas == {"journal_mode": "wal"}
+    with closing(QueueFile(tmp_path / NAME)) as file, file.opened() as database:
+        asked = ("journal_mode", "synchronous", "secure_delete")
+        assert [database.execute(f"PRAGMA {name}").fetchone()[0] for name in asked] == ["wal", 2, 1]
 
 
 def on_disk(folder: Path) -> bytes:
@@ -266,17 +266,21 @@ def test_a_lease_of_this_process_stays_and_of_a_former_with_its_number_does_not(
         one.put("1", {})
         held = taken(one)
         assert two.take() is None
-        queues._mine.discard(one._owner)  # as if that had been another process, long gone
+        owned_by(f"{socket.gethostname()}|{os.getpid()}|another", tmp_path)  # by a process long gone
         assert taken(two).id == "1"
         assert not one.done(held)
+
+
+def owned_by(owner: str, folder: Path) -> None:
+    with closing(sqlite3.connect(folder / NAME)) as database, database:
+        assert database.execute("UPDATE jobs SET owner = ?", (owner,)).rowcount == 1
 
 
 def test_leases_of_another_computer_are_left_alone(tmp_path: Path, clock: Clock) -> None:
     with JobQueue(tmp_path, now=clock, lease=60) as queue:
         queue.put("1", {})
         taken(queue)
-        with queue._file.writing() as database:
-            database.execute("UPDATE jobs SET owner = 'another-computer|1|x'")
+        owned_by("another-computer|1|x", tmp_path)
         assert queue.take() is None
         clock.seconds += 60
         assert queue.take() is not None
@@ -297,10 +301,16 @@ def test_a_forked_process_has_a_connection_of_its_own(tmp_path: Path, clock: Clo
 
 
 def _in_the_child(queue: JobQueue, held: Job) -> None:
+    before = connections()
     assert not queue.holds(held)
     assert queue.put("from the child", {})
-    assert len(queue_file._kept_from_a_parent) == 1
+    assert connections() == before + 1, "the parent's is not let go of: that would close it"
     queue.close()
+
+
+def connections() -> int:
+    gc.collect()
+    return sum(type(each) is sqlite3.Connection for each in gc.get_objects())
 
 
 def test_several_threads_and_connections_do_each_job_once(tmp_path: Path, clock: Clock) -> None:

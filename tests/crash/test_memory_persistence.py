@@ -24,7 +24,7 @@ from places import TESTS
 
 from langgraph_toolmem import SIT, Atoms, Inertia, LockedError, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.extend import Method
-from langgraph_toolmem.stores import disk, plain_pickle
+from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile
 
 ZOE = [HumanMessage(request("Zoe"), id=call_id("zoe"))]
@@ -68,8 +68,7 @@ def test_reopened_its_whole_state_is_the_same(desk: Desk, tmp_path: Path, closed
     """From the snapshot, and from the journal of a process that was killed."""
 
     def everything(memory: ToolMemory) -> tuple[Any, ...]:
-        cases = memory.core.graph.cases
-        return memory.core.graph.to_state(), list(cases.cases), cases._postings, cases._seen
+        return memory.core.graph.to_state(), list(memory.core.graph.cases.cases), vars(memory.core.graph.cases)
 
     memory = ToolMemory(tmp_path / "m", tools=desk.tools)
     graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
@@ -330,10 +329,10 @@ def test_a_full_disk(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, from_start: bool
 ) -> None:
     if from_start:
-        monkeypatch.setattr(disk, "_write_all", no_space)
+        monkeypatch.setattr(os, "write", no_space)
     memory = ToolMemory(tmp_path, tools=desk.tools)
     graph, model = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-    monkeypatch.setattr(disk, "_write_all", no_space)
+    monkeypatch.setattr(os, "write", no_space)
     for i in range(14):
         state = run(graph, i)
         assert_answered(state["messages"])

@@ -24,6 +24,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
+from langgraph_toolmem.offline.coldstart.keeping import open_state
 from langgraph_toolmem.stores.cold_start import NAME, BootstrapState, forget_user
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
@@ -116,7 +117,7 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
         else:
             done = await asyncio.to_thread(made.run, steps.append)
         found = {entry.query: entry for entry in entries(memory)}
-        spent = made._state.spent("run")[0]
+        spent = spent_on_runs(memory)[0]
         recalled = memory.entries.recall(
             "Move my Design sync from 2024-06-04 to 2024-06-10 and let the attendees know."
         )
@@ -155,8 +156,9 @@ def test_without_a_model_known_requests_are_run_and_the_check_sees_the_sandbox_a
     office.verdict = check
     known = [text for text in REQUESTS if text in TASKS]
     with ToolMemory(tmp_path, tools=office.tools) as memory, bootstrap(memory, office) as made:
-        for text in known:
-            made._state.add(text, [], "one")
+        with open_state(memory, None) as state:
+            for text in known:
+                state.add(text, [], "one")
         assert made.run().entries == len(known)
         assert [entry.good for entry in entries(memory)] == states
 
@@ -440,16 +442,16 @@ def test_what_ends_the_process_again_and_again_is_given_up(tmp_path):
     toy = Toy()
     with ToolMemory(tmp_path) as memory:
         for life in range(4):
-            with bootstrap(memory, toy) as made:
+            with open_state(memory, None) as state:
                 if not life:
-                    made._state.add(REQUESTS[0], ["a"], "one")
-                    made._state.add(REQUESTS[1], ["a"], "one")
-                made._state.recover()
-                query = made._state.next("waiting")
+                    state.add(REQUESTS[0], ["a"], "one")
+                    state.add(REQUESTS[1], ["a"], "one")
+                state.recover()
+                query = state.next("waiting")
                 assert query is not None
                 if life < 3:
                     assert query.text == REQUESTS[0]
-                    made._state.begin(query)  # and the process dies
+                    state.begin(query)  # and the process dies
         with bootstrap(memory, toy) as made:
             assert made.run().failed == 1
     assert toy.seen == [REQUESTS[1]]
@@ -518,11 +520,16 @@ def test_one_run_cannot_spend_it_all(inventor):
     assert done.errors == ("broken off after 6 model calls",)
 
 
-def test_calls_of_an_agent_that_passes_no_callbacks_on_are_read_from_its_messages(inventor):
+def test_calls_of_an_agent_that_passes_no_callbacks_on_are_read_from_its_messages(tmp_path, inventor):
     _, model, _ = inventor
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model) as made:
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, Toy(), model) as made:
         made.run()
-        assert made._state.spent("run") == (16, 80)
+        assert spent_on_runs(memory) == (16, 80)
+
+
+def spent_on_runs(memory: ToolMemory) -> tuple[int, int]:
+    with open_state(memory, None) as state:
+        return state.spent("run")
 
 
 @pytest.mark.parametrize(

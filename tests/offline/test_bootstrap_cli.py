@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.cli.bootstrap import _bar
+from langgraph_toolmem.cli.bootstrap import progress_bar
 from langgraph_toolmem.offline.coldstart import Budget, Progress, Sandbox, load_sandbox
 from langgraph_toolmem.stores.cold_start import NAME
 from langgraph_toolmem.testing import OpenAIStubServer
@@ -148,7 +148,7 @@ def test_nothing_is_executed_unless_a_person_says_so(here, server, monkeypatch):
     assert "--sandbox-is-safe" in line
     assert (executed(here), server.requests, (here / "memory").exists()) == ([], [], False)
 
-    monkeypatch.setattr("langgraph_toolmem.cli.bootstrap._at_a_terminal", lambda: True)
+    monkeypatch.setattr("langgraph_toolmem.cli.bootstrap.at_a_terminal", lambda: True)
     no = run(*AGENT, *MODEL, typed="n\n")
     assert no.exit_code == 130
     assert "desk_sandbox:Desk is going to be run on up to 3 invented requests." in no.stderr
@@ -197,7 +197,7 @@ def test_a_judge_and_a_critic_and_what_is_told_without_them(here, server):
 
 def test_dropping_asks_a_person_and_begins_anew(here, server, monkeypatch):
     assert run(*AGENT, *MODEL, SAFE).exit_code == 0
-    monkeypatch.setattr("langgraph_toolmem.cli.bootstrap._at_a_terminal", lambda: True)
+    monkeypatch.setattr("langgraph_toolmem.cli.bootstrap.at_a_terminal", lambda: True)
     kept = run("--memory", "memory", "--drop", typed="n\n")
     assert (kept.exit_code, len(entries(here / "memory"))) == (130, 2)
     monkeypatch.undo()
@@ -276,7 +276,7 @@ def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
 
     for shown in (True, False):
         monkeypatch.setattr(sys, "stderr", Terminal())
-        with _bar(Budget(queries=3), show=shown) as update:
+        with progress_bar(Budget(queries=3), show=shown) as update:
             update(Progress(wanted=3, good=1, wrong=1, failed=0, model_calls=1234))
         drawn = sys.stderr.getvalue()  # type: ignore[attr-defined]
         assert ("2/3" in drawn and "1 well, 1 wrong, 0 failed; 1,234 model calls" in drawn) == shown

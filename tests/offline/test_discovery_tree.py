@@ -26,8 +26,8 @@ OTHER_LAMP = call("light_lamp", 1.0, lamp_id="lamp_2")
 BELL = call("ring_bell", 3.0)
 
 
-def search(world: Rooms, policy: Script, **settings: Any) -> Search:
-    cursor = Cursor(world, TASK)
+def search(world: Rooms, policy: Script, *, cursor: Cursor | None = None, **settings: Any) -> Search:
+    cursor = cursor or Cursor(world, TASK)
     return Search(
         cursor,
         policy,
@@ -169,17 +169,18 @@ def test_an_action_that_failed_is_not_taken_again_in_that_state() -> None:
 @pytest.mark.parametrize("kind", [Rooms, WithSnapshots])
 def test_with_and_without_snapshots_the_same_is_found(kind: type[Rooms]) -> None:
     world = kind()
-    found = search(world, Script(LAMP, WRONG, OPEN, OTHER_LAMP), iterations=25, patience=25, depth=3)
+    cursor = Cursor(world, TASK)
+    found = search(world, Script(LAMP, WRONG, OPEN, OTHER_LAMP), cursor=cursor, iterations=25, patience=25, depth=3)
     found.run()
     plain = search(Rooms(), Script(LAMP, WRONG, OPEN, OTHER_LAMP), iterations=25, patience=25, depth=3)
     plain.run()
     assert [path.taken for path in found.outcome.paths] == [path.taken for path in plain.outcome.paths]
     assert set(found.nodes) == set(plain.nodes)
     if kind is WithSnapshots:
-        assert found._cursor.replayed == 0
+        assert cursor.replayed == 0
         assert "restore" in world.log
     else:
-        assert found._cursor.replayed > 0
+        assert cursor.replayed > 0
 
 
 def test_a_world_that_does_not_repeat_itself_is_noticed() -> None:
@@ -189,9 +190,9 @@ def test_a_world_that_does_not_repeat_itself_is_noticed() -> None:
             return Observation({"mood": f"mood_{len(self.log)}"})
 
     world = Moody()
-    found = search(world, Script(LAMP, OTHER_LAMP), iterations=10, depth=3)
-    assert not found.run().solved
-    assert found._cursor.diverged > 0
+    cursor = Cursor(world, TASK)
+    assert not search(world, Script(LAMP, OTHER_LAMP), cursor=cursor, iterations=10, depth=3).run().solved
+    assert cursor.diverged > 0
 
 
 def test_it_stops_when_told_and_when_the_calls_are_used_up() -> None:

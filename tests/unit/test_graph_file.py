@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import errno
+import hashlib
 import logging
 import os
 import pickle
@@ -270,9 +271,10 @@ def test_a_crash_between_snapshot_and_journal_applies_nothing_twice(
     file = GraphFile(tmp_path)
     file.load()
     file.append(1)
-    monkeypatch.setattr(file, "_start_journal", _raise_crash)
-    with pytest.raises(Crash):
-        file.compact({"sum": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.AppendFile, "start", _raise_crash)
+        with pytest.raises(Crash):
+            file.compact({"sum": 1})
     file.close()
     assert journal.parse((tmp_path / JOURNAL).read_bytes()).records == [1]
     assert reopened(tmp_path, read_only=True)[0] == Loaded({"sum": 1}, [], [])
@@ -445,8 +447,8 @@ HOSTILE = {
 
 
 def _envelope(payload: bytes, version: int = plain_pickle.FORMAT_VERSION) -> bytes:
-    head = plain_pickle._HEAD.pack(plain_pickle._MAGIC, version, len(payload))
-    return head + plain_pickle._digest(head, payload) + payload
+    head = struct.pack("<8sHQ", b"\x93TOOLMEM", version, len(payload))
+    return head + hashlib.blake2b(head + payload, digest_size=16).digest() + payload
 
 
 @pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE)
@@ -683,18 +685,16 @@ def test_a_full_disk_is_logged_once_and_what_was_missed_is_saved_when_there_is_r
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_really_full_device(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in (JOURNAL, SNAPSHOT):
+        (tmp_path / (name + ".tmp")).symlink_to("/dev/full")
     with GraphFile(tmp_path) as file:
         file.load()
-        (tmp_path / JOURNAL).unlink()
-        (tmp_path / JOURNAL).symlink_to("/dev/full")
-        file._journal.close()
-        file._journal.size = 0
         assert not file.append(1)
-        assert "No space left" in (file.degraded or "") or "Invalid argument" in (file.degraded or "")
-        (tmp_path / (SNAPSHOT + ".tmp")).symlink_to("/dev/full")
+        assert "No space left" in (file.degraded or "")
         assert not file.compact({"v": 1})
         assert not (tmp_path / SNAPSHOT).exists()
-        (tmp_path / (SNAPSHOT + ".tmp")).unlink()
+        for name in (JOURNAL, SNAPSHOT):
+            (tmp_path / (name + ".tmp")).unlink()
         assert file.compact({"v": 2})
         assert file.append(2)
     assert reopened(tmp_path)[0] == Loaded({"v": 2}, [2], [])

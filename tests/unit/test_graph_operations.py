@@ -22,6 +22,7 @@ from langgraph_toolmem.inertia import evidence as inertia
 from langgraph_toolmem.navigator import evidence as navigator
 from langgraph_toolmem.sit import evidence as sit
 from langgraph_toolmem.stores import wire
+from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.stores.graph_store import GraphStore
 from langgraph_toolmem.stores.plain_pickle import dumps, loads
 
@@ -52,7 +53,7 @@ OPERATIONS: dict[str, Operation] = {
         sit.Draft(RUN, "s1", "a", "b", f"about {SECRET}", "model", ANN),
         sit.DraftsTaken(RUN, ["s0"]),
         navigator.OutputsSeen("b", {SECRET: ["string"]}, ANN),
-        navigator.LeftOut({"b": 3}, 10.0),
+        navigator.PrunedTool({"b": 3}, 10.0),
         navigator.PutBack(["c"], 10.0),
         navigator.LinksShifted({"b": {"a": 1.5}}, 10.0),
         navigator.ClustersGrouped({"join": []}, 10.0),
@@ -251,9 +252,9 @@ def test_a_table_is_kept_over_processes_that_do_not_know_it(tmp_path: Path) -> N
     without = opened(tmp_path)
     without.apply(None, [core.Count("turns")])
     without.close()
-    late = opened(tmp_path)
-    late._keep([None, [["reminded", "call Bo", None], ["count", "turns", 1]]])  # another version of the program
-    late.close()
+    with GraphFile(tmp_path) as late:  # another version of the program
+        late.load()
+        assert late.append([None, [["reminded", "call Bo", None], ["count", "turns", 1]]])
     again = opened(tmp_path)
     assert again.graph.counters == {"turns": 2}
     assert again.register(Reminders).counts == {"call Bo": 2}

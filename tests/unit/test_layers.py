@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -101,21 +102,34 @@ def _private(name: str) -> bool:
 
 @cache
 def private_names(folder: str) -> set[str]:
-    """Names with an underscore that are defined in a folder."""
+    """Names with an underscore that are defined in a folder of the package."""
     found: set[str] = set()
     for module, tree in modules().items():
-        if module.rpartition(".")[0] != folder and module != folder:
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found.add(node.name)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                found.add(node.attr)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _private(node.value):
-                found.add(node.value)  # __slots__
+        if module.rpartition(".")[0] == folder or module == folder:
+            found |= defined(tree)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    found.add(node.attr)
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _private(node.value):
+                    found.add(node.value)  # __slots__
     return found
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Names of functions, classes, variables and attributes of `self` that a module defines."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node.value):
+            found.add(node.attr)
+    return found
+
+
+def _is_own(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
 def _folder(module: str) -> str:
@@ -132,6 +146,69 @@ def test_no_private_name_crosses_a_folder(module: str) -> None:
     for node in ast.walk(modules()[module]):
         if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in NAMED_TUPLE:
             assert node.attr in mine, f"{module}:{node.lineno} reaches for {node.attr}"
+
+
+FOREIGN = {
+    "": {"_exit"},  # os: a process ends at once, as if killed
+    "chroma_server.py": {"_admin_client", "_server", "_session"},  # chromadb's Client.close() leaves sockets open
+}
+"""Names with an underscore that are not the package's, by the file that may use them."""
+BY_NAME = {"setattr", "getattr", "delattr", "hasattr", "attrgetter", "patch", "object"}
+"""Functions that take the name of an attribute."""
+CODE = re.compile(r"\bimport langgraph_toolmem|\bfrom langgraph_toolmem")
+IN_CODE = re.compile(r"(?:\.|\bimport .*)\b(_[A-Za-z]\w*)")
+OUTSIDE = [
+    path for folder in ("tests", "examples", "benchmarks") for path in sorted((ROOT.parent / folder).rglob("*.py"))
+]
+
+
+def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Names that are imported, read or set as attributes, or spelled out in texts that are such names or code."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [getattr(node, "module", None) or "", *(each.name for each in node.names)]
+            yield from ((node.lineno, part) for name in names for part in name.split("."))
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            texts = [each.value for each in node.args if isinstance(each, ast.Constant)] if name in BY_NAME else []
+            yield from ((node.lineno, part) for text in texts for part in str(text).split("."))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.search(node.value):
+            yield from ((node.lineno, name) for name in IN_CODE.findall(node.value))
+
+
+@cache
+def defined_in(folder: Path) -> set[str]:
+    return set().union(*(defined(ast.parse(path.read_text())) for path in folder.glob("*.py")))
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT.parent)))
+def test_what_stands_outside_uses_public_names(path: Path) -> None:
+    mine = defined_in(path.parent) | NAMED_TUPLE | FOREIGN[""] | FOREIGN.get(path.name, set())
+    found = [(line, name) for line, name in used(ast.parse(path.read_text())) if _private(name) and name not in mine]
+    assert not found, f"{path.name} reaches for {found}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from langgraph_toolmem.cli.app import PRIVATE",
+        "from langgraph_toolmem.PRIVATE import x",
+        "import langgraph_toolmem.PRIVATE",
+        "memory.PRIVATE",
+        "memory.PRIVATE = 1",
+        "memory.core.PRIVATE.x()",
+        "monkeypatch.setattr(memory, 'PRIVATE', 1)",
+        "monkeypatch.setattr('langgraph_toolmem.core.PRIVATE', 1)",
+        "getattr(memory, 'PRIVATE')",
+        "CODE = 'from langgraph_toolmem import x; x.PRIVATE()'",
+        "CODE = f'{a}; from langgraph_toolmem.x import y, PRIVATE'",
+    ],
+)
+def test_a_private_name_is_seen_however_it_is_written(code: str) -> None:
+    tree = ast.parse(code.replace("PRIVATE", "_name"))
+    assert {name for _, name in used(tree) if _private(name)} - defined(tree) == {"_name"}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

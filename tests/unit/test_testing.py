@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import socketserver
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -341,17 +342,16 @@ def test_chat_openai_by_hand_as_the_docstring_shows() -> None:
 
 
 def test_no_two_servers_of_a_process_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    from langgraph_toolmem.testing import server as module
-
     with OpenAIStubServer("hello") as first:
         url = first.url
     offered = iter([int(url.rsplit(":", 1)[1].split("/")[0])])
-    whole = module._Server.__init__
+    bind = socketserver.TCPServer.server_bind
 
-    def same_first(self: Any, stub: Any, port: int) -> None:
-        whole(self, stub, next(offered, port))
+    def same_first(server: Any) -> None:
+        server.server_address = (server.server_address[0], next(offered, 0))
+        bind(server)
 
-    monkeypatch.setattr(module._Server, "__init__", same_first)
+    monkeypatch.setattr(socketserver.TCPServer, "server_bind", same_first)
     with OpenAIStubServer("hello") as second:
         assert second.url != url
     with pytest.raises(StopIteration):

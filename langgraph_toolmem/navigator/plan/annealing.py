@@ -44,10 +44,12 @@ def anneal(problem: Problem, random: Random, expired: Callable[[], bool] = lambd
             best = max(whole, key=lambda found: found.score)
             best.nodes = len(whole)
             return best
-    return _Population(problem, random, expired).run()
+    return Population(problem, random, expired).run()
 
 
-class _Population:
+class Population:
+    """Candidates that are mixed and changed, less and less."""
+
     def __init__(self, problem: Problem, random: Random, expired: Callable[[], bool]) -> None:
         self.problem = problem
         self.random = random
@@ -56,10 +58,11 @@ class _Population:
         self.nodes = 0
 
     def run(self) -> Solution:
+        """Cools until it is cold; the best candidate there ever was."""
         settings = self.problem.settings
-        candidates = [self._born({})]
+        candidates = [self.born({})]
         while len(candidates) < settings.population and not self.expired():
-            candidates.append(self._born({}, changed=0.5))
+            candidates.append(self.born({}, changed=0.5))
         best = max(candidates, key=lambda found: found[1])
         temperature, cut_short = settings.temperature, False
         while temperature > _COLDEST and not cut_short:
@@ -68,7 +71,7 @@ class _Population:
                     cut_short = True
                     break
                 other = self._fitter_of_two(candidates)
-                child = self._born(self._mixed(parent[0], other[0]), changed=settings.mutation * temperature)
+                child = self.born(self.mixed(parent[0], other[0]), changed=settings.mutation * temperature)
                 gain = child[1] - parent[1]
                 if gain >= 0 or self.random.random() < math.exp(gain / (temperature * _SPREAD)):
                     candidates[index] = child
@@ -77,7 +80,7 @@ class _Population:
         draft, _ = decode(self.problem, best[0])
         return Solution(draft, best[1], cut_short=cut_short, nodes=self.nodes)
 
-    def _born(self, genes: Genes, changed: float = 0.0) -> tuple[Genes, float]:
+    def born(self, genes: Genes, changed: float = 0.0) -> tuple[Genes, float]:
         """A candidate with its fitness. Genes of inputs it does not have are dropped."""
         self.nodes += 1
         draft, taken = decode(self.problem, genes, partial(self._mutant, changed) if changed else None)
@@ -89,7 +92,8 @@ class _Population:
     def _mutant(self, changed: float, count: int) -> int | None:
         return self.random.randrange(count) if self.random.random() < changed else None
 
-    def _mixed(self, one: Genes, other: Genes) -> Genes:
+    def mixed(self, one: Genes, other: Genes) -> Genes:
+        """The genes of one, and about half of those in which the other differs."""
         theirs = {
             key: gene
             for key, gene in other.items()

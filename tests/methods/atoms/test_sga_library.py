@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,21 +65,24 @@ def support(
     return Support(part or atom(), run, user, score, time)
 
 
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., AtomStore]]:
+class Opened:
     """Makes stores of one folder, each as if by a new process."""
-    open_now: list[VectorStore] = []
 
-    def make(embeddings: Any = None, **options: Any) -> AtomStore:
-        while open_now:
-            open_now.pop().close()
-        vectors = VectorStore(tmp_path, embedder=resolve_embedder(embeddings), namespace=NAMESPACE)
-        open_now.append(vectors)
-        return AtomStore(vectors, now=Clock(), **options)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.vectors = VectorStore(None, embedder=resolve_embedder(None), namespace=NAMESPACE)
 
-    yield make
-    for vectors in open_now:
-        vectors.close()
+    def __call__(self, embeddings: Any = None, **options: Any) -> AtomStore:
+        self.vectors.close()
+        self.vectors = VectorStore(self.folder, embedder=resolve_embedder(embeddings), namespace=NAMESPACE)
+        return AtomStore(self.vectors, now=Clock(), **options)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    made = Opened(tmp_path)
+    yield made
+    made.vectors.close()
 
 
 def goals(store: AtomStore, goal: str = "cancel the order", **how: Any) -> list[str]:
@@ -159,7 +162,7 @@ def test_verdicts_and_leaving_touch_only_their_run() -> None:
 
 
 @pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
-def test_atoms_are_found_after_a_restart_with_all_they_are(opened: Callable[..., AtomStore], embeddings: Any) -> None:
+def test_atoms_are_found_after_a_restart_with_all_they_are(opened: Opened, embeddings: Any) -> None:
     store = opened(embeddings)
     mail = atom("mail the receipt", "send_mail", arguments={"to": "<EMAIL>"}, required_slots=["EMAIL"])
     assert store.put([support(), support(atom("call the order off"), run="run2"), support(mail)]) == 2
@@ -174,7 +177,7 @@ def test_atoms_are_found_after_a_restart_with_all_they_are(opened: Callable[...,
     assert {found.atom.tool for found in again.search("", ["mail"], ["EMAIL"])} == {"cancel_order", "send_mail"}
 
 
-def test_runs_without_a_verdict_wait_and_a_verdict_decides(opened: Callable[..., AtomStore]) -> None:
+def test_runs_without_a_verdict_wait_and_a_verdict_decides(opened: Opened) -> None:
     store = opened()
     store.put([support(score=None)])
     assert goals(store) == []
@@ -188,7 +191,7 @@ def test_runs_without_a_verdict_wait_and_a_verdict_decides(opened: Callable[...,
     assert store.judge("nobody", 1.0) == 0
 
 
-def test_a_bad_run_takes_its_wording_back_and_leaves_that_of_others(opened: Callable[..., AtomStore]) -> None:
+def test_a_bad_run_takes_its_wording_back_and_leaves_that_of_others(opened: Opened) -> None:
     store = opened()
     store.put([support(atom("call it off", visits=2), run="a"), support(run="b")])
     assert goals(store) == ["call it off"]
@@ -199,7 +202,7 @@ def test_a_bad_run_takes_its_wording_back_and_leaves_that_of_others(opened: Call
     assert opened().all() == [left]
 
 
-def test_records_are_booked_written_and_retire_what_misleads(opened: Callable[..., AtomStore]) -> None:
+def test_records_are_booked_written_and_retire_what_misleads(opened: Opened) -> None:
     store = opened(flush_every=3)
     store.put([support(), support(atom("cancel the order", "stop_order"), run="b")])
     key = atom().id
@@ -217,7 +220,7 @@ def test_records_are_booked_written_and_retire_what_misleads(opened: Callable[..
     assert {hit.tool for hit in store.search("", ["cancel the order"], ["ORDER_ID"])} == {"stop_order"}
 
 
-def test_what_is_booked_before_anything_is_read_is_written(opened: Callable[..., AtomStore]) -> None:
+def test_what_is_booked_before_anything_is_read_is_written(opened: Opened) -> None:
     opened().put([support()])
     store = opened()
     store.credit(atom().id, AtomRecord(1, 1))
@@ -226,7 +229,7 @@ def test_what_is_booked_before_anything_is_read_is_written(opened: Callable[...,
     assert opened().record(atom().id) == AtomRecord(1, 1)
 
 
-def test_records_decide_between_atoms_that_fit_alike(opened: Callable[..., AtomStore]) -> None:
+def test_records_decide_between_atoms_that_fit_alike(opened: Opened) -> None:
     store = opened()
     store.put([support(atom(tool="one_tool", about="")), support(atom(tool="two_tool", about=""))])
     first = [hit.tool for hit in store.search("", ["cancel the order"], ["ORDER_ID"])]
@@ -235,7 +238,7 @@ def test_records_decide_between_atoms_that_fit_alike(opened: Callable[..., AtomS
     assert [hit.tool for hit in store.search("", ["cancel the order"], ["ORDER_ID"])] == first[::-1]
 
 
-def test_beyond_the_bound_those_leave_that_say_least(opened: Callable[..., AtomStore]) -> None:
+def test_beyond_the_bound_those_leave_that_say_least(opened: Opened) -> None:
     store = opened(max_atoms=4)
     store.put([support(atom(f"do the thing {name}", f"tool_{name}")) for name in "abcd"])
     store.put([support(atom("do another", "tool_open"), score=None)])
@@ -248,7 +251,7 @@ def test_beyond_the_bound_those_leave_that_say_least(opened: Callable[..., AtomS
 
 @pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
 def test_forgetting_takes_a_user_out_of_merged_atoms_and_off_the_disk(
-    opened: Callable[..., AtomStore], tmp_path: Path, embeddings: Any
+    opened: Opened, tmp_path: Path, embeddings: Any
 ) -> None:
     store = opened(embeddings)
     store.put(
@@ -264,24 +267,22 @@ def test_forgetting_takes_a_user_out_of_merged_atoms_and_off_the_disk(
     assert [each.goal for each in opened(embeddings).all()] == ["cancel the order"]
     with pytest.raises(InputError):
         store.forget_user("")
-    opened(embeddings)._vectors.close()  # while it is open, the room for rows to come holds anything
+    opened.vectors.close()  # while it is open, the room for rows to come holds anything
     assert [path for path in tmp_path.rglob("*") if path.is_file() and b"Zebulon" in path.read_bytes()] == []
 
 
-def test_damaged_rows_are_left_out_and_go_with_the_next_forgetting(opened: Callable[..., AtomStore]) -> None:
+def test_damaged_rows_are_left_out_and_go_with_the_next_forgetting(opened: Opened) -> None:
     store = opened()
     store.put([support(user="ann"), support(atom("x", "other"), run="b")])
-    row = next(each for each in AtomRows(store._vectors).read() if isinstance(each, AtomRow))
-    AtomRows(store._vectors).amend([row._replace(rest='{"ann": 1')])
+    row = next(each for each in AtomRows(opened.vectors).read() if isinstance(each, AtomRow))
+    AtomRows(opened.vectors).amend([row._replace(rest='{"ann": 1')])
     store = opened()
     assert len(store) == 1
     assert store.forget_user("ann") == 0
-    assert AtomRows(store._vectors).ids() == [each for each in (atom().id, atom("x", "other").id) if each != row.id]
+    assert AtomRows(opened.vectors).ids() == [each for each in (atom().id, atom("x", "other").id) if each != row.id]
 
 
-def test_forgetting_that_did_not_work_is_told(
-    opened: Callable[..., AtomStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forgetting_that_did_not_work_is_told(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened()
     store.put([support(user="ann")])
     monkeypatch.setattr(AtomRows, "remove", lambda self, ids: None)
@@ -289,33 +290,31 @@ def test_forgetting_that_did_not_work_is_told(
         store.forget_user("ann")
 
 
-def test_a_dense_embedder_has_a_vector_for_each_of_the_usual_wordings(opened: Callable[..., AtomStore]) -> None:
+def test_a_dense_embedder_has_a_vector_for_each_of_the_usual_wordings(opened: Opened) -> None:
     store = opened(Letters())
     said = ["cancel it", "zzz qqq", "the vvv www", "a jjj", "kkk kkk", "bbb"]
     store.put([support(atom(goal, visits=9 - place), run=f"r{place}") for place, goal in enumerate(said)])
-    assert store._vectors.count(KIND) == 1
-    assert store._vectors.count(TEXTS) == 3
+    assert opened.vectors.count(KIND) == 1
+    assert opened.vectors.count(TEXTS) == 3
     assert store.search("known: order id. done: nothing yet", ["zzz qqq"], [], k=1)[0].similarity > 0.99
     store.judge("r0", 0.0)  # another wording is the most usual now, and a fifth one comes in
-    assert store._vectors.count(TEXTS) <= 4
+    assert opened.vectors.count(TEXTS) <= 4
     assert opened(Letters()).search("known: order id. done: nothing yet", ["kkk kkk"], [], k=1)[0].similarity > 0.99
 
 
-def test_another_embedder_is_refused_and_embedding_again_helps(opened: Callable[..., AtomStore]) -> None:
+def test_another_embedder_is_refused_and_embedding_again_helps(opened: Opened) -> None:
     opened().put([support(), support(atom("call it off"), run="b")])
     dense = opened(Letters())
     with pytest.raises(EmbedderChangedError):
         len(dense)
-    assert dense._vectors.reembed() == {KIND: 1}
+    assert opened.vectors.reembed() == {KIND: 1}
     assert dense.search("known: order id. done: nothing yet", ["call it off"], [], k=1)[0].similarity > 0.99
     back = opened()
-    assert back._vectors.reembed() == {KIND: 1, TEXTS: 1}
+    assert opened.vectors.reembed() == {KIND: 1, TEXTS: 1}
     assert goals(back, "call it off") == ["call it off"]
 
 
-def test_atoms_are_read_in_the_background_and_not_waited_for(
-    opened: Callable[..., AtomStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_atoms_are_read_in_the_background_and_not_waited_for(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     opened().put([support()])
     store = opened()
     go, read = threading.Event(), AtomRows.read
@@ -327,9 +326,7 @@ def test_atoms_are_read_in_the_background_and_not_waited_for(
     assert goals(store) == ["cancel the order"]
 
 
-def test_a_failed_reading_is_told_and_tried_again(
-    opened: Callable[..., AtomStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_reading_is_told_and_tried_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     opened().put([support()])
     store = opened()
 
@@ -361,7 +358,7 @@ def test_what_another_process_wrote_is_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bound", ["max_atoms", "flush_every"])
-def test_bounds_that_cannot_be(opened: Callable[..., AtomStore], bound: str) -> None:
+def test_bounds_that_cannot_be(opened: Opened, bound: str) -> None:
     with pytest.raises(ConfigurationError, match=bound):
         opened(**{bound: 0})
 
@@ -388,9 +385,7 @@ def test_namespaces_are_apart_and_those_not_used_leave_the_ram(tmp_path: Path, m
         library.close()
 
 
-def test_atoms_are_added_without_reading_all_of_them(
-    opened: Callable[..., AtomStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_atoms_are_added_without_reading_all_of_them(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     opened().put([support(run="a"), support(atom("x", "other"), run="a")])
     store = opened()
     assert store.put([support(run="b"), support(atom("y", "third"), run="b")]) == 1
@@ -398,9 +393,7 @@ def test_atoms_are_added_without_reading_all_of_them(
     assert {each.tool: each.visits for each in store.all()} == {"cancel_order": 2, "other": 1, "third": 1}
 
 
-def test_closing_does_not_wait_for_a_long_reading(
-    opened: Callable[..., AtomStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_does_not_wait_for_a_long_reading(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     opened().put([support(), support(atom("x", "other"))])
     store = opened()
     monkeypatch.setattr("langgraph_toolmem.atoms.mirror.PAGE", 1)
@@ -416,7 +409,7 @@ def test_closing_does_not_wait_for_a_long_reading(
     assert begun.wait(20)
     closing = threading.Thread(target=store.close)
     closing.start()
-    while not store._closing:
+    while not store.closing:
         closing.join(0.01)
     go.set()
     closing.join(20)
@@ -424,11 +417,12 @@ def test_closing_does_not_wait_for_a_long_reading(
     assert len(store) == 2
 
 
-def test_looking_on_writes_nothing(opened: Callable[..., AtomStore]) -> None:
+def test_looking_on_writes_nothing(opened: Opened) -> None:
     opened().put([support(), support(atom("call it off"), run="b")])
-    opened(Letters())._vectors.reembed()
+    opened(Letters())
+    opened.vectors.reembed()
     store = opened(Letters(), read_only=True)
     assert goals(store, "call it off")
-    assert store._vectors.count(TEXTS) == 0
+    assert opened.vectors.count(TEXTS) == 0
     assert len(opened(Letters())) == 1
-    assert opened(Letters())._vectors.count(TEXTS) == 1
+    assert opened.vectors.count(TEXTS) == 1

@@ -277,7 +277,7 @@ def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str
             bases = terms(state, goal, goal)
             own = weigh(bases)
             unknown = sum(base**2 for term, base in bases.items() if not uses[term]) * math.log(1 + len(rows)) ** 2
-            length = math.sqrt(sum(weight**2 for weight in own.values()) + texts._UNKNOWN * unknown)
+            length = math.sqrt(sum(weight**2 for weight in own.values()) + texts.UNKNOWN * unknown)
             lengths = length * math.sqrt(sum(weight**2 for weight in row.values()))
             shared = sum(weight**2 for term, weight in own.items() if term in row)
             best = max(best, shared / lengths if lengths else 0.0)
@@ -300,7 +300,7 @@ def test_a_small_index_answers_as_an_exact_scan_after_any_changes(changes: Any, 
             continue
         index.add(made)
         before = there.get(made.id)
-        if before is None or retrieve._reads(before) != retrieve._reads(made):
+        if before is None or retrieve.found_by(before) != retrieve.found_by(made):
             there.pop(made.id, None)  # its row is a new one, the last
         there[made.id] = made
     hits = index.search(state, goals, {"A"}, k=99, one_per_tool=False)

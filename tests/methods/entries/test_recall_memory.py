@@ -29,10 +29,12 @@ from langgraph_toolmem import (
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries import library
+from langgraph_toolmem.entries.cache import Changes
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recollection import Recollection
 from langgraph_toolmem.entries.render import BUDGET
+from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.stores import job_queue
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
@@ -283,8 +285,8 @@ def test_chroma_being_away_stops_nobody_and_is_said(monkeypatch: pytest.MonkeyPa
         memory.finish(mail("Ann"), thread_id="1", success=True)
     with ToolMemory(tmp_path) as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(VectorStore, "_on", _away)
-            patch.setattr(VectorStore, "page", _away, raising=False)
+            for name in ("pages", "ids", "write", "amend", "query", "get", "delete"):
+                patch.setattr(VectorStore, name, _away)
             assert "could not be read" in memory.entries.recollect(asking("Bob")).missing
             with pytest.raises(StorageError):
                 memory.entries.recall("send a mail to Bob")
@@ -300,13 +302,13 @@ def test_a_memory_that_is_still_being_read_is_not_waited_for(monkeypatch: pytest
     with ToolMemory(tmp_path) as memory:
         memory.finish(mail("Ann"), thread_id="1", success=True)
     go = threading.Event()
-    follow = library._Shelf._follow
+    changes = EntryStore.changes
 
-    def slow(shelf: Any) -> None:
+    def slow(store: EntryStore, since: int = 0) -> Changes:
         go.wait(20)
-        follow(shelf)
+        return changes(store, since)
 
-    monkeypatch.setattr(library._Shelf, "_follow", slow)
+    monkeypatch.setattr(EntryStore, "changes", slow)
     with ToolMemory(tmp_path) as memory:
         found = memory.entries.recollect(asking("Bob"))
         assert (found.entries, found.missing) == ((), "past runs are still being read from disk")
@@ -322,7 +324,7 @@ def test_namespaces_that_leave_ram_are_read_again(monkeypatch: pytest.MonkeyPatc
             memory.finish(mail(f"of {user}"), thread_id=user, success=True, user_id=user)
         for user in "abcdabcd":
             assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to of {user}"}
-        assert len(memory.entries.library._recent) == 2
+        assert len(memory.entries.library.in_ram) == 2
 
 
 # --- the record ---

@@ -102,9 +102,13 @@ def test_many_arguments_are_cut_with_a_note() -> None:
 
 
 def test_arguments_that_are_no_json_values_are_kept_as_text() -> None:
-    step = parse_run([user("Go"), *call("t", {"a": 1})], thread_id="r1").events[1].steps[0]  # type: ignore[union-attr]
-    odd = replace(step, args={"a": {1, 2}, "b": float("nan"), "c\ud800": "\udfff"})
-    [only] = [entries._call(odd, 10)]
+    run = parse_run([user("Go"), *call("t", {"a": 1})], thread_id="r1")
+    turn = run.events[1]
+    odd = replace(turn.steps[0], args={"a": {1, 2}, "b": float("nan"), "c\ud800": "\udfff"})
+    events = (run.events[0], replace(turn, steps=(odd,)), *run.events[2:])
+    entry = entry_of(replace(run, events=events), run_digest=RUN, now=5.0)
+    assert entry is not None
+    [only] = entry.calls
     json.dumps(only.args).encode()
     assert only.args["a"] == "{1, 2}"
     assert set(only.args) == {"a", "b", "c?"} or len(only.args) == 3

@@ -197,7 +197,7 @@ def test_a_namespace_has_one_store_whoever_is_still_using_it(monkeypatch: pytest
         until(lambda: critic.asked != [])
         memory.finish(mail("Bob"), thread_id="2", success=True, user_id="bob")
         assert len(memory.entries.recall("send a mail to me", user_id="bob")) == 1  # Ann's leave the RAM
-        assert list(memory.entries.library._recent) == [bob]
+        assert memory.entries.library.in_ram == [bob]
         assert memory.entries.library.store(ann) is store
         critic.go.set()
         assert memory.flush()

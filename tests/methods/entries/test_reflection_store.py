@@ -22,8 +22,8 @@ from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedErr
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import cache
 from langgraph_toolmem.entries.cache import hurts
-from langgraph_toolmem.entries.entry import Call, Entry, entry_id
-from langgraph_toolmem.entries.rows import KIND
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.entries.rows import KIND, EntryRows
 from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
@@ -58,7 +58,7 @@ class Clock:
 
 def entry(name: str, query: str = "find ann", **fields: Any) -> Entry:
     run = digest("run", name)
-    fields.setdefault("calls", (Call("find", {"name": name}, "ok", "7"),))
+    fields.setdefault("calls", (EntryCall("find", {"name": name}, "ok", "7"),))
     return Entry(entry_id(run), run, query, **fields)
 
 
@@ -83,7 +83,7 @@ def failing(store: EntryStore, monkeypatch: pytest.MonkeyPatch, *names: str) -> 
         raise StorageError("disk full")
 
     for name in names:
-        monkeypatch.setattr(store._rows, name, broken)
+        monkeypatch.setattr(EntryRows, name, broken)
 
 
 # keeping
@@ -136,7 +136,7 @@ def test_the_same_run_again_changes_nothing_and_embeds_nothing(tmp_path: Path) -
 
 def test_two_reports_of_a_run_in_one_go_are_one_entry(store: EntryStore, vectors: VectorStore) -> None:
     one = entry("1")
-    more = replace(one, calls=(*one.calls, Call("mail", {}, "ok")), score=0.0)
+    more = replace(one, calls=(*one.calls, EntryCall("mail", {}, "ok")), score=0.0)
     store.put_many([one, more, one])
     assert [(len(each.calls), each.score) for each in over(vectors).all()] == [(1, 0.0)]
 
@@ -329,10 +329,9 @@ def test_vectors_of_a_model_come_with_the_entries(tmp_path: Path) -> None:
             assert np.allclose(vector, np.array([2, 1, 0, 0]) / 5**0.5, atol=1e-6)
 
 
-def test_too_many_changes_are_told_as_a_whole(store: EntryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_changes_are_told_as_a_whole(vectors: VectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "REMEMBERED", 10)
-    store = over(store._vectors)
-    store._cache._log = type(store._cache._log)(maxlen=10)
+    store = over(vectors)
     begun = store.changes().version
     store.put_many([entry(str(n)) for n in range(10)])
     assert not store.changes(begun).whole
@@ -358,7 +357,7 @@ def test_who_follows_the_changes_knows_all_there_is(operations: list[tuple[str, 
     for what, name, look in operations:
         run = digest("run", name)
         if what == "put":
-            store.put(entry(name, calls=(Call("t", {"n": len(index)}, "ok"),)))
+            store.put(entry(name, calls=(EntryCall("t", {"n": len(index)}, "ok"),)))
         elif what in ("good", "bad"):
             store.judge(run, float(what == "good"), name)
         elif what == "forget":
@@ -437,7 +436,7 @@ def on_disk(folder: Path) -> bytes:
 
 def test_forgetting_that_fails_is_told(store: EntryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(entry("1", user="u"))
-    monkeypatch.setattr(store._rows, "remove", lambda ids: None)
+    monkeypatch.setattr(EntryRows, "remove", lambda rows, ids: None)
     with pytest.raises(StorageError, match="could not be deleted"):
         store.forget_user("u")
 
@@ -565,7 +564,7 @@ PUTTING = """
 import sys
 from pathlib import Path
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.entries.entry import Call, Entry, entry_id
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -574,7 +573,7 @@ vectors = VectorStore(Path(sys.argv[1]), embedder=resolve_embedder(None), namesp
 store = EntryStore(vectors, now=lambda: 1.0)
 for number in range(10_000):
     run = digest("run", str(number))
-    store.put(Entry(entry_id(run), run, f"find number {number}", (Call("find", {"n": number}, "ok"),)))
+    store.put(Entry(entry_id(run), run, f"find number {number}", (EntryCall("find", {"n": number}, "ok"),)))
     store.judge(run, 0.0, "no")
     print(number, flush=True)
 """

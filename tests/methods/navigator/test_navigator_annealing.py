@@ -41,7 +41,7 @@ def takes(*names: str) -> dict[str, Any]:
     return {"type": "object", "properties": {n: {"type": "string"} for n in names}, "required": list(names)}
 
 
-class Watched(annealing._Population):
+class Watched(annealing.Population):
     """Notes how much each child was changed, and what each parent was worth."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -49,13 +49,13 @@ class Watched(annealing._Population):
         self.changes: list[float] = []
         self.worth: list[float] = []
 
-    def _born(self, genes: annealing.Genes, changed: float = 0.0) -> tuple[annealing.Genes, float]:
+    def born(self, genes: annealing.Genes, changed: float = 0.0) -> tuple[annealing.Genes, float]:
         self.changes.append(changed)
-        return super()._born(genes, changed)
+        return super().born(genes, changed)
 
-    def _mixed(self, one: annealing.Genes, other: annealing.Genes) -> annealing.Genes:
+    def mixed(self, one: annealing.Genes, other: annealing.Genes) -> annealing.Genes:
         self.worth.append(self.seen[frozenset(one.items())])
-        return super()._mixed(one, other)
+        return super().mixed(one, other)
 
     def losses(self) -> float:
         """By how much parents got worse, all in all."""

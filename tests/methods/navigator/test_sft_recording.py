@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -255,9 +257,8 @@ async def test_forget_takes_a_user_s_turns_from_the_disk(way: str, shop: Shop, t
             feed = {"messages": [("user", f"{secret} {' '.join(secret + str(n) for n in range(50))}")]}
             await run(store, shop, way, say(f"{secret}."), config=config, feed=feed)
         assert len(store.navigator.decisions) == 2
-        ann, ben = (
-            store.navigator.decisions._select("SELECT body FROM turns WHERE seq = ?", (n,))[0][0] for n in (1, 2)
-        )
+        with closing(sqlite3.connect(tmp_path / NAME)) as database:
+            ann, ben = (body for (body,) in database.execute("SELECT body FROM turns ORDER BY seq"))
         assert lies_in(ann, tmp_path)
         assert lies_in(ben, tmp_path)
         assert store.forget(user_id="ann") > 0

@@ -363,12 +363,21 @@ def test_a_tool_of_the_same_name_takes_the_place_of_the_old_one():
     assert search.search("paint", 3) == []
 
 
-def test_many_removals_rebuild_the_index():
+@pytest.fixture
+def sizes(monkeypatch):
+    """How many tools each question went through, removed ones too."""
+    found: list[int] = []
+    ask = WordIndex.ask
+    monkeypatch.setattr(WordIndex, "ask", lambda index, pieces: found.append(len(index)) or ask(index, pieces))
+    return found
+
+
+def test_many_removals_rebuild_the_index(sizes):
     search = ToolSearch([spec(f"t{i}", f"thing number {i}") for i in range(300)])
     search.remove(f"t{i}" for i in range(299))
     assert names(search.search("thing number", 5)) == ["t299"]
     assert search.sums("thing")[0] == ["t299"]
-    assert len(search._names) < 100
+    assert max(sizes) < 100
     alone = ToolSearch([spec("t299", "thing number 299")])
     assert told(search, "thing number") == {each.name: each.score for each in alone.search("thing number", 5)}
     search.remove(["t299", "t299", "never there"])
@@ -502,14 +511,14 @@ def test_rows_by_hand():
         rows.put(0, [1.0], name="e")
 
 
-def test_vectors_stay_when_many_removals_rebuild_the_index():
+def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):
     model = Concepts()
     search = ToolSearch([*travel(), *(spec(f"t{i}", f"thing {i}") for i in range(200))], embedder=model)
     before = search.search("lodging", 3)
     model.batches.clear()
     search.remove([f"t{i}" for i in range(200)])
-    assert len(search._names) == 8
     assert names(search.search("lodging", 3)) == names(before)
+    assert sizes[-1] == 8
     assert model.batches == [1]
 
 
@@ -553,7 +562,7 @@ def test_another_embedder_s_vectors_are_no_reason_to_go_on_by_words():
         asyncio.run(search.asearch("lodging", 3))
 
 
-def test_following_a_catalogue():
+def test_following_a_catalogue(monkeypatch):
     search = ToolSearch(travel())
     left = {each.name: each for each in travel()[:3]}
     other = {**left, "list_airports": spec("list_airports", "ride a horse"), "new": spec("new", "paint a wall")}
@@ -562,9 +571,11 @@ def test_following_a_catalogue():
     assert len(search) == 4
     for query in ("horse", "paint", "find flights"):
         assert told(search, query) == {each.name: each.score for each in alone.search(query, 20)}
-    kept = search._places["new"]
-    search.follow({**other, "one more": spec("one more", "x")})
-    assert search._places["new"] == kept
+    read, fields = [], Wording.fields
+    with monkeypatch.context() as patch:
+        patch.setattr(Wording, "fields", lambda wording, each: read.append(each.name) or fields(wording, each))
+        search.follow({**other, "one more": spec("one more", "x")})
+    assert read == ["one more"]
     search.follow({})
     assert len(search) == 0
     assert search.search("paint", 3) == []
@@ -616,14 +627,14 @@ def test_a_tool_that_comes_while_the_embedder_works():
 
 def test_a_tool_that_comes_after_the_comparison(monkeypatch):
     search = ToolSearch(travel(), embedder=Concepts())
-    compared = search._compared
+    cosines = VectorRows.cosines
 
-    def late(pieces):
-        found = compared(pieces)
+    def late(rows, pieces, count):
+        found = cosines(rows, pieces, count)
         search.add([spec("late", "lodging of the late kind")])
         return found
 
-    monkeypatch.setattr(search, "_compared", late)
+    monkeypatch.setattr(VectorRows, "cosines", late)
     assert names(search.search("late lodging", 1)) == ["late"]
 
 
