@@ -22,7 +22,7 @@ from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.navigator.decide.decision import NavigatorDecision, read
+from langgraph_toolmem.navigator.decide.decision import Decision, read
 from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.offline.finetuning import choose, export_sft, held_out_path, line_of, split, write_lines
@@ -148,8 +148,8 @@ async def test_lines_are_what_the_model_was_sent(
         assert (action["role"], action["weight"]) == ("assistant", 1)
         # A fine-tuned model that writes this is understood.
         understood = read({"raw": AIMessage(action["content"]), "parsed": None, "parsing_error": None})
-        assert isinstance(understood, NavigatorDecision)
-        assert understood == NavigatorDecision.model_validate({"sub_intents": parts})
+        assert isinstance(understood, Decision)
+        assert understood == Decision.model_validate({"sub_intents": parts})
     last = written[-1]["messages"][1]["content"]
     assert last.count("Decided:") == 3  # the window
     assert "Toolchains of the last search" in written[0]["messages"][1]["content"]

@@ -16,7 +16,7 @@ from langchain_core.runnables.config import merge_configs
 from pydantic import ValidationError
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.decide.decision import FORM, NavigatorDecision, read
+from langgraph_toolmem.navigator.decide.decision import FORM, Decision, read
 from langgraph_toolmem.navigator.decide.prompt import repair_message
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide")
@@ -42,7 +42,7 @@ class DeciderOutcome:
         usage: tokens of it, if the model tells.
     """
 
-    decision: NavigatorDecision | None
+    decision: Decision | None
     reason: str
     calls: int
     usage: UsageMetadata | None
@@ -71,7 +71,7 @@ class Decider:
             return
         options: dict[str, Any] = {} if method is None else {"method": method}
         try:
-            self._bound = model.with_structured_output(NavigatorDecision, include_raw=True, **options)
+            self._bound = model.with_structured_output(Decision, include_raw=True, **options)
         except (NotImplementedError, ValueError, TypeError) as error:
             if method is None and isinstance(error, NotImplementedError):
                 logger.info("%s gives no structured output: its text is read", type(model).__name__)
@@ -115,16 +115,12 @@ def _asking(messages: Sequence[BaseMessage]) -> Generator[list[BaseMessage], Any
     output = yield list(messages)
     usage = _usage(None, output)
     found = read(output)
-    if isinstance(found, NavigatorDecision):
+    if isinstance(found, Decision):
         return DeciderOutcome(found, "", 1, usage)
     output = yield [*messages, repair_message(found)]
     usage = _usage(usage, output)
     found = read(output)
-    return (
-        DeciderOutcome(found, "", 2, usage)
-        if isinstance(found, NavigatorDecision)
-        else DeciderOutcome(None, found, 2, usage)
-    )
+    return DeciderOutcome(found, "", 2, usage) if isinstance(found, Decision) else DeciderOutcome(None, found, 2, usage)
 
 
 def _unreadable(error: Exception) -> dict[str, Any]:

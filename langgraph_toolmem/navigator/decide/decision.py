@@ -76,7 +76,7 @@ class SubIntent(BaseModel):
         return self.recall.strip() or self.intent.strip()
 
 
-class NavigatorDecision(BaseModel):
+class Decision(BaseModel):
     """Decide: all parts of the request that are still open, each with its action."""
 
     sub_intents: list[SubIntent] = Field(description="The parts that are still open, in order of rank.")
@@ -102,7 +102,7 @@ FORM: Final = "\n".join(
 """The form of a decision in words, for models whose interface does not say it."""
 
 
-def due(decision: NavigatorDecision) -> tuple[list[SubIntent], list[SubIntent]]:
+def due(decision: Decision) -> tuple[list[SubIntent], list[SubIntent]]:
     """What is done now, and what waits.
 
     Now: the lowest rank with anything but answers, the answers up to it, and every search whatever its rank: looking
@@ -117,25 +117,25 @@ def due(decision: NavigatorDecision) -> tuple[list[SubIntent], list[SubIntent]]:
     return due_now, [part for part in parts if part not in due_now]
 
 
-def read(output: Any) -> NavigatorDecision | str:
+def read(output: Any) -> Decision | str:
     """The decision in what ``with_structured_output(Decision, include_raw=True)`` or the model gave, or why not.
 
     A model that wrote the JSON in its text, with or without a code fence or words around it, is understood too; of
     several decisions the last counts. What a model says to refuse the request is its answer.
     """
-    if isinstance(output, NavigatorDecision):
+    if isinstance(output, Decision):
         return _checked(output)
     if isinstance(output, BaseMessage):
         output = {"raw": output}
     if not isinstance(output, Mapping):
         return "there was no structured output"
     parsed, raw, error = output.get("parsed"), output.get("raw"), output.get("parsing_error")
-    if isinstance(parsed, NavigatorDecision):
+    if isinstance(parsed, Decision):
         return _checked(parsed)
     if isinstance(parsed, Mapping):
         return _validated(parsed)
     if refusal := _refusal(raw):
-        return NavigatorDecision(sub_intents=[SubIntent.model_validate({"action": "answer", "text": refusal})])
+        return Decision(sub_intents=[SubIntent.model_validate({"action": "answer", "text": refusal})])
     text = text_of(raw.content) if isinstance(raw, BaseMessage) else ""
     for begin in reversed([match.start() for match in _BEGIN.finditer(text)]):
         try:
@@ -164,14 +164,14 @@ def reason_of(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:MAX_REASON]
 
 
-def _validated(value: Any) -> NavigatorDecision | str:
+def _validated(value: Any) -> Decision | str:
     try:
-        return _checked(NavigatorDecision.model_validate(value))
+        return _checked(Decision.model_validate(value))
     except ValidationError as error:
         return reason_of(error)
 
 
-def _checked(decision: NavigatorDecision) -> NavigatorDecision | str:
+def _checked(decision: Decision) -> Decision | str:
     problem = _problem(decision.sub_intents)
     return problem or decision
 

@@ -10,7 +10,7 @@ from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.navigator.decide.decision import NavigatorDecision, due
+from langgraph_toolmem.navigator.decide.decision import Decision, due
 from langgraph_toolmem.navigator.decide.state import NaviRecord
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.turn.host import runtime_of, thread_id_of, user_id_of
@@ -23,7 +23,7 @@ Of a hook that has a method ``observed``, that gets what `outcome_event` gives w
 
 
 def decision_event(
-    decision: NavigatorDecision,
+    decision: Decision,
     record: NaviRecord,
     prompt: Sequence[BaseMessage],
     messages: Sequence[BaseMessage],

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_toolmem.base.keys import canonical
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.navigator.decide.decision import NavigatorDecision, SubIntent, due
+from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, due
 from langgraph_toolmem.navigator.decide.fallbacks import writes
 from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.decide.prompt import call_line, indented
@@ -46,7 +46,7 @@ Judge = Callable[[ToolMessage], bool]
 
 def decided(
     record: NaviRecord,
-    decision: NavigatorDecision,
+    decision: Decision,
     specs: Mapping[str, ToolSpec],
     allowed: Collection[str],
     new_id: Callable[[], str],

@@ -9,15 +9,15 @@ import pytest
 from langchain_core.messages import AIMessage
 from navi_script import ask, do, say, seek
 
-from langgraph_toolmem.navigator.decide.decision import MAX_INTENTS, NavigatorDecision, due, read
+from langgraph_toolmem.navigator.decide.decision import MAX_INTENTS, Decision, due, read
 
 
-def made(*parts: dict[str, Any]) -> NavigatorDecision:
-    return NavigatorDecision.model_validate({"sub_intents": list(parts)})
+def made(*parts: dict[str, Any]) -> Decision:
+    return Decision.model_validate({"sub_intents": list(parts)})
 
 
 def test_the_schema_holds_nothing_that_strict_providers_refuse() -> None:
-    schema = NavigatorDecision.model_json_schema()
+    schema = Decision.model_json_schema()
     part = schema["$defs"]["SubIntent"]
     assert set(part["required"]) == set(part["properties"])
     assert all("default" not in field and "anyOf" not in field for field in part["properties"].values())
@@ -46,7 +46,7 @@ def test_the_lowest_rank_is_done_first_and_answers_up_to_it_are_noted() -> None:
 def test_json_in_the_text_is_understood(fence: str) -> None:
     text = fence.replace("{}", '{"sub_intents": [{"action": "answer", "text": "x"}]}')
     found = read({"raw": AIMessage(text), "parsed": None, "parsing_error": None})
-    assert isinstance(found, NavigatorDecision)
+    assert isinstance(found, Decision)
     assert found.answer == "x"
 
 
@@ -84,7 +84,7 @@ def test_a_models_refusal_is_its_answer() -> None:
     block = {"type": "refusal", "refusal": text}
     for raw in (AIMessage("", additional_kwargs={"refusal": text}), AIMessage([block])):
         found = read({"raw": raw, "parsed": None, "parsing_error": ValueError(text)})
-        assert isinstance(found, NavigatorDecision)
+        assert isinstance(found, Decision)
         assert (found.final, found.answer) == (True, text)
     raw = AIMessage("", additional_kwargs={"refusal": None})
     assert read({"raw": raw, "parsed": None, "parsing_error": None}) == "there was no structured output"

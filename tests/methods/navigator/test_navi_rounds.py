@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from navi_script import ask, do, say, seek, shown
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
-from langgraph_toolmem.navigator.decide.decision import NavigatorDecision
+from langgraph_toolmem.navigator.decide.decision import Decision
 from langgraph_toolmem.navigator.decide.prompt import (
     api_lines,
     closing_messages,
@@ -50,7 +50,7 @@ def record(*candidates: str, **changes: Any) -> NaviRecord:
 
 def round_(before: NaviRecord, *parts: dict[str, Any], allowed: Any = frozenset(SPECS)) -> NaviRecord:
     ids = itertools.count(len(before["made"]))
-    decision = NavigatorDecision.model_validate({"sub_intents": list(parts)})
+    decision = Decision.model_validate({"sub_intents": list(parts)})
     return decided(before, decision, SPECS, allowed, lambda: f"call-{next(ids)}")
 
 
@@ -253,7 +253,7 @@ def test_what_only_reads_may_be_read_again_after_a_change() -> None:
     specs = read_tools([h.schema("list_items", "x"), h.schema("get_item", "x"), h.schema("add_item", "x")])
 
     def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
-        decision = NavigatorDecision.model_validate({"sub_intents": [part]})
+        decision = Decision.model_validate({"sub_intents": [part]})
         ids = (f"{before['decisions']}-{n}" for n in itertools.count())
         after = decided(before, decision, specs, set(specs), lambda: next(ids))
         assert len(after["pending"]["calls"]) == len(texts), notes(after)
