@@ -20,10 +20,7 @@ from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.atoms.slots import Slots, words_of
 from langgraph_toolmem.atoms.words import DATE, NAME, TEXT, kind_of
 from langgraph_toolmem.base.text import as_text
-<<<<<<< HEAD
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Taken
-=======
-from langgraph_toolmem.offline.discovery.environment import Call, Taken
 from langgraph_toolmem.offline.discovery.plain_values import (
     CHOICE,
     MAX_ANSWER,
@@ -35,7 +32,6 @@ from langgraph_toolmem.offline.discovery.plain_values import (
     merged,
     stems_of,
 )
->>>>>>> p2
 from langgraph_toolmem.offline.discovery.policy import Proposal, Reflection
 from langgraph_toolmem.offline.discovery.states import Goal, State, only_reads
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -108,27 +104,14 @@ class PlainPolicy:
         """See `Policy`: nothing but what failed; what else there is was proposed."""
         return Reflection(f"{failed.call.tool} was called and failed", str(failed.observation.output)[:200])
 
-<<<<<<< HEAD
     def _proposals(
         self, state: State, possible: Sequence[EnvironmentCall] | None, *, wide: bool = False
     ) -> list[Proposal]:
-        taken, asked = state.taken, _merged(self._of_request(state.task.request))
-        known = _merged([*asked, *(one for each in taken for one in self._told(each, state.task.request))])
-        done, called = {each.call.key for each in taken}, {each.call.tool for each in taken}
-        given = frozenset().union(*(_values(each.call) for each in taken))
-        fresh = {canon(each.value) for each in known} - given
-        unused = {canon(each.value) for each in asked if each.types.isdisjoint((CHOICE, NUMBER, TIME))}
-        unused = {each for each in unused if not any(_overlap(each, value) for value in given)}
-        akin = self._akin(state)
-        calls, scored = [(1.0, call) for call in possible or ()], list[tuple[float, EnvironmentCall]]()
-=======
-    def _proposals(self, state: State, possible: Sequence[Call] | None, *, wide: bool = False) -> list[Proposal]:
         seen, all_of_them = self._see(state, wide), wide or possible is not None
         least = LEAST if state.changed and not all_of_them else -math.inf
         done, called = {each.call.key for each in state.taken}, {each.call.tool for each in state.taken}
-        by_tool: dict[str, list[tuple[float, Call]]] = {}
+        by_tool: dict[str, list[tuple[float, EnvironmentCall]]] = {}
         calls = [(1.0, call) for call in possible or ()]
->>>>>>> p2
         for tool in self._specs if possible is None else ():
             calls += (each for each in self._calls(tool, seen) if each[1].key not in done)
         for fitting, call in calls:
@@ -147,7 +130,7 @@ class PlainPolicy:
             proposals += (Proposal("call", max(share * weight, 1e-9), call) for weight, (_, call) in weighed)
         return sorted(proposals, key=lambda each: -each.weight)
 
-    def _score(self, call: Call, fitting: float, seen: Seen) -> float:
+    def _score(self, call: EnvironmentCall, fitting: float, seen: Seen) -> float:
         """How promising a call is."""
         tool, values, state = call.tool, _values(call) - {seen.state.task.request}, seen.state
         akin, times = seen.akin.get(tool, 0.0), sum(each.call.tool == tool for each in state.taken)
@@ -163,12 +146,6 @@ class PlainPolicy:
         last = state.taken[-1].call if state.taken else call
         return score + (1.2 if last.tool == tool and _goes_on(last, call, seen.known) else -1.5) * bool(times)
 
-<<<<<<< HEAD
-    def _calls(
-        self, tool: str, state: State, known: Sequence[Known], wide: bool
-    ) -> Iterator[tuple[float, EnvironmentCall]]:
-        """Calls of a tool, with how well their values fit."""
-=======
     def _see(self, state: State, wide: bool) -> Seen:
         """What a state knows."""
         request, taken = state.task.request, state.taken
@@ -205,9 +182,8 @@ class PlainPolicy:
         top = max((share for tool, share in found.items() if tool not in served), default=0.0) or 1.0
         return {tool: min(1.0, share / top) for tool, share in found.items()}
 
-    def _calls(self, tool: str, seen: Seen) -> Iterator[tuple[float, Call]]:
+    def _calls(self, tool: str, seen: Seen) -> Iterator[tuple[float, EnvironmentCall]]:
         """Calls of a tool, each once, with how well their values fit."""
->>>>>>> p2
         combined, options, sure = [tuple[Given, ...]()], list[list[Given]](), list[Given]()
         for each in self._inputs[tool]:
             found = self._candidates(tool, each, seen)
@@ -218,19 +194,15 @@ class PlainPolicy:
                 sure += [one for one in found[:1] if one[0] >= SURE]
                 options += [[one] for one in found[:3] if one[0] >= SURE or self._reads[tool]]
         options += [[*(one for one in sure if one[2] is not option[0][2]), *option] for option in options]
-        calls: dict[tuple[str, str], tuple[float, Call]] = {}
+        calls: dict[tuple[str, str], tuple[float, EnvironmentCall]] = {}
         for given in ((*chosen, *option) for chosen in combined for option in (sure, [], *options)):
             args: dict[str, Any] = {}
             for _, value, wanted in given:
                 _put(args, wanted.leaf.path, value)
             if self._specs[tool].problem(args) is None:
-<<<<<<< HEAD
-                yield sum(fitting for fitting, *_ in given) / len(given) if given else 0.5, EnvironmentCall(tool, args)
-=======
                 fitting = _together(given, seen.known) / len(given) + 0.05 * len(given) if given else 0.3
-                calls.setdefault(Call(tool, args).key, (fitting, Call(tool, args)))
+                calls.setdefault(EnvironmentCall(tool, args).key, (fitting, EnvironmentCall(tool, args)))
         yield from calls.values()
->>>>>>> p2
 
     def _candidates(self, tool: str, wanted: Input, seen: Seen) -> list[Given]:
         """The values that fit an input best, each once."""
@@ -289,7 +261,7 @@ def _together(given: Iterable[Given], known: Mapping[str, Known]) -> float:
     return score
 
 
-def _goes_on(last: Call, call: Call, known: Mapping[str, Known]) -> bool:
+def _goes_on(last: EnvironmentCall, call: EnvironmentCall, known: Mapping[str, Known]) -> bool:
     """Whether a call does to another row of a list what the last one did to one that was meant no less."""
     before, now = _values(last) - _values(call), _values(call) - _values(last)
     rows = [known[key] for key in (*before, *now) if key in known and kind_of(key)]
