@@ -116,20 +116,14 @@ def private_names(folder: str) -> set[str]:
 
 
 def defined(tree: ast.Module) -> set[str]:
-    """Names of functions, classes, variables and attributes of `self` that a module defines."""
+    """Names of functions, classes and variables that a module defines."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_own(node.value):
-            found.add(node.attr)
     return found
-
-
-def _is_own(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
 def _folder(module: str) -> str:
@@ -163,9 +157,11 @@ OUTSIDE = [
 
 
 def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Names that are imported, read or set as attributes, or spelled out in texts that are such names or code."""
+    """Names that are imported, attributes of others, and what texts that are names or code spell out of these."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Attribute) and not (
+            isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        ):
             yield node.lineno, node.attr
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [getattr(node, "module", None) or "", *(each.name for each in node.names)]
@@ -178,15 +174,11 @@ def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name) for name in IN_CODE.findall(node.value))
 
 
-@cache
-def defined_in(folder: Path) -> set[str]:
-    return set().union(*(defined(ast.parse(path.read_text())) for path in folder.glob("*.py")))
-
-
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT.parent)))
 def test_what_stands_outside_uses_public_names(path: Path) -> None:
-    mine = defined_in(path.parent) | NAMED_TUPLE | FOREIGN[""] | FOREIGN.get(path.name, set())
-    found = [(line, name) for line, name in used(ast.parse(path.read_text())) if _private(name) and name not in mine]
+    tree = ast.parse(path.read_text())
+    mine = defined(tree) | NAMED_TUPLE | FOREIGN[""] | FOREIGN.get(path.name, set())
+    found = [(line, name) for line, name in used(tree) if _private(name) and name not in mine]
     assert not found, f"{path.name} reaches for {found}"
 
 
