@@ -102,7 +102,7 @@ def measure(tasks: int) -> dict[str, Trace]:
     """One trace for each kind of call; of decisions the one that entered most files."""
     office, outside = Office(0), Outside()
     with ToolMemory.ephemeral(tools=office.tools()) as memory:
-        agent = create_agent(
+        agent: Any = create_agent(
             ScriptedChatModel(script=_reply),
             office.tools(),
             middleware=[outside, *tool_memory_middleware(memory, shortcut=EAGER)],
