@@ -99,6 +99,7 @@ class EntryKeeping:
         entry, store = Entry.from_dict(job.payload["entry"]), self.library.store(namespace)
         if (kept := store.put(entry)) is not None:
             self._ask_for_critique(kept, namespace)
+        self._core.count_once(entry_key(entry.run), "entries")  # if the process ended between `put` and its counting
         return partial(store.forget_run, entry.run)
 
     def judge(self, job: Job) -> None:

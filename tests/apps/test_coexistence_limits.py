@@ -141,7 +141,7 @@ async def test_real_model_calls_are_counted_with_and_without_shortcuts(way: str)
 
 
 def test_the_counts_of_model_call_limit_have_the_names_we_take_one_off() -> None:
-    from langgraph_toolmem.middleware.inertia import MODEL_CALL_COUNTS
+    from langgraph_toolmem.turn.middleware import MODEL_CALL_COUNTS
 
     assert set(MODEL_CALL_COUNTS) <= set(ModelCallLimitState.__annotations__)
     counting = {name for name in ModelCallLimitState.__annotations__ if name.endswith("_count")}
