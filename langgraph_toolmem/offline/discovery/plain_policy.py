@@ -238,7 +238,8 @@ class PlainPolicy:
         if many or named or wanted.looks != TEXT or not (leaf.required or reads):
             return
         if reads or not wanted.parameter.text:
-            yield from (each for each in self._reader.words_for(wanted, request) if reads or each[0] > 0.55)
+            found = self._reader.words_for(wanted, request)
+            yield from (each for each in found if reads or seen.wide or each[0] > 0.55)
         if not reads:
             yield 0.65, request
         if not reads and wanted.parameter.text:

@@ -134,6 +134,8 @@ def fit_of(wanted: Input, known: Known, reads: bool) -> float:
         return (looks == wanted.looks) * (0.5 + known.standing + 0.15 * named)
     if not reads and "value" in words_of(label):
         return 0.3 + known.standing + 0.2 * known.asked
+    if looks == ID and known.asked and required and not wanted.parameter.text:
+        return 0.7
     if looks != TEXT or (wanted.parameter.text and not reads):
         return 0.7 * (looks == TEXT and known.asked and TEXT in known.types)
     if named or not known.asked:
