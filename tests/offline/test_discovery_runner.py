@@ -96,8 +96,9 @@ def test_the_office_is_searched_without_a_model() -> None:
     tasks = office_tasks(8)
     with Discovery(office, tasks) as discovery:
         report = discovery.run()
-    assert report.progress.solved >= 7
-    assert report.branching < 4
+    # 7 with a policy that had been fitted to such tasks; the plain one solves 5, and tries more before it has them.
+    assert report.progress.solved >= 5
+    assert report.branching < 6
     assert report.atoms >= 8
 
 

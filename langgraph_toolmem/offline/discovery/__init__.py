@@ -22,6 +22,7 @@
 ``selection``    how far a search goes, and which action is taken next
 ``policy``       what a search asks for: plans, actions, reflections
 ``plain_policy`` a policy without a model
+``plain_values`` the values it knows, and how well they fit
 ``asking``       a policy that asks a chat model
 ``questions``    model calls: counted before they are made, made once
 ``checker``      whether a task is done: the environment's word, or a judge's
