@@ -234,7 +234,7 @@ def test_bookings_that_cannot_be_written_wait(
     key = entry("1").id
     store.credit(key, recalled=2)
     with monkeypatch.context() as patched:
-        failing(store, patched, "book")
+        failing(store, patched, "credit")
         with pytest.raises(StorageError):
             store.flush()
     store.credit(key, recalled=1)
