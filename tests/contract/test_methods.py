@@ -71,6 +71,7 @@ def test_every_built_in_method_is_among_them() -> None:
 
 
 @each_method
+@pytest.mark.slow
 async def test_a_method_alone_takes_all_that_happens_and_its_async_twins_the_same(
     kind: type[Method], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +291,7 @@ def test_a_memory_imports_the_methods_that_are_listed_and_no_other(way_round: in
 
 @each_method
 @pytest.mark.parametrize("namespace", [APART, ("toolmem",)], ids=["apart", "shared"])
+@pytest.mark.slow
 def test_forget_removes_what_it_kept_of_a_user_and_nothing_of_another(
     kind: type[Method], namespace: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_reopened_it_is_there_and_a_memory_that_only_looks_keeps_nothing(kind: A
 @each_kind
 @on_disk_and_not
 @pytest.mark.parametrize("namespace", [APART, ("toolmem",)], ids=["apart", "shared"])
+@pytest.mark.slow
 def test_a_user_is_forgotten_and_the_others_are_not(
     kind: Any, make: Make, on_disk: bool, namespace: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -212,6 +212,7 @@ def taught(memory: ToolMemory) -> None:
 
 
 @pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.slow
 def test_forgetting_a_user_takes_the_words_from_disk(desk: Desk, tmp_path: Path, reopened: bool) -> None:
     memory = ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER)
     taught(memory)
@@ -258,6 +259,7 @@ def accounts(number: int, names: Sequence[str], asked: str) -> list[BaseMessage]
     ]
 
 
+@pytest.mark.slow
 def test_json_keys_that_name_a_person_are_forgotten(desk: Desk, tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
         for i in range(4):
@@ -354,6 +356,7 @@ def test_a_value_told_often_by_one_user_is_forgotten_although_many_others_came_a
         assert SECRETS[1] not in repr(memory.core.graph.to_state())
 
 
+@pytest.mark.slow
 def test_forgetting_needs_the_disk_and_says_if_it_failed(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +384,7 @@ def test_a_reader_cannot_forget(desk: Desk, tmp_path: Path) -> None:
         reader.forget(user_id="ann")
 
 
+@pytest.mark.slow
 def test_files_that_were_set_aside_are_named_when_a_user_is_forgotten(desk: Desk, tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
         taught(memory)

@@ -183,6 +183,7 @@ def in_full(watcher: Watcher) -> None:
 # --- beside a real process that writes ---
 
 
+@pytest.mark.slow
 def test_each_step_appears_while_another_process_learns(folder, start):
     writer = start(WRITER, folder)
     assert writer.line() == "open"
@@ -260,6 +261,7 @@ def test_it_ends_when_a_newer_release_writes_there(folder, start, monkeypatch):
     assert watch.child.wait(PATIENCE) == 2
 
 
+@pytest.mark.slow
 def test_it_ends_quietly_when_nobody_reads_on(folder, start):
     writer = start(WRITER, folder)
     assert writer.line() == "open"
@@ -278,6 +280,7 @@ def test_it_ends_quietly_when_nobody_reads_on(folder, start):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_the_panel_on_a_real_terminal(folder, number):
     with ToolMemory(folder) as memory:
         learn(memory, "alpha")
@@ -310,6 +313,7 @@ def test_the_panel_on_a_real_terminal(folder, number):
     assert "Traceback" not in text
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_no_control_characters_whatever_the_environment_says(folder, start, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -189,6 +189,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_moments_loses_nothing_acknowledged(tmp_path: Path) -> None:
     pauses = [0.0, 0.0003, 0.001, 0.002, 0.003, 0.005, 0.008, 0.013, 0.02, 0.03, 0.04, 0.001, 0.006, 0.0, 0.015, 0.05]
     acknowledged = 0

@@ -40,6 +40,7 @@ print(json.dumps([time.perf_counter() - began, sorted({{m.split(".")[0] for m in
         "from langgraph_toolmem import ToolMemory; m = ToolMemory.ephemeral(); m.inertia.predict([('user', 'hello')])",
     ],
 )
+@pytest.mark.slow
 def test_an_import_loads_nothing_heavy(statement: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE.format(statement=statement)], capture_output=True, text=True, check=True

@@ -13,6 +13,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8")
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.slow
 def test_the_snippets_run_one_after_the_other(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

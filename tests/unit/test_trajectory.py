@@ -682,6 +682,7 @@ thread_ids = st.sampled_from([None, "r"])
 
 @settings(max_examples=80, deadline=None)
 @given(histories, thread_ids)
+@pytest.mark.slow
 def test_keys_of_a_prefix_are_a_prefix_of_the_keys(history: list[Any], thread_id: str | None) -> None:
     whole_run = parse_run(history, thread_id=thread_id)
     keys = [step.key for step in steps(whole_run)]

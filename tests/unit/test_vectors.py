@@ -512,6 +512,7 @@ def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path, store: V
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 @pytest.mark.parametrize("folder", [True, False])
+@pytest.mark.slow
 def test_a_forked_child_is_told_and_does_not_hang(tmp_path: Path, folder: bool) -> None:
     # In a process of its own: pytest's other threads make a fork warn.
     code = f"""
@@ -582,6 +583,7 @@ def test_reembed_on_a_server_keeps_to_its_namespace(server: int, connect: Callab
     assert VectorStore(None, embedder=LEXICAL, client=client, namespace=("app2",)).count("k") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_is_a_storage_error(connect: Callable[[int], Any], tmp_path: Path) -> None:
     with chroma_run(tmp_path) as (port, process):
         store = VectorStore(None, embedder=LEXICAL, client=connect(port), namespace=("gone",))
@@ -600,6 +602,7 @@ def test_no_collections_at_all() -> None:
     assert reembed_collections(ChromaConnection(None), LEXICAL, ()) == {}
 
 
+@pytest.mark.slow
 def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> None:
     def soiled() -> None:  # as hnswlib leaves it: not cleared
         for file in tmp_path.rglob("data_level0.bin"):
@@ -629,6 +632,7 @@ def test_room_for_rows_to_come_holds_nothing_of_the_process(tmp_path: Path) -> N
         assert len(store.query("tools", "send", k=50)) == 50
 
 
+@pytest.mark.slow
 def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_toolmem.stores.chroma.MAX_IN_USE", 5)
     opened: list[int] = []

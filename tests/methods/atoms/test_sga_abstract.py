@@ -43,6 +43,7 @@ def answer(**changes: Any) -> Pattern:
     return Pattern.model_validate(SAID | changes)
 
 
+@pytest.mark.slow
 def test_the_model_words_state_and_goal_and_names_the_slots():
     with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
         atom = abstracted(make_chat_model(server), draft(), step(), request=REQUEST, known=["NAME", "DATE"])
@@ -63,6 +64,7 @@ def test_the_model_words_state_and_goal_and_names_the_slots():
         assert said in human
 
 
+@pytest.mark.slow
 async def test_the_async_twin_says_the_same():
     async with AsyncClient() as client:
         with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:

@@ -301,6 +301,7 @@ async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
         assert (await memory.atoms.arecords([hits[0].atom.id]))[hits[0].atom.id].misleads
 
 
+@pytest.mark.slow
 def test_only_verdicts_say_that_an_atom_misleads(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
         memory.finish(order(), thread_id="1", success=True)
@@ -352,6 +353,7 @@ def test_users_are_apart_and_nobody_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("namespace", [("toolmem",), PER_USER], ids=["shared", "own"])
+@pytest.mark.slow
 def test_forgetting_takes_atoms_off_the_disk_and_leaves_those_of_others(
     tmp_path: Path, namespace: tuple[str, ...]
 ) -> None:
@@ -376,6 +378,7 @@ def test_forgetting_takes_atoms_off_the_disk_and_leaves_those_of_others(
         assert found(memory, "refund the order", user_id="kay") == left
 
 
+@pytest.mark.slow
 def test_what_waits_in_the_queue_is_forgotten_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
         monkeypatch.setattr(memory.atoms.keeping, "do", lambda job: 1 / 0)

@@ -289,6 +289,7 @@ def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str
 
 @settings(max_examples=150, deadline=None)
 @given(CHANGES, WORDS, st.lists(WORDS, min_size=1, max_size=3))
+@pytest.mark.slow
 def test_a_small_index_answers_as_an_exact_scan_after_any_changes(changes: Any, state: str, goals: list[str]):
     index = AtomIndex()
     there: dict[str, Atom] = {}

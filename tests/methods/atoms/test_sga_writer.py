@@ -124,6 +124,7 @@ def test_an_answer_that_tells_a_value_is_not_taken(tmp_path: Path) -> None:
             assert not re.search(r"W1|c1@|find_order", atom.state + atom.goal)
 
 
+@pytest.mark.slow
 def test_a_forgotten_user_is_in_no_file(tmp_path: Path, server: OpenAIStubServer) -> None:
     with ToolMemory(
         tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
@@ -136,6 +137,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path, server: OpenAIStubServer
     assert [p for p in tmp_path.rglob("*") if p.is_file() and b"4711" in p.read_bytes()] == []
 
 
+@pytest.mark.slow
 def test_what_waits_for_the_model_goes_with_the_user(tmp_path: Path) -> None:
     model = away()
     with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=model))) as memory:

@@ -674,6 +674,7 @@ print("closed")
 """
 
 
+@pytest.mark.slow
 def test_the_process_ends_after_close_and_the_entry_is_there(langmem: Any, tmp_path: Path) -> None:
     """langmem's thread is no daemon."""
     done = subprocess.run(

@@ -119,6 +119,7 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
     assert holding(tmp_path, "Zebulon") == []
 
 
+@pytest.mark.slow
 def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_: Any) -> int:
         raise StorageError("in use")

@@ -493,6 +493,7 @@ def test_another_embedder_is_told_and_entries_survive_embedding_anew(tmp_path: P
         assert over(vectors).all() == [entry("1", "ab", score=0.0)]
 
 
+@pytest.mark.slow
 def test_threads_lose_nothing(store: EntryStore, vectors: VectorStore) -> None:
     shared = entry("shared")
     store.put(shared)
@@ -527,6 +528,7 @@ def test_threads_lose_nothing(store: EntryStore, vectors: VectorStore) -> None:
 # several processes
 
 
+@pytest.mark.slow
 def test_entries_of_another_process_are_seen_after_a_look(tmp_path: Path) -> None:
     clock = Clock()
     with chroma_run(tmp_path) as (port, _), chroma_clients() as connect:
@@ -580,6 +582,7 @@ for number in range(10_000):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", PUTTING, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -595,6 +598,7 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) ->
         assert sum(each.failed for each in entries) in (last + 1, last + 2)
 
 
+@pytest.mark.slow
 def test_many_entries_load_in_ram_with_their_bounds(store: EntryStore, vectors: VectorStore) -> None:
     dice = random.Random(0)
     words = ["order", "refund", "late", "card", "paid", "box", "mail", "ann"]

@@ -185,6 +185,7 @@ def acted_out(share: float, *, seed: int, runs: int = 220) -> tuple[int, int, in
 
 
 @pytest.mark.parametrize("share", [1.0, 0.9, 0.75])
+@pytest.mark.slow
 def test_the_estimate_of_misses_is_near_the_truth(share: float):
     actual = estimated = turns = made = 0.0
     for seed in range(2):

@@ -269,6 +269,7 @@ def told(spans: Spans, name: str, key: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.slow
 async def test_a_span_around_the_run_keeps_each_decision(desk: Desk, memory: ToolMemory, asynchronous: bool):
     graph, spans = eager_graph(desk, memory), Spans()
     feed = {"messages": [HumanMessage(request(SECRET))]}
@@ -741,6 +742,7 @@ def test_a_failure_is_logged_for_the_line_that_reports_it(heard: Listener):
     ]
 
 
+@pytest.mark.slow
 def test_where_logging_was_never_configured_a_failure_still_shows():
     code = f"""
 from langgraph_toolmem import ToolMemory

@@ -224,6 +224,7 @@ def test_long_results_are_cut_and_later_shorter() -> None:
     assert len(after["made"][0]["result"]) <= 60
 
 
+@pytest.mark.slow
 def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
     huge, now = "z" * 100_000, record("a", "b", "c", "d")
     for turn in range(5):

@@ -373,6 +373,7 @@ def test_a_new_tool_takes_part_with_no_counts_and_stays(memory: ToolMemory) -> N
     assert {each.tool for each in memory.navigator.prune(most=9, unused=True)} == {"look_up", "write_mail", "directory"}
 
 
+@pytest.mark.slow
 def test_what_was_decided_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
     decide = (
         "import sys, os; sys.path[:0] = ['tests', 'tests/methods/navigator']\n"

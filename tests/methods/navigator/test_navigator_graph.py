@@ -248,6 +248,7 @@ names = st.text(max_size=8) | st.sampled_from(["get.user", "_", "by", "find_", "
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(names, schemas, st.none() | schemas), max_size=4))
+@pytest.mark.slow
 def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], dict[str, Any] | None]]):
     made = [ToolSpec(name, "long " * 2_000, takes, gives) for name, takes, gives in given_tools]
     graph = ToolDependencyGraph(made)

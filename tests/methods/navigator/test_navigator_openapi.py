@@ -189,6 +189,7 @@ def test_a_name_that_occurs_again_gets_a_number():
     assert names == ["go", "go_2", "go_3"]
 
 
+@pytest.mark.slow
 def test_large_documents_do_not_blow_up():
     schemas = {
         f"S{i}": {"properties": {f"to{j}": {"$ref": f"#/components/schemas/S{j}"} for j in range(300)}}

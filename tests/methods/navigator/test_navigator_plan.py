@@ -491,6 +491,7 @@ histories = st.builds(
 
 @settings(max_examples=250, deadline=None)
 @given(st.integers(0, 10**6), histories, st.integers(1, 4))
+@pytest.mark.slow
 def test_alpha_beta_without_its_lossy_cuts_is_exact(seed: int, history: History, depth: int):
     chosen = PlanSettings(depth=depth, max_nodes=10**6)
     problem = problem_of(small(Random(seed)), chosen, history)
@@ -525,6 +526,7 @@ def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, hist
     assert anneal(problem, Random(0)).score == pytest.approx(best)
 
 
+@pytest.mark.slow
 def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
     exact = tried = 0
     for seed in range(150):
@@ -584,6 +586,7 @@ def test_fitness_by_hand():
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.sets(st.sampled_from(["get_kk", "get_mm", "get_pp", "get_qq", "get_rr"]), min_size=1))
+@pytest.mark.slow
 def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: set[str]):
     graph = small(Random(seed))
     chain = plan(graph, "use").chains[0]

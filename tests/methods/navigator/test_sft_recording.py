@@ -419,6 +419,7 @@ def tell(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.slow
 def test_two_processes_record_at_once(tmp_path: Path) -> None:
     processes = [writer(tmp_path, name, 25) for name in ("one", "two")]
     for process in processes:
@@ -436,6 +437,7 @@ def test_two_processes_record_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
 @pytest.mark.parametrize("after", [1, 7, 20])
+@pytest.mark.slow
 def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, after: int) -> None:
     process = writer(tmp_path, "one", 10_000)
     tell(process)

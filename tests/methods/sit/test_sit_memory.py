@@ -450,6 +450,7 @@ def in_a_process(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_what_waits_survives_a_kill_and_another_process_judges(tmp_path: Path) -> None:
     killed = in_a_process(
         tmp_path,
@@ -469,6 +470,7 @@ def test_what_waits_survives_a_kill_and_another_process_judges(tmp_path: Path) -
         assert found.tool == "reset_password"
 
 
+@pytest.mark.slow
 def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
     """The verdict is kept, the summaries wait, and the next run that ends brings them in."""
     killed = in_a_process(
@@ -561,6 +563,7 @@ async def test_without_a_user_a_namespace_that_needs_one_refuses(nobody: str | N
 
 
 @pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
+@pytest.mark.slow
 def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ...]) -> None:
     with made(tmp_path, namespace=namespace) as memory:
         for i in range(3):
@@ -633,6 +636,7 @@ def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkey
     assert sit(memory).drafts == {}
 
 
+@pytest.mark.slow
 def test_forgetting_while_others_write_loses_nothing_of_theirs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -669,6 +673,7 @@ def test_forgetting_while_others_write_loses_nothing_of_theirs(
 
 
 @pytest.mark.parametrize("rows", [3, 1500])
+@pytest.mark.slow
 def test_chromas_files_hold_nothing_behind_the_last_row(tmp_path: Path, rows: int) -> None:
     """They are written with whatever was in memory; past 1,000 rows an index is written with rows in it."""
     items = [VectorItem(str(i), f"text {i} of many", {}) for i in range(rows)]
@@ -721,6 +726,7 @@ def test_who_works_alone_waits_for_those_inside() -> None:
         events.append("open again")
 
 
+@pytest.mark.slow
 def test_what_another_memory_holds_open_cannot_be_cleaned_and_that_is_told(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         memory.finish(whole("router", "Zebulon"), thread_id="z", success=True, user_id="zoe")
@@ -804,6 +810,7 @@ def test_forgetting_while_chroma_is_away_says_so(client: Switched) -> None:
         assert kept(memory) == []
 
 
+@pytest.mark.slow
 def test_a_real_server_that_stops_and_comes_back(tmp_path: Path) -> None:
     with chroma_clients() as connect:
         with chroma_run(tmp_path) as (port, _):
@@ -1038,6 +1045,7 @@ def test_a_summary_with_a_bad_record_is_retired(memory: ToolMemory) -> None:
 # --- several at once ---
 
 
+@pytest.mark.slow
 def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
     with made(tmp_path, namespace=PER_USER) as memory:
         errors: list[BaseException] = []

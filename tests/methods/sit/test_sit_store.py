@@ -680,6 +680,7 @@ def failing(writes: int) -> Iterator[None]:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(new=SUMMARIES, more=SUMMARIES, writes=st.integers(0, 2), bookings=st.integers(0, 4))
+@pytest.mark.slow
 def test_what_fails_leaves_ram_as_it_was_and_can_be_done_again(
     new: list[NewSummary], more: list[NewSummary], writes: int, bookings: int
 ) -> None:
@@ -800,6 +801,7 @@ for number in range(first, first + 10_000):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     acknowledged: dict[str, int] = {}
     for first, after in ((0, 1), (10_000, 7), (20_000, 25)):
@@ -834,6 +836,7 @@ def connect() -> Iterator[Callable[[int], Any]]:
         yield client
 
 
+@pytest.mark.slow
 def test_workers_share_a_server_and_outlive_it(tmp_path: Path, connect: Callable[[int], Any]) -> None:
     port = free_port()
     clock = Clock(0.0)
