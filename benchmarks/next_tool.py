@@ -23,6 +23,10 @@ HITS: Final = 20
 """Tools that a search of the descriptions gives."""
 
 
+RIVALS: Final = 1024
+"""Numbers of the vectors that the yardsticks compare by: more than the memory keeps."""
+
+
 @dataclass(frozen=True)
 class Point:
     """A model turn with a call: what is known before it, and the tool that was called first in it."""
@@ -123,7 +127,7 @@ def description_search(specs: Mapping[str, ToolSpec]) -> Callable[[str], list[tu
 
 def nearest_request(history: Sequence[Run]) -> Method:
     """What was called in the same place after the most similar user messages."""
-    embed = lru_cache(maxsize=4096)(LexicalEmbedder().embed_query)
+    embed = lru_cache(maxsize=4096)(LexicalEmbedder(RIVALS).embed_query)
     followed: dict[str, tuple[str, list[str]]] = {}
     for run in history:
         for point in points(run):

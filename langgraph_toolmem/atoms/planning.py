@@ -258,7 +258,7 @@ class HintPlanner:
                 tools=look.specs,
                 beta=self._settings.beta,
                 user_id=user_id,
-                wait=PATIENCE,
+                settle=False,
             )
         except StorageError as error:
             self._failed(error)

@@ -144,27 +144,25 @@ def without(supports: Iterable[Support], *, run: str = "", user: str = "") -> tu
     return tuple(each for each in supports if not (run and each.run == run) and not (user and each.user == user))
 
 
-def to_text(supports: Sequence[Support]) -> str:
-    """At least one support of one atom, as JSON."""
+def to_plain_supports(supports: Sequence[Support]) -> dict[str, Any]:
+    """At least one support of one atom, in JSON values."""
     first = supports[0].part
-    plain = {
+    return {
         "tool": first.tool,
         "arguments": dict(first.arguments),
         "required_slots": list(first.required_slots),
         "about": max((each.part.about for each in supports), key=lambda text: (len(text), text)),
         "supports": [_plain(each) for each in supports],
     }
-    return clean(json.dumps(plain, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
-def from_text(key: str, text: str) -> tuple[Support, ...]:
-    """The inverse of `to_text`.
+def from_plain_supports(key: str, plain: Mapping[str, Any]) -> tuple[Support, ...]:
+    """The inverse of `to_plain_supports`.
 
     Raises:
         InputError: it is damaged, or not of the atom with the id `key`.
     """
     try:
-        plain: Any = json.loads(text)
         head = {name: plain[name] for name in ("tool", "arguments", "required_slots", "about")}
         first = from_plain({**head, "state": "", "goal": "", "value": 1.0, "visits": 1, "origin": "runs"})
         found = tuple(_support(first, each) for each in plain["supports"])

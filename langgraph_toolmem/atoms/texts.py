@@ -1,253 +1,140 @@
-"""Short texts in three fields, and which of them a question is like.
+"""How like the wordings of an atom are to a question, by their words.
 
-A row is a bag of terms: word stems of a sub-goal, of a state and of what the tool does, and pairs of neighbouring ones.
-The fields are kept apart: a goal is compared with goals and with descriptions, a state with states. A term weighs by
-its field and its rarity (`bags`), and rows are compared by the cosine of these vectors. As the fields have no terms in
-common, what a question and a row share is the sum over the fields, and a state or a description that many rows have is
-compared once.
+A wording is a bag of terms in three fields: word stems of a sub-goal, of a state and of what the tool does, and pairs
+of neighbouring ones. The fields are kept apart: a goal is compared with goals and with descriptions, a state with
+states. A term weighs
 
-In a large index all rows are compared roughly: the goals' most telling terms, until BUDGET entries of the index were
-read, of several goals what any of them has. Only of the LONGLIST best rows the cosines are computed; `Look` gives the
-next ones where these do not suffice.
+    w(t) = factor of the field · looks(t) · ln(1 + N / n(t)),
+
+N wordings in all, n(t) of them with the term; how rare terms are is learned from a sample. Compared is the cosine.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from array import array
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
-from langgraph_toolmem.atoms.bags import Asked, Bags
-from langgraph_toolmem.atoms.postings import Floats, Ints, Numbers, Whole
-from langgraph_toolmem.atoms.term_numbers import Words
+from langgraph_toolmem.atoms.atoms import Atom, wordings_of
+from langgraph_toolmem.words import wording
 
 STATE: Final = 0.8
 """Factor of the state's words, where those of the goal have 1."""
 ABOUT: Final = 0.5
 """Factor of the words of the tool's description."""
-BUDGET: Final = 200_000
-"""Entries of the index of goals read for one question."""
-LONGLIST: Final = 1_024
-"""Rows whose cosine is computed at once."""
-GROWTH: Final = 0.1
-"""Share of changed rows after which rarities are counted again; at once below SMALL rows."""
-SMALL: Final = 2_000
-SAMPLE: Final = 16
-"""Of so many rows one tells how high the best ones are."""
 UNKNOWN: Final = 0.1
-"""Share that words which no row has count in the length of a question: most are names."""
+"""Share that words which no wording has count in the length of a question: most are names."""
+WORDINGS: Final = 8
+"""Wordings of an atom that are compared, the most usual ones."""
+MAX_LENGTHS: Final = 100_000
+"""Texts whose length is remembered."""
+_GOAL, _STATE, _ABOUT = 0, 1, 2
+_FACTORS: Final = (1.0, STATE, ABOUT)
+
+Term = tuple[int, str]
+"""A field and a word, or two."""
 
 
-class NearText(NamedTuple):
-    """Rows and their cosines with a question, shape (rows,); of several goals the best."""
-
-    rows: Ints
-    cosines: Floats
-
-
-class Look:
-    """Rows by how high they may come, the best ones first.
+class Rarity:
+    """How many wordings have each term. Safe to use from several threads.
 
     Args:
-        rough: a first guess at each row's score, shape (rows,); below 0 for those that are out. Changed by `skip`.
-        exact: the cosines of some rows.
-        whole: all rows with a guess from 0 on are given at once.
+        atoms: a sample.
     """
 
-    def __init__(self, rough: npt.NDArray[Any], exact: Callable[[Ints], Floats], *, whole: bool) -> None:
-        self._rough, self._exact, self._whole = rough, exact, whole
+    def __init__(self, atoms: Iterable[Atom] = ()) -> None:
+        self.rows, self._seen = 0, Counter[Term]()
+        for atom in atoms:
+            for fields in _rows(atom):
+                self.rows += 1
+                for text in fields:
+                    self._seen.update(_terms(*text))
+        self._squares: dict[Term, float] = {}
+        self._lengths: dict[tuple[int, str], float] = {}
 
-    def best(self) -> NearText:
-        """The best rows that were not skipped, by number: at most LONGLIST, unless all are wanted."""
-        rows = np.flatnonzero(self._rough >= 0.0) if self._whole else _best(self._rough)
-        return NearText(rows, self._exact(rows))
+    def __contains__(self, term: Term) -> bool:
+        return term in self._seen
 
-    def skip(self, rows: npt.NDArray[Any]) -> bool:
-        """Takes rows out, by number or as one truth value for each; whether others may be left to look at."""
-        self._rough[rows] = -1.0
-        return not self._whole
-
-
-class TextRows:
-    """Rows of terms. Row numbers count up and are never given twice. Not safe for threads by itself."""
-
-    def __init__(self, *, state: float = STATE, about: float = ABOUT) -> None:
-        words = Words()
-        self._goals = Bags(words, once=True)  # the number of a goal is that of its row
-        self._states = Bags(words, state)
-        self._abouts = Bags(words, about, pairs=False)
-        self._groups: dict[tuple[int, int, int], int] = {}  # a state, a description and a kind: many rows have the same
-        self._state_of, self._about_of, self._kind_of = array("i"), array("i"), array("i")  # by group
-        self._group_of, self._alive = array("i"), array("b")  # by row
-        self._there = 0
-        self._changes = 0
-        self._counted = -1
-        self._inverse: Floats = np.empty(0)
-        self._rough: npt.NDArray[np.float32] = np.empty(0, dtype=np.float32)
-        """The same for a first look."""
-
-    def __len__(self) -> int:
-        return self._there
-
-    @property
-    def there(self) -> npt.NDArray[np.bool_]:
-        """For each row number, whether the row is still there."""
-        return np.frombuffer(self._alive, dtype=np.bool_)
-
-    @property
-    def end(self) -> int:
-        """One more than the highest row number."""
-        return len(self._alive)
-
-    def add(self, state: str, goal: str, about: str = "", kind: int = 0) -> int:
-        """One more row; its number. What its `kind` means is the caller's: see `look`."""
-        number = self._goals.add(goal)
-        key = self._states.add(state), self._abouts.add(about), kind
-        group = self._groups.setdefault(key, len(self._groups))
-        if group == len(self._kind_of):
-            for column, value in zip((self._state_of, self._about_of, self._kind_of), key, strict=True):
-                column.append(value)
-        self._group_of.append(group)
-        self._alive.append(1)
-        self._there += 1
-        self._changes += 1
-        return number
-
-    def remove(self, number: int) -> None:
-        """Takes a row out; one that is out already is no error."""
-        if not self._alive[number]:
-            return
-        self._alive[number] = 0
-        self._goals.drop(number)
-        self._states.drop(self._state_of[self._group_of[number]])
-        self._abouts.drop(self._about_of[self._group_of[number]])
-        self._there -= 1
-        self._changes += 1
-
-    def near(self, state: str, goals: Sequence[str]) -> NearText:
-        """Cosines with the rows that are most like a state and one of the goals; with all rows of a small index."""
-        return self.look(state, goals).best()
-
-    def look(self, state: str, goals: Sequence[str], *, times: float = 1.0, plus: Floats | None = None) -> Look:
-        """The rows by how like they are to a state and one of the goals; all at once of a small index.
-
-        Args:
-            state: where the run stands.
-            goals: what may be next.
-            times: factor of the cosine where the best rows are chosen …
-            plus: … and what is added to it then, by the rows' kind.
-        """
-        self.settle()
-        asked = self._states.asked(state)
-        questions = [(self._goals.asked(goal), self._abouts.asked(goal)) for goal in goals]
-        lengths = [1 / length if (length := self._length(asked, *each)) else 1.0 for each in questions]
-        whole = self.end <= LONGLIST
-        if whole:
-            rough = np.where(self.there, np.float32(0), np.float32(-1))
-        else:
-            rough = self._guess(asked, questions, lengths, times, plus)
-        return Look(rough, partial(self._cosines, asked, questions, lengths), whole=whole)
-
-    def _cosines(
-        self, asked: Asked, questions: Sequence[tuple[Asked, Asked]], lengths: Sequence[float], rows: Ints
-    ) -> Floats:
-        goal = self._goals.exact(rows, [(each.ids, each.squares) for each, _ in questions])
-        groups = _array(self._group_of)[rows]
-        about = self._shared(self._abouts, self._about_of, groups, [(each.ids, each.squares) for _, each in questions])
-        said = self._shared(self._states, self._state_of, groups, [(asked.ids, asked.squares)])
-        best: Floats = ((goal + about + said) * np.array(lengths)[:, None]).max(axis=0, initial=0.0)
-        return np.minimum(best * self._inverse[rows], 1.0)
-
-    @staticmethod
-    def _shared(bags: Bags, of: array[int], groups: Whole, questions: Sequence[tuple[Numbers, Floats]]) -> Floats:
-        """As `Bags.exact`, each different text once."""
-        texts, place = np.unique(_array(of)[groups], return_inverse=True)
-        found: Floats = bags.exact(texts, questions)[:, place]
+    def square(self, term: Term) -> float:
+        """Its squared weight."""
+        found = self._squares.get(term)
+        if found is None:
+            rarity = math.log1p(self.rows / max(1, self._seen[term]))
+            found = self._squares[term] = (_looks(term) * rarity) ** 2
         return found
 
-    def _length(self, *asked: Asked) -> float:
-        unknown = UNKNOWN * math.log(1 + self._there) ** 2
-        return math.sqrt(sum(float(each.squares.sum()) + unknown * each.unknown for each in asked))
-
-    def _guess(
-        self,
-        asked: Asked,
-        questions: Sequence[tuple[Asked, Asked]],
-        lengths: Sequence[float],
-        times: float,
-        plus: Floats | None,
-    ) -> npt.NDArray[np.float32]:
-        ids, squares = _joined([each for each, _ in questions], lengths)
-        rough = self._goals.dots(ids, squares, BUDGET)
-        ids, squares = _joined([each for _, each in questions], lengths)
-        shared = self._abouts.dots(ids, squares, sys.maxsize)[_array(self._about_of)]
-        said = self._states.dots(asked.ids, asked.squares * max(lengths, default=1.0), sys.maxsize)
-        shared += said[_array(self._state_of)]
-        groups = _array(self._group_of)
-        rough += shared[groups]
-        rough *= self._rough
-        if plus is not None:
-            rough *= np.float32(times)
-            rough += plus.astype(np.float32)[_array(self._kind_of)][groups]
-        if self._there < self.end:
-            rough[~self.there] = -1.0
-        return rough
-
-    def settle(self) -> None:
-        """Enters new rows, and counts rarities again where enough has changed. What is asked next waits for it."""
-        least = 0 if self._there < SMALL else GROWTH * self._counted
-        if self._counted < 0 or self._changes > least:
-            for bags in (self._goals, self._states, self._abouts):
-                bags.count(self._there)
-            self._inverse = self._inverse_lengths(0)
-            self._counted, self._changes = self._there, 0
-            self._rough = self._inverse.astype(np.float32)
-        elif len(self._inverse) < self.end:
-            self._inverse = np.concatenate([self._inverse, self._inverse_lengths(len(self._inverse))])
-            self._rough = self._inverse.astype(np.float32)
-
-    def _inverse_lengths(self, first: int) -> Floats:
-        squares = self._goals.lengths(np.arange(first, self.end))
-        groups = _array(self._group_of)[first:]
-        squares += self._states.lengths(_array(self._state_of)[groups])
-        squares += self._abouts.lengths(_array(self._about_of)[groups])
-        found: Floats = 1 / np.sqrt(np.maximum(squares, 1e-12))
+    def length(self, field: int, text: str) -> float:
+        """The squared length of a text in a field."""
+        found = self._lengths.get((field, text))
+        if found is None:
+            if len(self._lengths) > MAX_LENGTHS:
+                self._lengths, self._squares = {}, {}
+            found = self._lengths[field, text] = sum(map(self.square, _terms(field, text)))
         return found
 
 
-def _array(numbers: array[int]) -> Numbers:
-    return np.frombuffer(numbers, dtype=np.int32)
+class Question:
+    """A state and goals, compared with atoms.
+
+    Args:
+        state: where the run stands.
+        goals: what may be next.
+        rarity: of terms.
+    """
+
+    def __init__(self, state: str, goals: Sequence[str], rarity: Rarity) -> None:
+        self._rarity = rarity
+        self._state = _terms(_STATE, state)
+        self._goals = [_terms(_GOAL, goal) | _terms(_ABOUT, goal) for goal in goals]
+        self._lengths = [math.sqrt(self._length((*self._state, *goal))) or 1.0 for goal in self._goals]
+        self._shared: dict[tuple[int, str], list[float]] = {}
+
+    def cosine(self, atom: Atom) -> float:
+        """Of the best of its wordings with the best of the goals."""
+        best = 0.0
+        for goal, state, about in _rows(atom):
+            length = sum(self._rarity.length(*text) for text in (goal, state, about))
+            shared = zip(self._share(*goal), self._share(*state), self._share(*about), self._lengths, strict=True)
+            highest = max((sum(parts) / own for *parts, own in shared), default=0.0)
+            if highest:
+                best = max(best, highest / math.sqrt(length))
+        return min(best, 1.0)
+
+    def _share(self, field: int, text: str) -> list[float]:
+        """What a text has in common with each of the goals, or with the state."""
+        found = self._shared.get((field, text))
+        if found is None:
+            terms, square = _terms(field, text), self._rarity.square
+            asked = [self._state] if field == _STATE else self._goals
+            found = [sum(map(square, terms & each)) for each in asked]
+            found = self._shared[field, text] = found * (len(self._goals) if field == _STATE else 1)
+        return found
+
+    def _length(self, terms: Iterable[Term]) -> float:
+        rarity = self._rarity
+        unknown = UNKNOWN * math.log(1 + rarity.rows) ** 2
+        return sum(rarity.square(term) if term in rarity else unknown * _looks(term) ** 2 for term in terms)
 
 
-def _joined(asked: Sequence[Asked], lengths: Sequence[float]) -> tuple[Numbers, Floats]:
-    """The different terms of several questions, each with the most that it gives to one of them."""
-    if not asked:
-        return np.empty(0, dtype=np.int32), np.empty(0)
-    ids = np.concatenate([each.ids for each in asked])
-    parts = np.concatenate([each.squares * length for each, length in zip(asked, lengths, strict=True)])
-    different, where = np.unique(ids, return_inverse=True)
-    most = np.zeros(len(different))
-    np.maximum.at(most, where, parts)
-    return different, most
+def _rows(atom: Atom) -> Iterator[tuple[tuple[int, str], tuple[int, str], tuple[int, str]]]:
+    """Goal, state and description of each of its wordings."""
+    about = atom.about.partition(". ")[0]
+    for each in wordings_of(atom)[:WORDINGS]:
+        yield (_GOAL, each.goal), (_STATE, each.state), (_ABOUT, about)
 
 
-def _best(rough: npt.NDArray[Any]) -> Ints:
-    """The LONGLIST highest, by number; of equal ones the first."""
-    sample = rough[::SAMPLE]
-    wanted = min(len(sample), 2 * LONGLIST // SAMPLE)
-    least = float(np.partition(sample, len(sample) - wanted)[len(sample) - wanted]) if wanted else 0.0
-    found = np.flatnonzero(rough >= max(least, 0.0))
-    if len(found) < LONGLIST:
-        found = np.flatnonzero(rough >= 0.0)
-    if len(found) > LONGLIST:
-        values = rough[found]
-        least = np.partition(values, len(found) - LONGLIST)[len(found) - LONGLIST]
-        above = found[values > least]
-        found = np.sort(np.concatenate((above, found[values == least][: LONGLIST - len(above)])))
-    return found
+@lru_cache(maxsize=16_384)
+def _terms(field: int, text: str) -> frozenset[Term]:
+    return frozenset((field, term) for term in wording.terms(text) if field != _ABOUT or " " not in term)
+
+
+def _looks(term: Term) -> float:
+    return _FACTORS[term[0]] * wording.looks(term[1])
+
+
+def forget_words() -> None:
+    """Nothing of a text is remembered any more."""
+    _terms.cache_clear()
+    wording.forget()

@@ -35,8 +35,7 @@ def recall(
     policy = None if nearest is None else RecallPolicy(kind="fixed", n=nearest, max_n=nearest)
     found = method.ranked(query, user_id=user_id, policy=policy, k=nearest)
     core = method.core
-    namespace = core.users.of(user_id).namespace
-    known = 0 if core.vectors.empty else len(method.library.store(namespace).all())
+    known = 0 if core.vectors.empty else method.rows.count(core.users.of(user_id))
     waiting = core.jobs.report()["pending"]
     lines = []
     if not found:

@@ -13,10 +13,11 @@ from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Credit, Ledger, LedgerTable
+from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
-from langgraph_toolmem.core.rows import RowKind, Rows
+from langgraph_toolmem.core.row_kinds import RowKind
+from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User, Users, check_namespace
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.runs.executions import ExecutionLog
@@ -25,7 +26,7 @@ from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
-from langgraph_toolmem.stores.vectors import VectorStore
+from langgraph_toolmem.stores.vectors import REFRESH_SECONDS, VectorStore
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -86,7 +87,7 @@ class Core(Evidence):
         self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)
         self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
         self.executions = ExecutionLog()
-        self.ledger = Ledger(self.graph, self.apply, self._credit, self.lock)
+        self.ledger = Ledger(self.graph, self.apply, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
@@ -109,9 +110,16 @@ class Core(Evidence):
         """
         return self.executions.read(messages, thread_id)
 
-    def rows(self, kind: RowKind[T]) -> Rows[T]:
-        """Rows of a kind of a method's own; nothing is made or read before they are used."""
-        return Rows(kind, self.vectors, apart=self.users.apart, read_only=self.read_only)
+    def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
+        """Rows of a kind; nothing is made or read before they are used.
+
+        Args:
+            kind: of the items.
+            method: whose items they are in the ledger; the kind's name if None.
+        """
+        how: dict[str, Any] = {"apart": self.users.apart, "read_only": self.read_only, "now": self.now}
+        how["refresh"] = REFRESH_SECONDS if self.shared or self.read_only else None
+        return Rows(kind, self.vectors, self.ledger, method=method or kind.name, **how)
 
     def section_of(self, listener: Listener) -> Section | None:
         """A method's part of the report; None if it has nothing to tell, or fails."""
@@ -136,13 +144,3 @@ class Core(Evidence):
         if user_id or not self.users.apart:
             return self.users.of(user_id).namespace
         return self.jobs.place_of(run)
-
-    def _credit(self, credit: Credit) -> None:
-        """What became of things that the model was shown goes into the rows of their method."""
-        listener = next((each for each in self.listeners if each.name == credit.method), None)
-        namespace = None if self.closed or listener is None else self.place_of(credit.run, credit.user_id)
-        if listener is not None and namespace is not None:
-            self.quietly(
-                f"the record of {credit.method} could not be kept",
-                lambda: listener.credit(namespace, credit.ids, credit.sums()),
-            )

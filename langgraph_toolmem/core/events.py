@@ -250,8 +250,8 @@ class Events:
                     key = turn_digest(event)
                     if not evidence.graph.has_seen(key):
                         new += 1
-                        evidence.apply(key, self._record(learned, user.id))
-                    elif again := self._again(learned, user.id):
+                        evidence.apply(key, self._record(learned))
+                    elif again := self._again(learned):
                         evidence.apply(None, again)
                     if event.chosen_by == "model" and event.text:
                         thought = event.text
@@ -260,11 +260,11 @@ class Events:
                 state.push(event)
             return state, new
 
-    def _record(self, learned: LearnedTurn, user_id: str | None) -> Record:
+    def _record(self, learned: LearnedTurn) -> Record:
         record: Record = []
         for each in self._listeners:
             record += each.turn(learned)
-        record += self._ledger.followed(learned.turn, user_id)
+        record += self._ledger.followed(learned.turn)
         record += learn_turn(
             self._evidence.graph,
             learned.state,
@@ -277,12 +277,12 @@ class Events:
         )
         return record
 
-    def _again(self, learned: LearnedTurn, user_id: str | None) -> Record:
+    def _again(self, learned: LearnedTurn) -> Record:
         """The model was asked again at a known point (a fork) and did the same again."""
         record: Record = []
         for each in self._listeners:
             record += each.repeated(learned)
-        return record + self._ledger.followed(learned.turn, user_id)
+        return record + self._ledger.followed(learned.turn)
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
         """Learns the history if no call of its last turn is pending any more."""
@@ -306,7 +306,7 @@ class Events:
             record: Record = [Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author)]
             for each in self._listeners:
                 record += each.verdict(run, score)
-            record += self._ledger.judged(run, score, user_id)
+            record += self._ledger.judged(run, score)
             evidence.apply(None, record)
 
     def _take_verdict(self, job: Job) -> None:
@@ -315,7 +315,6 @@ class Events:
 
     def _learned(self, run: Run, user: User) -> None:
         evidence = self._evidence
-        self._ledger.flush()
         for each in self._listeners:
             evidence.quietly(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
         self._jobs.look()
@@ -324,4 +323,3 @@ class Events:
         evidence = self._evidence
         for each in self._listeners:
             evidence.quietly(f"{each.name} could not take in a run", partial(getattr(each, event), what))
-        self._ledger.flush()

@@ -4,7 +4,8 @@ A method says what is shown: before one model turn, or for the whole run. What w
 learned, how it ended by the verdict on the run, which may change. An item that speaks for a tool counts for the
 verdict once the model called that tool; any other one because it was shown.
 
-What becomes of an item is counted per method here, and per item in the rows of its method, by `Credit`.
+What becomes of an item is counted per method and per item, as increments of the evidence graph: processes that share
+it never lose each other's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Any, ClassVar, Final, NamedTuple
 
-from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, row, text
+from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, numbers, row, text
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import GOOD, Operation, Record
@@ -24,8 +25,34 @@ MAX_TURNS: Final = 4_096
 """Turns before which something was shown and whose end has not been seen; the oldest leave."""
 MAX_RUNS: Final = 10_000
 """Runs whose items are remembered; a verdict on an older one counts for their record no more."""
-ROWS: Final = ("shown", "followed", "right", "helped", "hurt")
+MAX_RECORDS: Final = 200_000
+"""Items of a method that have a record; those that were shown first leave."""
 FIGURES: Final = ("shown", "followed", "right", "runs", "helped", "hurt")
+
+
+class Track(NamedTuple):
+    """The record of an item.
+
+    Attributes:
+        shown: turns, or runs, before which it was shown.
+        followed: turns in which it was followed.
+        right: of these, how many went well.
+        helped: runs that it counts for and that ended well.
+        hurt: such runs that ended badly.
+    """
+
+    shown: int = 0
+    followed: int = 0
+    right: int = 0
+    helped: int = 0
+    hurt: int = 0
+
+
+NO_TRACK: Final = Track()
+_SHOWN, _FOLLOWED, _RIGHT, _HURT = 0, 1, 2, 4
+_HELPED: Final = 3
+ALL: Final = ""
+"""In the place of an item: the sums over all of a method."""
 
 
 @dataclass(slots=True)
@@ -68,6 +95,24 @@ class ItemsJudged(Operation):
     good: int
 
 
+@dataclass(slots=True)
+class Tracked(Operation):
+    """Records that were kept elsewhere: item -> what is added to each number of its `Track`."""
+
+    kind = "tracked"
+    method: str
+    tracks: dict[str, list[int]]
+
+
+@dataclass(slots=True)
+class TracksDropped(Operation):
+    """Items that are there no longer."""
+
+    kind = "tracks_dropped"
+    method: str
+    items: list[str]
+
+
 class LedgerTable(Table):
     """What the ledger keeps in the evidence graph.
 
@@ -76,6 +121,7 @@ class LedgerTable(Table):
         runs: run -> [user or "", {method: {id: what was counted for it: None, 0 (hurt) or 1 (helped)}}].
         figures: method -> FIGURES: model turns before which something was shown, those in which an item was
             followed, and in which that went well; runs whose verdict counts for items, good and bad ones.
+        records: method -> item -> the numbers of its `Track`; ALL: their sums.
     """
 
     name = "ledger"
@@ -83,6 +129,7 @@ class LedgerTable(Table):
         "turns": each(each(row(text, text, each(maybe(text))))),
         "runs": each(row(text, each(each(lambda counted: counted in (None, 0, 1))))),
         "figures": each(fields(**dict.fromkeys(FIGURES, number))),
+        "records": maybe(each(each(numbers(len(Track._fields))))),  # none in a folder of the version before
     }
 
     def __init__(self, graph: EvidenceGraph) -> None:
@@ -90,10 +137,27 @@ class LedgerTable(Table):
         self.turns: dict[str, dict[str, list[Any]]] = {}
         self.runs: dict[str, list[Any]] = {}
         self.figures: dict[str, dict[str, float]] = {}
+        self.records: dict[str, dict[str, list[int]]] = {}
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
         """See `Table`."""
-        return {Shown: self._show, Followed: self._follow, ItemsJudged: self._judge}
+        return {
+            Shown: self._show,
+            Followed: self._follow,
+            ItemsJudged: self._judge,
+            Tracked: self._track,
+            TracksDropped: self._drop_tracks,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        super().load({"records": None, **state})
+        self.records = self.records or {}
+
+    def track(self, method: str, item: str) -> Track:
+        """The record of an item; no number of it is below 0."""
+        found = self.records.get(method, {}).get(item)
+        return NO_TRACK if found is None else Track(*(max(0, count) for count in found))
 
     def figures_of(self, method: str) -> dict[str, float]:
         """The counters of a method."""
@@ -107,14 +171,39 @@ class LedgerTable(Table):
     def _count(self, method: str, figure: str, amount: int = 1) -> None:
         self.figures.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
 
+    def _add(self, method: str, item: str, place: int, amount: int = 1) -> None:
+        records = self.records.setdefault(method, {ALL: [0] * len(Track._fields)})
+        for key in (item, ALL):
+            records.setdefault(key, [0] * len(Track._fields))[place] += amount
+        if len(records) > MAX_RECORDS:
+            self._drop_tracks(method, [next(key for key in records if key != ALL)])
+
+    def _track(self, method: str, tracks: dict[str, list[int]]) -> None:
+        for item, counts in tracks.items():
+            for place, count in enumerate(counts):
+                if count:
+                    self._add(method, item, place, count)
+
+    def _drop_tracks(self, method: str, items: list[str]) -> None:
+        records = self.records.get(method, {})
+        for item in items:
+            if item != ALL and (gone := records.pop(item, None)) is not None:
+                records[ALL] = [whole - part for whole, part in zip(records[ALL], gone, strict=True)]
+
     def _show(self, method: str, run: str, turn: str | None, items: dict[str, str | None], user: str | None) -> None:
         if turn is not None:
             waiting = self.turns.setdefault(turn, {})
             if method not in waiting:
                 self._count(method, "shown")
-            waiting.setdefault(method, [run, user or "", {}])[2].update(items)
+            known = waiting.setdefault(method, [run, user or "", {}])[2]
+            new = items.keys() - known.keys()
+            known.update(items)
             if len(self.turns) > MAX_TURNS:
                 del self.turns[next(iter(self.turns))]
+        else:
+            new = items.keys() - self.shown_in(run, method).keys()
+        for key in sorted(new):
+            self._add(method, key, _SHOWN)
         self._await_verdict(method, run, [key for key, tool in items.items() if tool is None], user)
 
     def _follow(self, method: str, run: str, turn: str, ids: list[str], right: int, user: str | None) -> None:
@@ -123,6 +212,9 @@ class LedgerTable(Table):
             waiting.pop(each_method, None)
             self._count(each_method, "followed", int(bool(ids)))
             self._count(each_method, "right", right)
+            for key in ids if method else ():
+                self._add(method, key, _FOLLOWED)
+                self._add(method, key, _RIGHT, right)
         if not waiting:
             self.turns.pop(turn, None)
         if method:
@@ -146,6 +238,11 @@ class LedgerTable(Table):
                 for counted in before:
                     self._count(method, "helped" if counted else "hurt", -1)
                 self._count(method, "helped" if good else "hurt")
+            for key, counted in items.items():
+                if counted != good:
+                    self._add(method, key, _HELPED if good else _HURT)
+                    if counted is not None:
+                        self._add(method, key, _HURT if good else _HELPED, -1)
             items.update(dict.fromkeys(items, good))
 
     def forget(self, user: str, runs: Collection[str]) -> int:
@@ -159,47 +256,20 @@ class LedgerTable(Table):
         return 0
 
 
-class Credit(NamedTuple):
-    """What is to be added to the rows of a method's items; below 0: taken back."""
-
-    method: str
-    run: str
-    ids: tuple[str, ...]
-    user_id: str | None
-    shown: int = 0
-    followed: int = 0
-    right: int = 0
-    helped: int = 0
-    hurt: int = 0
-
-    def sums(self) -> dict[str, int]:
-        """What is added to each row."""
-        return {name: number for name in ROWS if (number := getattr(self, name))}
-
-
 class Ledger:
     """Writes down what is shown and what becomes of it. Safe to use from several threads.
 
     Args:
         graph: its table is registered there.
         apply: keeps a record; takes a key or None, and the record.
-        credit: adds to the rows of a method; called by `flush`, without the lock.
         lock: of the graph.
     """
 
-    def __init__(
-        self,
-        graph: EvidenceGraph,
-        apply: Callable[[str | None, Record], bool],
-        credit: Callable[[Credit], object],
-        lock: RLock,
-    ) -> None:
+    def __init__(self, graph: EvidenceGraph, apply: Callable[[str | None, Record], bool], lock: RLock) -> None:
         self._graph = graph
         self._table = graph.register(LedgerTable)
         self._apply = apply
-        self._credit = credit
         self._lock = lock
-        self._credits: list[Credit] = []
 
     def items(self, turn: str, method: str) -> dict[str, str | None]:
         """What a method has shown for a turn that is not learned yet: id -> the tool that it speaks for, or None."""
@@ -231,9 +301,8 @@ class Ledger:
             if new:
                 user = user_digest(user_id) or self._graph.owner(run)
                 self._apply(None, [Shown(method, run, turn, new, user)])
-                self._credits.append(Credit(method, run, tuple(new), user_id, shown=1))
 
-    def followed(self, turn: Turn, user_id: str | None = None) -> Record:
+    def followed(self, turn: Turn) -> Record:
         """What the model did with what it was shown before a turn, to be joined to the turn's record."""
         record: Record = []
         with self._lock:
@@ -243,33 +312,34 @@ class Ledger:
                 right = int(any(step.status == "ok" and not step.review for step in steps))
                 ids = [key for key, tool in items.items() if tool in called]
                 record.append(Followed(method, run, turn.key, ids, right, user or self._graph.owner(run)))
-                if ids:
-                    self._credits.append(Credit(method, run, tuple(ids), user_id, followed=1, right=right))
         return record
 
-    def judged(self, run: str, score: float, user_id: str | None = None) -> Record:
+    def judged(self, run: str, score: float) -> Record:
         """What the verdict on a run, the first or another one, says of items, to be joined to the verdict's record."""
         good = int(score >= GOOD)
-        new_credits: list[Credit] = []
         with self._lock:
-            for method, items in self._table.runs.get(run, ("", {}))[1].items():
-                new = tuple(key for key, counted in items.items() if counted is None)
-                turned = tuple(key for key, counted in items.items() if counted not in (None, good))
-                if new:
-                    new_credits.append(Credit(method, run, new, user_id, helped=good, hurt=1 - good))
-                if turned:
-                    new_credits.append(Credit(method, run, turned, user_id, helped=2 * good - 1, hurt=1 - 2 * good))
-            self._credits += new_credits
-        return [ItemsJudged(run, good)] if new_credits else []
+            _, methods = self._table.runs.get(run, ("", {}))
+            new = any(counted != good for items in methods.values() for counted in items.values())
+        return [ItemsJudged(run, good)] if new else []
+
+    def tracks(self, method: str, items: Iterable[str]) -> list[Track]:
+        """The records of items; of ALL: the sums over the items of the method."""
+        with self._lock:
+            return [self._table.track(method, item) for item in items]
+
+    def add(self, method: str, tracks: Mapping[str, Track]) -> None:
+        """Adds to records what was kept of items elsewhere."""
+        if tracks:
+            self._apply(None, [Tracked(method, {item: list(track) for item, track in tracks.items()})])
+
+    def drop(self, method: str, items: Collection[str]) -> None:
+        """Items that are there no longer have no record."""
+        with self._lock:
+            gone = [item for item in items if self._table.track(method, item) != NO_TRACK]
+            if gone:
+                self._apply(None, [TracksDropped(method, gone)])
 
     def figures(self, method: str) -> dict[str, int]:
         """What became of what a method showed; see `LedgerTable.figures`."""
         with self._lock:
             return {name: int(number) for name, number in self._table.figures_of(method).items()}
-
-    def flush(self) -> None:
-        """Adds what waits to the rows."""
-        with self._lock:
-            waiting, self._credits = self._credits, []
-        for credit in waiting:
-            self._credit(credit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -162,15 +162,6 @@ class Listener:
             StorageError: something is left.
         """
         return 0
-
-    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
-        """What became of things that the model was shown goes into their record.
-
-        Args:
-            namespace: where they are kept.
-            ids: as given to the ledger.
-            sums: what is added to each: "shown", "followed", "right", "helped", "hurt".
-        """
 
     def close(self) -> None:
         """The memory is being closed; its lock is not held."""

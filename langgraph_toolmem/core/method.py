@@ -11,7 +11,6 @@ A method is told what happens, in the order of the memory's list (`Listener`):
 ``ended``      a run is over
 ``judged``     a run has its verdict, or another one
 ``imported``   recorded runs are taken in, many at once
-``credit``     what became of things that the model was shown, for their rows
 ``forget``     everything of a user goes
 ``close``      the memory ends
 ``report``     somebody looks

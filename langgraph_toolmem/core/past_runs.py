@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from langgraph_toolmem.core.users import User
+
 
 class PastRun(NamedTuple):
     """One finished run.
@@ -29,7 +31,7 @@ class PastRunChanges(NamedTuple):
 
     Attributes:
         version: to be asked with the next time.
-        whole: `runs` are all there are: forget what was known before.
+        whole: `runs` are the latest there are: forget what was known before.
         runs: new and changed ones.
         gone: ids of those that are there no more.
     """
@@ -43,16 +45,16 @@ class PastRunChanges(NamedTuple):
 class PastRuns(Protocol):
     """The finished runs of one user scope. Two are equal if versions of the one are versions of the other."""
 
-    def changes(self, since: int) -> PastRunChanges:
-        """What changed after a version; everything if that was too long ago, or 0."""
+    def changes(self, since: int, most: int) -> PastRunChanges:
+        """What changed after a version; the latest `most` if that was too long ago, or 0."""
         ...
 
 
 class PastRunSource(Protocol):
     """A method that keeps finished runs."""
 
-    def past_runs(self, namespace: tuple[str, ...], wait: float | None) -> PastRuns | None:
-        """Those of a namespace; None if there are none, or they are still being read after `wait` seconds."""
+    def past_runs(self, user: User) -> PastRuns | None:
+        """Those of a user; None if there are none."""
 
 
 class KeptRuns:
@@ -65,6 +67,6 @@ class KeptRuns:
         """This method keeps finished runs."""
         self._source = source
 
-    def of(self, namespace: tuple[str, ...], *, wait: float | None = None) -> PastRuns | None:
-        """The finished runs of a namespace; None if nobody keeps any, or they are still being read."""
-        return None if self._source is None else self._source.past_runs(namespace, wait)
+    def of(self, user: User) -> PastRuns | None:
+        """The finished runs of a user; None if nobody keeps any."""
+        return None if self._source is None else self._source.past_runs(user)

@@ -11,8 +11,8 @@ which may be taken out of what the model is offered.
 ==================  ==========================================================
 ``Entries``         this method: what is kept, when, and what became of it
 ``entry``           an entry, made of a run
-``store``, ``rows`` entries of one namespace in Chroma
-``library``         those of all namespaces, with an index of their requests
+``rows``            entries in Chroma: how they join, when one is retired
+``recall``          past runs for a request: Chroma's nearest, weighed
 ``keeping``         writing, judging and criticising in the background
 ``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
 ``critique``        what was wrong, by a chat model
@@ -26,7 +26,7 @@ which may be taken out of what the model is offered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
@@ -48,15 +48,13 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.keeping import EntryKeeping
-    from langgraph_toolmem.entries.library import EntryLibrary
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
+    from langgraph_toolmem.entries.rows import EntryRows
     from langgraph_toolmem.turn.ask import Asking
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
-PATIENCE: Final = 0.5
-"""Seconds that a step of a host waits for entries to be read from disk."""
 SETTLE: Final = 10.0
 """Seconds that `recall` waits for what was finished just now and is being written."""
 RATED: Final = 50
@@ -127,7 +125,7 @@ class Entries(Method):
         k: int | None = None,
         unjudged: bool = True,
         alike: int = 1,
-        wait: float | None = None,
+        settle: bool = True,
     ) -> list[RecalledEntry]:
         """As `recall`, with the probability of being relevant and the reason.
 
@@ -135,20 +133,18 @@ class Entries(Method):
             query, user_id, policy, k: as for `recall`.
             unjudged: runs nobody judged too.
             alike: of runs that say the same, so many count as one and are returned.
-            wait: seconds to wait for entries that have to be read from disk first; none are found if that was not
-                enough. None: as long as it takes, and what was finished just now is waited for too.
+            settle: what was finished just now in this process, and is being written, is waited for.
         """
         if not isinstance(query, str):
             raise ConfigurationError(f"query is the user's words, not {type(query).__name__}.")
         if k is not None and not (type(k) is int and k >= 1):
             raise ConfigurationError(f"k is a whole number from 1, not {k!r}.")
         chosen, user = _checked(policy) or self.policy, self.core.users.of(user_id)
-        if wait is None:
+        if settle:
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        how: dict[str, Any] = {"policy": chosen, "k": k, "unjudged": unjudged, "alike": alike, "wait": wait}
-        return self.library.recall(user.namespace, query, **how) or []
+        return self.keeping.recall(query, user, policy=chosen, k=k, unjudged=unjudged, alike=alike)
 
     def preferences(
         self,
@@ -158,7 +154,7 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         domain_of: Callable[[str], str | None] | None = None,
         model: BaseChatModel | None = None,
-        wait: float | None = None,
+        settle: bool = True,
     ) -> list[Preference]:
         """What a user likes and avoids for requests like this one: at least two ratings in the same direction.
 
@@ -168,7 +164,7 @@ class Entries(Method):
             policy: which requests are alike; the method's own, with up to 50 runs, if None.
             domain_of: the domain of a tool, such as `tool_prefix`; without it only tools are told.
             model: reads the ratings and says in words what is preferred; they are counted if None.
-            wait: seconds to wait for entries that have to be read from disk first; as long as it takes if None.
+            settle: as for `ranked`.
 
         Raises:
             MessageError: the messages cannot be read.
@@ -183,7 +179,7 @@ class Entries(Method):
             "policy": policy,
             "domain_of": domain_of,
             "model": model,
-            "wait": wait,
+            "settle": settle,
         }
         return drive(lambda: self.asking_preferences(query, **how))
 
@@ -195,7 +191,7 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         domain_of: Callable[[str], str | None] | None = None,
         model: BaseChatModel | None = None,
-        wait: float | None = None,
+        settle: bool = True,
     ) -> Asking[list[Preference]]:
         """The body of `preferences`: asks the model, if there is one."""
         from langgraph_toolmem.entries.entry import request_of
@@ -204,7 +200,7 @@ class Entries(Method):
         text = query if isinstance(query, str) else request_of(self.core.read(query))
         chosen = policy or self.policy.with_(max_n=RATED)
         # The same request rated twice is two ratings.
-        found = self.ranked(text, user_id=user_id, policy=chosen, unjudged=False, alike=RATED, wait=wait)
+        found = self.ranked(text, user_id=user_id, policy=chosen, unjudged=False, alike=RATED, settle=settle)
         rated, user = [each.entry for each in found], self.core.users.of(user_id).digest
         if model is None:
             return preferences(rated, user=user, domain_of=domain_of)
@@ -223,8 +219,6 @@ class Entries(Method):
     ) -> Recollection:
         """The past runs to show to the model now, and what could not be read.
 
-        A large memory that was not read from disk yet is not waited for: its entries come at a later turn.
-
         Args:
             messages: the history so far; what the user said in it is the request.
             policy, user_id, unjudged: as for `ranked`.
@@ -242,17 +236,14 @@ class Entries(Method):
             return Recollection()
         how: dict[str, Any] = {"policy": policy or self.policy, "unjudged": unjudged, "exclude": [entry_id(run.digest)]}
         try:
-            found = self.library.recall(user.namespace, query, wait=PATIENCE, **how)
+            found = self.keeping.recall(query, user, **how)
         except StorageError as error:
             self.core.failed_quietly("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
-        if found is None:
-            return Recollection(missing="past runs are still being read from disk")
         recollection = Recollection(tuple(found))
         if seen := found[: fitting(recollection, budget)]:
-            ledger, items = self.core.ledger, {each.entry.id: None for each in seen}
-            ledger.shown(self.name, items, run=run.digest, user_id=user_id)
-            ledger.flush()
+            items = {self.rows.key(each.entry.id, user): None for each in seen}
+            self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return recollection
 
     arecall, aranked, apreferences, arecollect = twin(recall), twin(ranked), twin(preferences), twin(recollect)
@@ -282,7 +273,7 @@ class Entries(Method):
     def imported(self, given: Import) -> int:
         """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
         parts = given.by_namespace()
-        return sum(self.keeping.import_runs(namespace, runs, "import") for namespace, runs in parts)
+        return sum(self.keeping.import_runs(runs, "import") for _, runs in parts)
 
     # --- keeping ---
 
@@ -298,40 +289,23 @@ class Entries(Method):
             return self._keeping
 
     @property
-    def library(self) -> EntryLibrary:
-        """The entries of all namespaces."""
-        return self.keeping.library
+    def rows(self) -> EntryRows:
+        """The entries of all users."""
+        return self.keeping.rows
 
-    def past_runs(self, namespace: tuple[str, ...], wait: float | None) -> PastRuns | None:
-        """The finished runs of a namespace, for other methods."""
-        from langgraph_toolmem.entries.library import EntryRuns
+    def past_runs(self, user: User) -> PastRuns | None:
+        """The finished runs of a user, for other methods."""
+        from langgraph_toolmem.entries.recall import EntryRuns
 
-        store = None if self.core.vectors.empty else self.library.loaded(namespace, wait)
-        return None if store is None else EntryRuns(store)
-
-    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
-        """What became of entries that were shown goes into their record."""
-        counted = {"recalled": sums.get("shown", 0), "helped": sums.get("helped", 0), "hurt": sums.get("hurt", 0)}
-        self.library.store(namespace).credit(ids, **counted)
+        return None if self.core.vectors.empty else EntryRuns(self.rows, user)
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's entries."""
         if self.core.vectors.empty:
             return 0
-        store = self.library.store(user.namespace)
-        if self.core.users.apart:
-            removed = len(store)
-            store.drop()
-        else:
-            removed = store.forget_user(str(user.digest))
-        store.scrub()
-        self.library.leave(user.namespace)
+        removed = self.rows.forget(user)
+        self.keeping.recall.forget(user)
         return removed
-
-    def close(self) -> None:
-        """Writes what was credited."""
-        if self._keeping is not None:
-            self.core.quietly("the record of entries could not be written", self._keeping.library.close)
 
     def report(self) -> Section | None:
         """How many runs are kept, and what became of runs that were shown some."""

@@ -64,7 +64,7 @@ class Entry:
         made_by: "run", or what else it comes from.
         left_out: calls in the middle that were too many to keep.
         truncated: the head of the run was missing when it was read.
-        recalled: how often it was shown.
+        recalled: how often it was shown, by the ledger; like the next three no part of what is stored.
         helped: how often a run that was shown it went well.
         hurt: how often such a run failed.
         retired: its record is bad; it is not shown any more.
@@ -203,7 +203,7 @@ def entry_of(
 def joined(old: Entry, new: Entry) -> Entry:
     """What stands when the same run is reported again: what is new replaces, what is missing stays.
 
-    The record is the old one's. Content read from a trimmed history does not replace a longer one.
+    Content read from a trimmed history does not replace a longer one.
     """
     trimmed = new.truncated and len(new.calls) + new.left_out < len(old.calls) + old.left_out
     same = new.query == old.query and new.calls == old.calls
@@ -219,10 +219,6 @@ def joined(old: Entry, new: Entry) -> Entry:
             critique=critic.critique,
             critique_of=critic.critique_of,
             blamed=critic.blamed,
-            recalled=old.recalled,
-            helped=old.helped,
-            hurt=old.hurt,
-            retired=old.retired,
         )
     )
 

@@ -12,9 +12,9 @@ from langgraph_toolmem.core.listener import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import Entry, entry_of
-from langgraph_toolmem.entries.library import EntryLibrary
+from langgraph_toolmem.entries.recall import Recall
+from langgraph_toolmem.entries.rows import PARTS, EntryKind, EntryRows, judge, keep, set_critique
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
@@ -40,7 +40,8 @@ class EntryKeeping:
 
     def __init__(self, core: Core, critic: Critic | None) -> None:
         self._core, self._critic = core, critic
-        self.library = EntryLibrary(core.vectors, now=core.now, refresh=REFRESH_SECONDS if core.shared else None)
+        self.rows: EntryRows = core.rows(EntryKind())
+        self.recall = Recall(self.rows, dense=not core.vectors.embedder.builtin)
 
     def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
         """Puts a run into the queue; whether there is something to keep."""
@@ -65,8 +66,8 @@ class EntryKeeping:
         payload = {"score": score, "comment": comment or ""}
         self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
 
-    def import_runs(self, namespace: Namespace, runs: Sequence[EndedRun], made_by: str) -> int:
-        """Entries of runs that were read already, here and now; how many of the runs have one."""
+    def import_runs(self, runs: Sequence[EndedRun], made_by: str) -> int:
+        """Entries of runs of one namespace that were read already, here and now; how many of the runs have one."""
         core, now = self._core, self._core.now()
         made = (
             entry_of(
@@ -80,14 +81,16 @@ class EntryKeeping:
             )
             for each in runs
         )
-        stored = self.library.store(namespace).put_many([entry for entry in made if entry is not None])
+        user = runs[0].user
+        stored = keep(self.rows, [entry for entry in made if entry is not None], user)
         entries = [entry for entry in stored if entry is not None]
+        namespace = user.namespace
         if entries:
             core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
         for entry in entries:
             core.count_once(entry_key(entry.run), "entries")
         if self._critic is not None:  # those too that have no critique from before there was a critic
-            for entry in self.library.store(namespace).all():
+            for entry in self.rows.all(user):
                 self._ask_for_critique(entry, namespace)
         return len(entries)
 
@@ -95,39 +98,41 @@ class EntryKeeping:
 
     def write(self, job: Job) -> Callable[[], object]:
         """Stores an entry; returns what undoes it."""
-        namespace = tuple(job.payload["namespace"])
-        entry, store = Entry.from_dict(job.payload["entry"]), self.library.store(namespace)
-        if (kept := store.put(entry)) is not None:
-            self._ask_for_critique(kept, namespace)
+        user, entry = _user(job), Entry.from_dict(job.payload["entry"])
+        [kept] = keep(self.rows, [entry], user)
+        if kept is not None:
+            self._ask_for_critique(kept, user.namespace)
         self._core.count_once(entry_key(entry.run), "entries")  # if the process ended between `put` and its counting
-        return partial(store.forget_run, entry.run)
+        return partial(self.rows.forget_of, entry.run, user)
 
     def judge(self, job: Job) -> None:
         """Adds a verdict to an entry."""
-        said, namespace = job.payload, tuple(job.payload["namespace"])
-        kept = self.library.store(namespace).judge(said["run"], said["score"], said["comment"], user=job.user)
+        said, user = job.payload, _user(job)
+        kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
         if kept is None:
             raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
-        self._ask_for_critique(kept, namespace)
+        self._ask_for_critique(kept, user.namespace)
 
     def criticise(self, job: Job) -> str:
         """The critic's answer as JSON; "" if there is nothing to criticise any more."""
-        store = self.library.store(tuple(job.payload["namespace"]))
-        entry = store.get(job.payload["entry"])
+        user = _user(job)
+        entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if self._critic is None or entry is None or not entry.wants_critique:
             return ""
         if entry.verdict != job.payload["verdict"]:
             return ""
-        similar = [each for _, each in store.near(entry.query, k=SIMILAR, but=entry.id)]
-        return self._critic(entry, similar).model_dump_json()
+        near = [each for part in PARTS for each in self.rows.near(entry.query, user, k=SIMILAR + 1, part=part)]
+        near.sort(key=lambda each: -each.similarity)
+        similar = [each.item for each in near if each.id != entry.id]
+        return self._critic(entry, similar[:SIMILAR]).model_dump_json()
 
     def take_critique(self, job: Job, answer: str) -> None:
         """Puts a critique into its entry."""
-        store = self.library.store(tuple(job.payload["namespace"]))
-        entry = store.get(job.payload["entry"])
+        user = _user(job)
+        entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if answer and entry is not None:
-            found = Critique.model_validate_json(answer)
-            store.set_critique(entry.id, found.text(entry), of=job.payload["verdict"], blamed=found.blamed(entry))
+            found, of = Critique.model_validate_json(answer), job.payload["verdict"]
+            set_critique(self.rows, entry.id, found.text(entry), user, of=of, blamed=found.blamed(entry))
 
     def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
         if self._critic is not None and entry.wants_critique:
@@ -139,3 +144,7 @@ class EntryKeeping:
 def entry_key(run: str) -> str:
     """The key that says that a run has its entry."""
     return digest("entry", run)
+
+
+def _user(job: Job) -> User:
+    return User(None, job.user or None, tuple(job.payload["namespace"]))

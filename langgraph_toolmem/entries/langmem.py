@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, PutOp, Result, SearchItem, SearchOp
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
-from langgraph_toolmem.core.users import has_user, resolve, user_digest
+from langgraph_toolmem.core.users import User, has_user, user_digest
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import to_text
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from langgraph_toolmem.entries.entry import Entry
-    from langgraph_toolmem.entries.store import EntryStore
 
 logger = logging.getLogger("langgraph_toolmem.entries.langmem")
 
@@ -152,10 +151,9 @@ class EntryBaseStore(BaseStore):
                 return self._search(op)
             if not isinstance(op, GetOp) or (scope := self._scope(op.namespace)) is None:
                 return [] if isinstance(op, ListNamespacesOp) else None
-            entry = self._store(scope[0]).get(op.key) if op.namespace == scope[1] else None
-            return (
-                _item(entry, scope[1]) if entry is not None and not entry.retired and _is_of(entry, scope[0]) else None
-            )
+            found = self._entries.rows.get([op.key], self._user(scope[0])) if op.namespace == scope[1] else []
+            fine = (each for each in found if not each.retired and _is_of(each, scope[0]))
+            return next((_item(each, scope[1]) for each in fine), None)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
             return None
@@ -170,14 +168,14 @@ class EntryBaseStore(BaseStore):
             ranked = self._entries.ranked(op.query, user_id=user, policy=self.policy.with_(max_n=k), k=k)
             entries: Iterable[Entry] = (each.entry for each in ranked)
         else:
-            entries = reversed(self._store(user).all())
+            entries = sorted(self._entries.rows.all(self._user(user)), key=lambda entry: -entry.time)
         items = (_item(entry, namespace) for entry in entries if _is_of(entry, user))
         return list(itertools.islice((item for item in items if _passes(item.value, op.filter)), wanted))
 
-    def _store(self, user: str | None) -> EntryStore:
+    def _user(self, user: str | None) -> User:
         core = self._entries.core
         core.jobs.settle()  # what was finished in this process is found
-        return self._entries.library.store(resolve(core.users.namespace, user))
+        return core.users.of(user, warn=False)
 
 
 def memory_tools(store: EntryBaseStore) -> list[BaseTool]:

@@ -1,169 +1,157 @@
-"""Entries as rows of a Chroma collection: the user's words are the document, everything else is metadata."""
+"""Entries as rows: the user's words are compared; those with a verdict are found apart from those without.
+
+- One entry per run. The same run put again changes nothing; reported with more calls, a verdict or a critique, the
+  new replaces the old (`joined`). A run of one user never replaces that of another.
+- An entry is retired, that is no longer shown, when runs that were shown it failed significantly more often than
+  half the time and than runs that were shown others (`hurts`).
+- Where there are too many, those nobody judged go first, then the least useful, then the oldest.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+import logging
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.base.text import shortened
+from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.row_kinds import RowKind
+from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, entry_id, joined, judged, settled
 from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.stores.items import Hit, VectorItem
 
-if TYPE_CHECKING:
-    from langgraph_toolmem.stores.vectors import VectorStore
+logger = logging.getLogger("langgraph_toolmem.entries")
 
-KIND: Final = "entries"
-PAGE: Final = 500
-"""Rows read or written at once."""
-RECORD: Final = ("recalled", "helped", "hurt")
-_ASIDE: Final = ("id", "query", "run", "user", "time", "score", *RECORD, "retired")
-
-Vector = npt.NDArray[np.float32]
+PARTS = JUDGED, UNJUDGED = "judged", "unjudged"
+"""Parts of the collection."""
+SURE: Final = 0.02
+"""How improbable a record has to be by chance for its entry to be retired."""
+_ASIDE: Final = ("id", "query", "recalled", "helped", "hurt", "retired")
 
 
-class EntryRow(NamedTuple):
-    """An entry as it is kept in RAM: what is often asked for, and the rest as JSON.
+class EntryKind(RowKind[Entry]):
+    """See the module."""
 
-    A hundred thousand of them have to fit; calls as Python objects would take three times the room.
+    name: ClassVar[str] = "entries"
+
+    def row(self, item: Entry) -> VectorItem:
+        """See `RowKind`."""
+        plain = {name: value for name, value in item.to_dict().items() if name not in _ASIDE}
+        owners = tuple(digest for digest in (item.user, item.run) if digest)
+        return VectorItem(item.id, item.query, plain, UNJUDGED if item.score is None else JUDGED, owners)
+
+    def item(self, row: Hit) -> Entry:
+        """See `RowKind`."""
+        plain = dict(row.metadata)
+        if "entry" in plain:  # as the version before had it
+            plain.update(json.loads(plain.pop("entry")))
+        known = {name: value for name, value in plain.items() if name not in _ASIDE}
+        return Entry.from_dict({**known, "id": row.id, "query": row.text})
+
+    def joined(self, old: Entry, new: Entry) -> Entry | None:
+        """See `RowKind`."""
+        if old.user and new.user and old.user != new.user:
+            logger.warning("a run was reported by two users; the entry of the first stays")
+            return None
+        return joined(old, new)
+
+    def tracked(self, item: Entry, track: Track, others: Track) -> Entry:
+        """See `RowKind`."""
+        usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
+        bad = hurts(track.helped, track.hurt, usual)
+        return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)
+
+    def retired(self, item: Entry) -> bool:
+        """See `RowKind`."""
+        return item.retired
+
+    def worth(self, item: Entry) -> tuple[bool, float, float]:
+        """See `RowKind`."""
+        tried = max(item.recalled, item.helped + item.hurt)
+        return item.score is not None, (item.helped + 1) / (tried + 2), item.time
+
+
+EntryRows: TypeAlias = Rows[Entry]
+
+
+def keep(rows: EntryRows, entries: Iterable[Entry], user: User) -> list[Entry | None]:
+    """As `put`, of entries as they come.
+
+    Raises:
+        InputError: the id of one is not that of its run.
     """
-
-    id: str
-    run: str
-    user: str
-    time: float
-    score: float | None
-    recalled: int
-    helped: int
-    hurt: int
-    retired: bool
-    query: str
-    rest: str
-    changed: float  # when the row was last written, by the clock of who wrote it
-
-    @property
-    def record(self) -> tuple[int, int, int]:
-        """Recalled, helped, hurt."""
-        return self.recalled, self.helped, self.hurt
-
-    @property
-    def content(self) -> tuple[object, ...]:
-        """Everything but the record and the time of the last writing."""
-        return self.run, self.user, self.time, self.score, self.retired, self.query, self.rest
-
-    def credited(self, counts: Sequence[int]) -> EntryRow:
-        """With (recalled, helped, hurt) added; no count goes below 0."""
-        recalled, helped, hurt = (max(0, a + b) for a, b in zip(self.record, counts, strict=True))
-        return self._replace(recalled=recalled, helped=helped, hurt=hurt)
-
-    def entry(self) -> Entry:
-        """The entry. Raises InputError if the row is damaged."""
-        plain = json.loads(self.rest)
-        plain.update({name: getattr(self, name) for name in _ASIDE})
-        return Entry.from_dict(plain)
+    return rows.put([settled(_checked(entry)) for entry in entries], user)
 
 
-def row_of(entry: Entry, changed: float) -> EntryRow:
-    """The row of an entry."""
-    plain = entry.to_dict()
-    aside = {name: plain.pop(name) for name in _ASIDE}
-    rest = clean(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
-    return EntryRow(**aside, rest=rest, changed=changed)
+def judge(rows: EntryRows, run: str, score: float, comment: str | None, user: User) -> Entry | None:
+    """A verdict on a run (its digest), of a user if one is named; see `judged`.
+
+    Returns:
+        What stands now; None if the run has no entry.
+
+    Raises:
+        InputError: the score is not from 0 to 1.
+    """
+    if not 0 <= score <= 1:
+        raise InputError(f"A score is from 0 (bad) to 1 (good), not {score!r}.")
+    how = lambda entry: judged(entry, score, comment or "", user.digest or "")  # noqa: E731 - of one line
+    return next(iter(rows.change([entry_id(run)], how, user)), None)
 
 
-class EntryRows:
-    """The collection of entries of one `VectorStore`. Every method raises `StorageError` if Chroma fails."""
+def set_critique(rows: EntryRows, key: str, text: str, user: User, *, of: str, blamed: str = "") -> Entry | None:
+    """The critique of the entry with that id.
 
-    def __init__(self, vectors: VectorStore) -> None:
-        self._vectors = vectors
+    Args:
+        key: id of the entry.
+        text: the critique; "" if there was nothing to say.
+        user: whose entries.
+        of: the `Entry.verdict` it was asked for.
+        blamed: the tool whose call was wrong.
 
-    def read(
-        self, ids: Sequence[str] | None = None, *, since: float | None = None, vectors: bool = False
-    ) -> Iterator[tuple[EntryRow | None, Vector | None]]:
-        """Rows with these ids, or written since then, or all, page by page; None for each damaged row."""
-        include = ["documents", "metadatas", *(["embeddings"] if vectors else [])]
-        where = None if since is None else {"changed": {"$gte": since}}
-        for page in self._vectors.pages(KIND, include, ids=ids, where=where, size=PAGE):
-            found: Sequence[Any] = page["embeddings"] if vectors else [None] * len(page["ids"])
-            for key, text, metadata, vector in zip(
-                page["ids"], page["documents"], page["metadatas"], found, strict=True
-            ):
-                yield _row(key, text or "", metadata or {}), _vector(vector)
+    Returns:
+        What stands now; None if the entry is gone or its verdict is another one now.
+    """
+    critique = shortened(clean(text.strip()), MAX_CRITIQUE)
 
-    def ids(self, where: Mapping[str, str] | None = None) -> list[str]:
-        """Ids of the rows with this metadata, or of all."""
-        return self._vectors.ids(KIND, where)
+    def with_critique(entry: Entry) -> Entry:
+        if not entry.failed or entry.verdict != of:
+            return entry
+        return replace(entry, critique=critique, critique_of=of, blamed=clean(blamed))
 
-    def write(self, rows: Sequence[EntryRow], vectors: Sequence[Sequence[float]]) -> None:
-        """Keeps rows with their vectors, whole."""
-        documents, metadatas = [row.query for row in rows], [_metadata(row) for row in rows]
-        self._vectors.write(
-            KIND, [row.id for row in rows], embeddings=vectors, documents=documents, metadatas=metadatas
-        )
-
-    def amend(self, rows: Sequence[EntryRow]) -> None:
-        """Writes everything of rows but text and vector; a row that is gone stays gone."""
-        self._vectors.amend(KIND, {row.id: _metadata(row) for row in rows})
-
-    def credit(self, rows: Sequence[EntryRow]) -> None:
-        """Writes the records of rows and nothing else of them."""
-        names = (*RECORD, "retired", "changed")
-        self._vectors.amend(KIND, {row.id: {name: getattr(row, name) for name in names} for row in rows})
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Takes rows away; one that is not there is no error."""
-        self._vectors.delete(KIND, ids)
-
-    def drop(self) -> None:
-        """Deletes the collection."""
-        self._vectors.drop(KIND)
-
-    def scrub(self) -> None:
-        """What was deleted goes from the disk too."""
-        self._vectors.scrub(KIND)
+    found = rows.change([key], with_critique, user)
+    return next((entry for entry in found if entry.failed and entry.verdict == of), None)
 
 
-def _metadata(row: EntryRow) -> dict[str, Any]:
-    """What is kept beside text and vector. ``None`` stands for a key that is not there."""
-    return {
-        "run": row.run,
-        "user": row.user or None,
-        "time": row.time,
-        "score": row.score,
-        "recalled": row.recalled,
-        "helped": row.helped,
-        "hurt": row.hurt,
-        "retired": row.retired,
-        "changed": row.changed,
-        "entry": row.rest,
-    }
+def hurts(helped: int, hurt: int, usual: float) -> bool:
+    """Whether a record retires an entry: P(X ≥ hurt) ≤ 0.02 for X binomial of helped + hurt and max(½, usual).
+
+    Half the runs at least, since an entry that is shown for hard requests sees more failures than others. So six
+    failures and no success retire it, or eight of nine.
+
+    Args:
+        helped: runs that were shown it and went well.
+        hurt: runs that were shown it and failed.
+        usual: share of failures of the other entries, each run counted once for each that it was shown.
+    """
+    runs, p = helped + hurt, min(max(0.5, usual), 1 - 1e-9)
+    if hurt <= runs * p:
+        return False
+
+    def chance(k: int) -> float:
+        ways = math.lgamma(runs + 1) - math.lgamma(k + 1) - math.lgamma(runs - k + 1)
+        return math.exp(ways + k * math.log(p) + (runs - k) * math.log1p(-p))
+
+    return math.fsum(map(chance, range(hurt, runs + 1))) <= SURE
 
 
-def _row(key: str, text: str, metadata: Mapping[str, Any]) -> EntryRow | None:
-    try:
-        score = metadata.get("score")
-        row = EntryRow(
-            id=key,
-            run=str(metadata["run"]),
-            user=str(metadata.get("user") or ""),
-            time=float(metadata["time"]),
-            score=None if score is None else float(score),
-            recalled=int(metadata["recalled"]),
-            helped=int(metadata["helped"]),
-            hurt=int(metadata["hurt"]),
-            retired=bool(metadata["retired"]),
-            query=text,
-            rest=str(metadata["entry"]),
-            changed=float(metadata["changed"]),
-        )
-        row.entry()
-    except (KeyError, TypeError, ValueError, InputError):
-        return None
-    return row
-
-
-def _vector(vector: Any) -> Vector | None:
-    return None if vector is None else np.asarray(vector, dtype=np.float32)
+def _checked(entry: Entry) -> Entry:
+    if entry.id != entry_id(entry.run) or not entry.run:
+        raise InputError("The id of an entry is entry_id(run), of a run that is not empty.")
+    query = clean(entry.query)
+    return entry if query == entry.query else replace(entry, query=query)

@@ -10,7 +10,7 @@ from langgraph.errors import GraphBubbleUp
 
 from langgraph_toolmem.base.checks import is_count, is_share, names_given
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.entries import PATIENCE, Entries
+from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.guide import DomainOf, Guidance, guide
 from langgraph_toolmem.entries.guide import to_event as guidance_event
 from langgraph_toolmem.entries.guide import to_prompt as preference_prompt
@@ -105,7 +105,7 @@ class Preferences(Step[Entries]):
         if not self._names(call):
             return []
         found = yield from self.method.asking_preferences(
-            call.messages, user_id=call.user_id, wait=PATIENCE, **self._options
+            call.messages, user_id=call.user_id, settle=False, **self._options
         )
         return found
 

@@ -164,7 +164,6 @@ class Inertia(Method):
                 core.apply(digest("shortcut", run.next_key), begin_shortcut(decision))
             elif not known:
                 core.apply(None, open_turn(state, run.next_key, decision, user.digest, core.hour()))
-        core.ledger.flush()
         core.jobs.look()
         return decision
 

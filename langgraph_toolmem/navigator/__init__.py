@@ -328,9 +328,9 @@ class Navigator(GraphEvolution, Method):
         core = self.core
         if core.vectors.empty or (user_id is None and core.users.apart):
             return None
-        namespace = core.users.of(user_id).namespace
-        runs = core.kept_runs.of(namespace, wait=PATIENCE)
-        return None if runs is None else (namespace, runs)
+        user = core.users.of(user_id)
+        runs = core.kept_runs.of(user)
+        return None if runs is None else (user.namespace, runs)
 
     def _out(self, avoid: Collection[str], available: Collection[str] | None) -> set[str]:
         check_names("avoid", avoid)

@@ -29,7 +29,7 @@ class LexicalEmbedder(Embeddings):
         dimension: length of the dense vectors. `sparse` does not fold: prefer it where it can be used.
     """
 
-    def __init__(self, dimension: int = 1024) -> None:
+    def __init__(self, dimension: int = 256) -> None:
         self.dimension = dimension
 
     def sparse(self, text: str) -> dict[int, float]:

@@ -16,7 +16,7 @@ merged, bounded, retired when they mislead.
 ``suggest``              the three kinds of evidence, weighed; ``policy``
 ``transitions``          steps of runs with the states before them
 ``extract``, ``ask``     a state in words: without a model, and with one
-``store``, ``summary``…  summaries of one namespace in Chroma
+``rows``, ``summary``    summaries in Chroma
 ``states``               summaries that wait for a verdict
 ``tool``, ``step``       the summary tool; suggestions at a model call
 =======================  ==========================================================
@@ -24,7 +24,7 @@ merged, bounded, retired when they mislead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -41,7 +41,7 @@ from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.section import section
-from langgraph_toolmem.sit.states import WaitingStates
+from langgraph_toolmem.sit.states import SETTLE, WaitingStates
 from langgraph_toolmem.sit.suggest import Suggestion
 from langgraph_toolmem.sit.suggest import suggest as weigh
 from langgraph_toolmem.sit.transitions import last_calls, source_of
@@ -52,9 +52,12 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.runs.tools import ToolSpec
+    from langgraph_toolmem.sit.rows import Summaries
 
 EDGE: Final = "edge:"
 """How an item begins that is no summary: the tool is suggested by its edge alone."""
+SETTLE_SECONDS: Final = 10.0
+"""Seconds that `suggest` waits for what was finished just now and is being written."""
 SEARCHED: Final = 50
 """Tools that a search by description gives as candidates."""
 
@@ -84,10 +87,11 @@ class SIT(Method):
         self._remembers = policy is not None and policy.recall == "extractive"
 
     def open(self, core: Core) -> None:
-        """Takes its table."""
+        """Takes its table and its kind of jobs."""
         super().open(core)
         self.evidence = core.register(SITEvidence)
         self.states = WaitingStates(core, self.evidence, self.policy, remembers=self._remembers)
+        core.jobs.handle(SETTLE, self.states.do)
 
     # --- asking ---
 
@@ -123,6 +127,7 @@ class SIT(Method):
             NamespaceError: the namespace needs a user id.
             ConfigurationError: an argument cannot work.
         """
+        self.core.jobs.settle(timeout=SETTLE_SECONDS)  # what was finished just now is found
         how: dict[str, Any] = {"summary": summary, "k": k, "available": available, "policy": policy}
         return self.advise(messages, **how, user_id=user_id).suggestions
 
@@ -169,27 +174,34 @@ class SIT(Method):
         }
         missing = ""
         try:
-            found = weigh(run, edges, self.states.store(user), **rest)
+            found = weigh(run, edges, self._stored(user), **rest)
         except StorageError as error:
             missing = f"the stored summaries could not be read ({describe_error(error)})"
             core.failed_quietly("summaries could not be read", error)
             found = weigh(run, edges, None, **rest)
         if shown and run.next_key is not None and not core.read_only:
-            self._show(run, run.next_key, found, user_id)
+            self._show(run, run.next_key, found, user)
             self.states.note_written(run.next_key, summary)
         return Advice(found, missing)
 
-    def _show(self, run: Run, turn: str, suggestions: list[Suggestion], user_id: str | None) -> None:
+    def _show(self, run: Run, turn: str, suggestions: list[Suggestion], user: User) -> None:
         """Notes what the model is shown before a turn; shown again, as after the summary tool, it adds to that."""
         ledger = self.core.ledger
         before = ledger.items(turn, self.name)
         edges = {tool for key, tool in before.items() if key.startswith(EDGE)}
         named = {*before.values()} - edges  # with a summary of their own
         new: dict[str, str | None] = {
-            each.summary_id or EDGE + each.tool: each.tool for each in suggestions if each.tool not in named
+            self._item(each, user): each.tool for each in suggestions if each.tool not in named
         }
-        ledger.shown(self.name, new, run=run.digest, turn=turn, user_id=user_id)
-        ledger.flush()
+        ledger.shown(self.name, new, run=run.digest, turn=turn, user_id=user.id)
+
+    def _item(self, suggestion: Suggestion, user: User) -> str:
+        """Its name in the ledger."""
+        known = suggestion.summary_id
+        return EDGE + suggestion.tool if known is None else self.states.rows.key(known, user)
+
+    def _stored(self, user: User) -> Summaries | None:
+        return None if self.core.vectors.empty else self.states.of(user)
 
     def remember_states(self, policy: SITPolicy) -> None:
         """From now on, states of runs are put into words, to be kept if the run turns out well.
@@ -211,10 +223,6 @@ class SIT(Method):
             return []
         walked: Record = [TransitionSeen(learned.run, step.key, source, step.tool) for step in ended_well]
         return walked + self.states.learned(learned, source)
-
-    def verdict(self, run: str, score: float) -> Record:
-        """What a verdict means for summaries: those of a run that turns out bad are to be taken out."""
-        return self.states.judged(run, score)
 
     def learned(self, run: Run, user: User) -> None:
         """A run that was answered in words may be over: its summaries go where its verdict says."""
@@ -248,27 +256,16 @@ class SIT(Method):
 
     # --- keeping ---
 
-    def credit(self, namespace: tuple[str, ...], ids: Iterable[str], sums: Mapping[str, int]) -> None:
-        """What became of suggestions goes into the record of their summaries."""
-        counted = {"offered": sums.get("shown", 0), "followed": sums.get("followed", 0), "right": sums.get("right", 0)}
-        self.states.store_of(namespace).credit([key for key in ids if not key.startswith(EDGE)], **counted)
-
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's summaries. They are counted where they wait, not here."""
         self.states.forget_written()
         if self.core.vectors.empty:
             return 0
-        store = self.states.store(user)
-        if self.core.users.apart:
-            store.drop()
-        else:
-            store.forget_user(str(user.digest))
-        store.scrub()
-        return 0
+        from langgraph_toolmem.sit.rows import forget_words
 
-    def close(self) -> None:
-        """Writes what was credited."""
-        self.states.close()
+        self.states.rows.forget(user)
+        forget_words()
+        return 0
 
     def report(self) -> Section | None:
         """What was suggested and followed, and how many states are stored and wait."""

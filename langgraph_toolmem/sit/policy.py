@@ -24,7 +24,6 @@ class SITPolicy:
         c: weight of the bonus for short runs: an edge weighs N + c·Σ 1/n over the N successful uses, n being the
             length of each run.
         unlabelled: what a use in a run without a verdict adds to the edge's weight. At 0 such runs do not teach.
-        max_per_edge: summaries kept per edge.
         merge_above: cosine from which two summaries of one edge are one.
         nearest: combined: stored summaries that vote.
         sharpness: combined: how fast a vote fades with distance. A summary whose cosine is d below that of the most
@@ -40,7 +39,6 @@ class SITPolicy:
     recall: Literal["extractive", "tool", "auto"] = "extractive"
     c: float = 1.0
     unlabelled: float = 0.0
-    max_per_edge: int = 64
     merge_above: float = 0.95
     nearest: int = 30
     sharpness: float = 16.0
@@ -52,7 +50,7 @@ class SITPolicy:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
         expect(self, "recall", "'extractive', 'tool' or 'auto'", lambda v: v in ("extractive", "tool", "auto"))
-        for name in ("k", "max_per_edge", "nearest"):
+        for name in ("k", "nearest"):
             expect(self, name, "a whole number from 1", lambda v: type(v) is int and v >= 1)
         for name in ("c", "sharpness", "weight_states", "weight_habit", "weight_words"):
             expect(self, name, "a number from 0", lambda v: is_number(v) and v >= 0)

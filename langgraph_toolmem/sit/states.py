@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD, Count, Record
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.sit.evidence import LATER, Draft, DraftsTaken, SITEvidence
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import Transition, just_asked, transitions
-from langgraph_toolmem.stores.vectors import REFRESH_SECONDS
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.runs.tools import ToolSpec
-    from langgraph_toolmem.sit.store import SummaryStore
+    from langgraph_toolmem.sit.rows import Summaries, SummaryRows
     from langgraph_toolmem.sit.summary import NewSummary
+    from langgraph_toolmem.stores.job_queue import Job
 
-MAX_STORES: Final = 64
-"""Users whose summaries are in RAM at once."""
+SETTLE: Final = "summaries"
+"""Kind of jobs: summaries of a run are stored, or taken away."""
 MAX_DRAFT: Final = 4_000
 """Characters of a summary that are kept."""
 MAX_WRITTEN: Final = 4_096
@@ -51,7 +51,7 @@ class WaitingStates:
     def __init__(self, core: Core, evidence: SITEvidence, policy: SITPolicy, *, remembers: bool) -> None:
         self._core, self._evidence = core, evidence
         self._policy, self.remembers = policy, remembers
-        self._stores: dict[tuple[str, ...], SummaryStore] = {}
+        self._rows: SummaryRows | None = None
         self._written: dict[str, str] = {}
         self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
 
@@ -91,48 +91,35 @@ class WaitingStates:
                 if len(self._written) > MAX_WRITTEN:
                     del self._written[next(iter(self._written))]
 
-    def judged(self, run: str, score: float) -> Record:
-        """What a verdict means: summaries of a run that turns out bad are to be taken out."""
-        core = self._core
-        if score < GOOD and core.graph.has_seen(stored_key(run)):
-            return [_later(run, core.graph.owner(run))]
-        return []
-
     # --- stored ---
 
     def settle(self, run: str, user: User) -> None:
-        """Puts summaries where the verdict on their run says: with the others, or away.
+        """Has the summaries of a run put where its verdict says, in the background: with the others, or away.
 
-        Those of `run` and those that were left over. What a user's namespace holds waits until that user is named.
+        What a user's namespace holds waits until that user is named.
         """
-        core, drafts = self._core, self._evidence.drafts
+        core = self._core
         if core.read_only:
             return
         with core.lock:
-            now = run in drafts and (core.score_of(run) is not None or self._policy.unlabelled > 0)
-            waiting = [run] if now else []
-            waiting += [other for other in drafts if other != run and self._due(other)]
-            waiting = [each for each in waiting if self._mine(each, user)]
-        for each in waiting:
-            error = core.quietly("summaries could not be stored, and wait", partial(self._settle, each, user))
-            if isinstance(error, StorageError):
-                if now and each == run:
-                    with core.lock:
-                        if LATER not in drafts.get(run, {}):
-                            core.apply(None, [_later(run, user.digest)])
-                break  # Chroma is away, or holds what another embedder made: that is so for the others too
+            judged = core.score_of(run) is not None
+            waits = (judged or self._policy.unlabelled > 0) and bool(self._mine(run, user))
+            if not waits and not (judged and core.graph.has_seen(stored_key(run))):
+                return
+        core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
 
-    def _due(self, run: str) -> bool:
-        """Whether something of a run was left over."""
-        if self._core.score_of(run) is not None:
-            return True
-        return LATER in self._evidence.drafts[run] and self._policy.unlabelled > 0
+    def do(self, job: Job) -> Callable[[], object]:
+        """Does it; returns what undoes it."""
+        run = job.payload["run"]
+        user = User(None, job.user or None, tuple(job.payload["namespace"]))
+        self._settle(run, user)
+        return partial(self.rows.forget_of, run, user)
 
     def _mine(self, run: str, user: User) -> dict[str, list[str]]:
         """The summaries of a run that wait and belong where a user's are kept."""
-        drafts = self._evidence.drafts.get(run, {})
+        drafts = {step: draft for step, draft in self._evidence.drafts.get(run, {}).items() if step != LATER}
         if not self._core.users.apart:
-            return dict(drafts)
+            return drafts
         return {step: draft for step, draft in drafts.items() if draft[-1] == user.digest}
 
     def _settle(self, run: str, user: User) -> None:
@@ -140,25 +127,32 @@ class WaitingStates:
         with core.lock:
             drafts, good, before = self._mine(run, user), self._is_good(run), core.forgettings
             known = core.graph.has_seen(stored_key(run))
-        new = _summaries({run: drafts})
-        store, kept = self.store(user), 0
+        new, kept = _summaries({run: drafts}), 0
         if good and new:
             with core.lock:
                 core.apply(stored_key(run), [])  # first: whatever happens then, they are looked for
-            kept = sum(each is not None for each in store.add_many(new))
+            kept = self._add(new, user)
         elif not good and known and not core.vectors.empty:
-            store.forget_run(run)
+            self.rows.forget_of(run, user)
         with core.lock:
             fine = before == core.forgettings and good == self._is_good(run)
             if fine:
                 core.apply(None, [DraftsTaken(run, list(drafts)), *([Count("summaries", kept)] if kept else [])])
         if not fine:  # forgotten or judged anew in between: from the beginning, with what is left
-            store.forget_run(run)
+            self.rows.forget_of(run, user)
             self._settle(run, user)
 
     def _is_good(self, run: str) -> bool:
         score = self._core.score_of(run)
         return self._policy.unlabelled > 0 if score is None else score >= GOOD
+
+    def _add(self, new: Sequence[NewSummary], user: User) -> int:
+        from langgraph_toolmem.sit.rows import add
+
+        core = self._core
+        how: dict[str, Any] = {"now": core.now(), "merge_above": self._policy.merge_above}
+        stand = add(self.rows, new, user, **how, builtin=core.vectors.embedder.builtin)
+        return sum(each is not None for each in stand)
 
     def keep(self, runs: Iterable[str], user: User, *, unlabelled: bool = False) -> int:
         """Stores the summaries that wait with these runs, if their verdict is good, in one go; else takes them away.
@@ -187,18 +181,17 @@ class WaitingStates:
         new = _summaries(waiting)
         if not new:
             return 0
-        store = self.store(user)
         with core.lock:
             for run in waiting:
                 core.apply(stored_key(run), [])
-        kept = sum(each is not None for each in store.add_many(new))
+        kept = self._add(new, user)
         with core.lock:
             changed = [run for run in waiting if before != core.forgettings or not teaches(run)]
             if not changed:
                 gone = [DraftsTaken(run, list(drafts)) for run, drafts in waiting.items() if drafts]
                 core.apply(None, [*gone, Count("summaries", kept)])
         for run in changed:  # forgotten or judged anew in between
-            store.forget_run(run)
+            self.rows.forget_of(run, user)
         return kept
 
     # --- written afterwards ---
@@ -242,7 +235,6 @@ class WaitingStates:
     def _unwritten(self, run: Run, found: Iterable[Transition], user: User) -> list[Transition]:
         """Those whose state nobody has put into words: not the agent, not an import, not the memory as it looked on."""
         core = self._core
-        store = None if core.vectors.empty else self.store(user)
         with core.lock:
             drafts = self._evidence.drafts.get(run.digest, {})
             new = [
@@ -250,7 +242,14 @@ class WaitingStates:
                 for each in found
                 if each.made_by != "tool" and each.key not in drafts and not core.graph.has_seen(_written_key(each))
             ]
-        return new if store is None else [each for each in new if not store.stands(each.place, each.target, each.key)]
+        if core.vectors.empty:
+            return new
+        from langgraph_toolmem.sit.rows import standing
+        from langgraph_toolmem.sit.summary import NewSummary
+
+        ids = [NewSummary(clean(each.place), clean(each.target), "", each.key).id for each in new]
+        stand = standing(self.rows, ids, user)
+        return [each for each, key in zip(new, ids, strict=True) if key not in stand]
 
     def _draft(self, run: Run, made: Transition, text: str, made_by: str, user: User) -> None:
         record: Record = []
@@ -259,43 +258,21 @@ class WaitingStates:
         with self._core.lock:
             self._core.apply(_written_key(made), record)
 
-    # --- the stores ---
-
-    def store(self, user: User) -> SummaryStore:
-        """The summaries that a user may see."""
-        return self.store_of(user.namespace)
-
-    def store_of(self, namespace: tuple[str, ...]) -> SummaryStore:
-        """The summaries of a namespace."""
-        left: SummaryStore | None = None
+    @property
+    def rows(self) -> SummaryRows:
+        """The summaries of all users; made when they are first used (numpy)."""
         with self._core.lock:
-            found = self._stores.pop(namespace, None)
-            if found is None:
-                found = self._new_store(namespace)
-                if len(self._stores) >= MAX_STORES:
-                    left = self._stores.pop(next(iter(self._stores)))
-            self._stores[namespace] = found  # the latest used is the last
-        if left is not None:
-            self._core.quietly("summaries could not be written", left.close)
-        return found
+            if self._rows is None:
+                from langgraph_toolmem.sit.rows import SummaryKind
 
-    def _new_store(self, namespace: tuple[str, ...]) -> SummaryStore:
-        from langgraph_toolmem.sit.store import SummaryStore  # numpy: only when summaries are used
+                self._rows = self._core.rows(SummaryKind(), "sit")
+            return self._rows
 
-        return SummaryStore(
-            self._core.vectors.scoped(namespace),
-            now=self._core.now,
-            max_per_edge=self._policy.max_per_edge,
-            merge_above=self._policy.merge_above,
-            refresh=REFRESH_SECONDS if self._core.shared else None,
-        )
+    def of(self, user: User) -> Summaries:
+        """The summaries that a user may see, as a suggestion reads them."""
+        from langgraph_toolmem.sit.rows import Summaries
 
-    def close(self) -> None:
-        """Writes what was credited."""
-        with self._core.lock:
-            stores, self._stores = self._stores, {}
-        for store in stores.values():
-            self._core.quietly("summaries could not be written", store.close)
+        return Summaries(self.rows, user, builtin=self._core.vectors.embedder.builtin)
 
     def forget_written(self) -> None:
         """A user was forgotten: what was written outside of histories goes, whosever it is."""
@@ -310,11 +287,6 @@ def stored_key(run: str) -> str:
 def _written_key(transition: Transition) -> str:
     """The key that says that the state before a call was put into words once."""
     return digest("written", transition.key)
-
-
-def _later(run: str, user: str | None) -> Draft:
-    """The operation that has a run's summaries looked at again."""
-    return Draft(run, LATER, "", "", "", "", user)
 
 
 def _summaries(drafts: Mapping[str, Mapping[str, list[str]]]) -> list[NewSummary]:

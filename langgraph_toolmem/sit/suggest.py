@@ -60,15 +60,15 @@ class Edges(Protocol):
 
 
 class Summaries(Protocol):
-    """Stored state summaries; `langgraph_toolmem.sit.store.SummaryStore` is one."""
+    """Stored state summaries; `langgraph_toolmem.sit.rows.Summaries` is one."""
 
     def embed(self, text: str) -> Any:
         """The query vector of a text; None for one without content."""
 
-    def near(self, source: str | None, query: Any) -> Mapping[str, Match]:
+    def near(self, source: str, query: Any) -> Mapping[str, Match]:
         """For each target the most similar summary of its edge."""
 
-    def nearest(self, source: str | None, query: Any, *, k: int) -> Sequence[Match]:
+    def nearest(self, source: str, query: Any, *, k: int) -> Sequence[Match]:
         """The k most similar summaries of the edges out of a source."""
 
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.search.embedders import clean
 
-Vector = npt.NDArray[np.float32]
-
-NO_VECTOR: Vector = np.empty(0, dtype=np.float32)
-RECORD = ("offered", "followed", "right")
+MAX_CHARS: Final = 4_000
+"""Characters of a summary; a longer text is cut, with a note."""
 
 _NO_DIGEST = re.compile(r"[\s:]")
 
@@ -71,12 +65,10 @@ class NewSummary:
         source, target, text = clean(self.source), clean(self.target), cut(self.text, max_chars)
         return replace(self, source=source, target=target, text=text, time=time)
 
-    def kept(self, vector: Vector) -> StoredSummary:
+    def kept(self) -> StoredSummary:
         """As it is stored. The time is known by then."""
         time, user = self.time or 0.0, self.user or ""
-        return StoredSummary(
-            self.id, self.text, self.source, self.target, self.run, time, self.made_by, vector, user=user
-        )
+        return StoredSummary(self.id, self.text, self.source, self.target, self.run, time, self.made_by, user=user)
 
 
 def cut(text: str, max_chars: int) -> str:
@@ -110,15 +102,13 @@ class StoredSummary:
         run: digest of the run it comes from, or empty.
         time: seconds since 1970.
         made_by: "tool", "extractive", "model" or empty.
-        vector: of length 1, shape (dimension,).
         seen: how many transitions said this.
-        offered: how often it was the evidence of a suggestion.
+        offered: how often it was the evidence of a suggestion, by the ledger; like the next two no part of what is
+            stored.
         followed: how often the model then called the suggested tool.
         right: how often that turned out well.
         user: digest of the user, or empty.
-        merged: the transitions merged into it, the latest `MAX_MERGED`.
-        retired: it had a bad record; kept without its text, so that learning the same log again
-            does not bring it back.
+        merged: the transitions merged into it, the latest 64.
     """
 
     id: str
@@ -128,14 +118,12 @@ class StoredSummary:
     run: str
     time: float
     made_by: str
-    vector: Vector = field(repr=False, compare=False, default_factory=lambda: NO_VECTOR)
     seen: int = 1
     offered: int = 0
     followed: int = 0
     right: int = 0
     user: str = ""
     merged: tuple[Merged, ...] = ()
-    retired: bool = False
 
     @property
     def usefulness(self) -> float:
@@ -150,19 +138,9 @@ class StoredSummary:
         """
         return self.offered >= retire_after * (self.right + 1)
 
-    def credited(self, record: Collection[int]) -> StoredSummary:
-        """With (offered, followed, right) added; no count goes below 0."""
-        offered, followed, right = record
-        return replace(
-            self,
-            offered=max(0, self.offered + offered),
-            followed=max(0, self.followed + followed),
-            right=max(0, self.right + right),
-        )
-
 
 class Match(NamedTuple):
-    """A summary and the cosine of its vector with the query's, -1 to 1."""
+    """A summary and its cosine with the query, -1 to 1."""
 
     similarity: float
     summary: StoredSummary

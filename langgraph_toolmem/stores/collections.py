@@ -39,10 +39,11 @@ class Collections:
         *,
         ids: Sequence[str] | None = None,
         where: Mapping[str, Any] | None = None,
+        start: int = 0,
         size: int = BATCH,
     ) -> Iterator[Mapping[str, Any]]:
-        """Rows with these ids, or that meet a condition, or all, in Chroma's columns, so many at a time."""
-        offset = 0
+        """Rows with these ids, or that meet a condition, or all from one on, in Chroma's columns, so many at a time."""
+        offset = start
         while ids is None or offset < len(ids):
             which: dict[str, Any] = {"limit": size, "offset": offset}
             if ids is not None:
@@ -65,7 +66,7 @@ class Collections:
         columns = {"embeddings": embeddings, **columns}
         for start in range(0, len(ids), BATCH):
             part = {name: list(column[start : start + BATCH]) for name, column in columns.items()}
-            made = partial(self._made, kind, len(embeddings[start]))
+            made = partial(self._made, kind, self.embedder.dimension())
             what = partial(_upsert, ids=list(ids[start : start + BATCH]), **part)
             self._on(kind, "write", what, None, opened=made)
 

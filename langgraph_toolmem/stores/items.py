@@ -15,11 +15,16 @@ class VectorItem:
         id: not empty; the same id again replaces text and vector.
         metadata: str, int, float, bool or lists of them. Merged into what is there; a value ``None`` takes
             its key away.
+        part: texts of one part are found together, apart from those of others; always one, or "" for all of a kind.
+        owners: digests of the users and runs it comes from, so that it is found when one is forgotten; None: of the
+            user who is named when it is kept.
     """
 
     id: str
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    part: str = ""
+    owners: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ beside ``name.v1`` is half-made and thrown away, ``name.new`` alone is whole and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.stores import parts
 from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
 from langgraph_toolmem.stores.manifest import Label
 
@@ -137,6 +138,11 @@ def rewrite(connection: ChromaConnection, name: str) -> None:
             list(_rebuild(client, name, label, None))
 
 
+def _embedded(embedder: Embedder, texts: Sequence[str], metadatas: Sequence[Any]) -> list[list[float]]:
+    of = ((each or {}).get(parts.KEY, "") for each in metadatas)
+    return [parts.in_part(vector, part) for vector, part in zip(embedder.embed_documents(texts), of, strict=True)]
+
+
 def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
     """Rebuild one collection, with the vectors it has if no embedder is given; yields how many texts each step did."""
     draft = draft_name(name)
@@ -152,7 +158,7 @@ def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) ->
         texts = [text or "" for text in page["documents"]]
         new.upsert(
             ids=page["ids"],
-            embeddings=page["embeddings"] if embedder is None else embedder.embed_documents(texts),
+            embeddings=page["embeddings"] if embedder is None else _embedded(embedder, texts, page["metadatas"]),
             documents=texts,
             metadatas=page["metadatas"],
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, Final
@@ -61,10 +60,8 @@ class TextVectors:
         return found
 
     def _stored(self, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
-        names = list(texts)
         found: dict[str, Sequence[float]] = {}
-        for start in range(0, len(names), BATCH):
-            page = self._vectors._on(self._kind, "read", partial(_read, ids=names[start : start + BATCH]), _NOTHING)
+        for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
             rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
             found |= {name: row for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])}
         return found
@@ -72,17 +69,12 @@ class TextVectors:
     def _keep(self, batch: Mapping[str, str], vectors: list[list[float]]) -> None:
         if not self._read_only:
             items = [VectorItem(name, text, {"hash": _digest(text)}) for name, text in batch.items()]
-            self._vectors._write(self._kind, items, vectors)
+            self._vectors.upsert(self._kind, items, vectors=dict(zip(batch, vectors, strict=True)))
 
 
 def text_vectors(vectors: VectorStore, kind: str, *, read_only: bool) -> TextVectors | None:
     """Vectors of a kind of texts; None with the built-in embedder, whose vectors say no more than words do."""
     return None if vectors.embedder.builtin else TextVectors(vectors, kind, read_only=read_only)
-
-
-def _read(collection: Any, *, ids: list[str]) -> Mapping[str, Any]:
-    page: Mapping[str, Any] = collection.get(ids=ids, include=["metadatas", "embeddings"])
-    return page
 
 
 def _batches(texts: Mapping[str, str], found: Mapping[str, object]) -> Iterator[dict[str, str]]:

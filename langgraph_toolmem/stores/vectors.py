@@ -19,12 +19,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.search.embedders import Embedder, clean
+from langgraph_toolmem.stores import parts
 from langgraph_toolmem.stores import reembed as collections
 from langgraph_toolmem.stores.chroma import ChromaConnection
 from langgraph_toolmem.stores.collections import BATCH, Collections
@@ -92,37 +94,52 @@ class VectorStore(Collections):
         other._collections, other._client, other._owner = {}, None, False
         return other
 
-    def upsert(self, kind: str, items: Sequence[VectorItem]) -> None:
-        """Keep texts. Of two items with one id the later counts. If it fails half-way, do it again."""
+    def upsert(
+        self, kind: str, items: Sequence[VectorItem], *, vectors: Mapping[str, Sequence[float]] | None = None
+    ) -> None:
+        """Keep texts. Of two items with one id the later counts. If it fails half-way, do it again.
+
+        `vectors`: those that are known already, by id.
+        """
         for batch in _batches(items):
-            self._write(kind, batch, self.embedder.embed_documents([item.text for item in batch]))
+            known = dict(vectors or {})
+            missing = [item for item in batch if item.id not in known]
+            made = self.embedder.embed_documents([item.text for item in missing])
+            known.update(zip((item.id for item in missing), made, strict=True))
+            self._put(kind, batch, [known[item.id] for item in batch])
 
     async def aupsert(self, kind: str, items: Sequence[VectorItem]) -> None:
         """Async twin of `upsert`."""
         for batch in _batches(items):
             vectors = await self.embedder.aembed_documents([item.text for item in batch])
-            await asyncio.to_thread(self._write, kind, batch, vectors)
+            await asyncio.to_thread(self._put, kind, batch, vectors)
 
-    def query(self, kind: str, text: str, *, k: int, where: Mapping[str, Any] | None = None) -> list[Hit]:
-        """The k texts most similar to `text`, best first.
+    def query(
+        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
+    ) -> list[Hit]:
+        """The k texts most similar to `text`, or to its vector, best first.
 
-        `where` is Chroma's filter on metadata; several keys in it must all hold.
+        `where` is Chroma's filter on metadata, slow in large collections; several keys in it must all hold. Of a
+        collection with parts (`VectorItem.part`) one is searched.
         """
         if k <= 0 or self._collection(kind) is None:
             return []
-        return self._nearest(kind, self.embedder.embed_query(text), k, where)
+        vector = self.embedder.embed_query(text) if isinstance(text, str) else text
+        return self._nearest(kind, vector, k, where, part)
 
-    async def aquery(self, kind: str, text: str, *, k: int, where: Mapping[str, Any] | None = None) -> list[Hit]:
+    async def aquery(
+        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
+    ) -> list[Hit]:
         """Async twin of `query`."""
         if k <= 0 or await asyncio.to_thread(self._collection, kind) is None:
             return []
-        vector = await self.embedder.aembed_query(text)
-        return await asyncio.to_thread(self._nearest, kind, vector, k, where)
+        vector = await self.embedder.aembed_query(text) if isinstance(text, str) else text
+        return await asyncio.to_thread(self._nearest, kind, vector, k, where, part)
 
-    def get(self, kind: str, ids: Sequence[str] | None = None) -> list[Hit]:
-        """The texts with these ids that are there, in the order asked; without ids, all of the kind."""
+    def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
+        """The texts with these ids that are there, in the order asked; without ids, all that meet a condition."""
         if ids is None:
-            return self._on(kind, "read", lambda found: [h for p in collections.rows(found) for h in _hits(p)], [])
+            return list(self.each(kind, where=where))
         wanted = list(dict.fromkeys(ids))
 
         def read(collection: Any) -> dict[str, Hit]:
@@ -132,6 +149,30 @@ class VectorStore(Collections):
         none: dict[str, Hit] = {}
         hits = self._on(kind, "read", read, none)
         return [hits[key] for key in wanted if key in hits]
+
+    def each(
+        self, kind: str, *, where: Mapping[str, Any] | None = None, start: int = 0, size: int = BATCH
+    ) -> Iterator[Hit]:
+        """All texts of the kind that meet a condition, in the order in which they came first, from one on."""
+        for page in self.pages(kind, ["documents", "metadatas"], where=where, start=start, size=size):
+            yield from _hits(page)
+
+    def some(self, kind: str, *, start: int, size: int) -> list[Hit]:
+        """So many texts of the kind from one on, in the order in which they came first."""
+        return list(islice(self.each(kind, start=start, size=min(size, BATCH)), size))
+
+    def amend_items(self, kind: str, items: Sequence[VectorItem], *, moved: Sequence[VectorItem] = ()) -> None:
+        """Changes metadata; texts are taken to be as they were. `moved`: those that have another part now.
+
+        What is gone stays gone.
+        """
+        of = {item.id: item.part for item in moved}
+        for page in self.pages(kind, ["embeddings"], ids=list(of)):
+            found = zip(page["ids"], page["embeddings"], strict=True)
+            width = self.embedder.dimension()
+            vectors = [parts.moved(vector, width, of[key]) for key, vector in found]
+            self._on(kind, "write", partial(_place, ids=list(page["ids"]), embeddings=vectors), None)
+        self.amend(kind, {item.id: _metadata(item) or {} for item in items})
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
         """Take texts away; ids that are not there are no error."""
@@ -247,22 +288,26 @@ class VectorStore(Collections):
         client = self._connection.client()
         return int(client.get_collection(self._name(kind), embedding_function=None).count())
 
-    def _write(self, kind: str, batch: Sequence[VectorItem], vectors: list[list[float]]) -> None:
+    def _put(self, kind: str, batch: Sequence[VectorItem], vectors: Sequence[Sequence[float]]) -> None:
         documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]
-        self.write(kind, [item.id for item in batch], embeddings=vectors, documents=documents, metadatas=metadatas)
+        kept = [parts.in_part(vector, item.part) for item, vector in zip(batch, vectors, strict=True)]
+        self.write(kind, [item.id for item in batch], embeddings=kept, documents=documents, metadatas=metadatas)
 
-    def _nearest(self, kind: str, vector: list[float], k: int, where: Mapping[str, Any] | None) -> list[Hit]:
+    def _nearest(
+        self, kind: str, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, part: str
+    ) -> list[Hit]:
         def ask(collection: Any) -> list[Hit]:
             answer = collection.query(
-                query_embeddings=[vector],
+                query_embeddings=[parts.in_part(vector, part)],
                 n_results=k,
                 where=_condition(where),
                 include=["documents", "metadatas", "distances"],
             )
             columns = (answer[name][0] for name in ("ids", "documents", "metadatas", "distances"))
             return [
-                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, 1.0 - distance)))
+                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance, part))))
                 for key, text, metadata, distance in zip(*columns, strict=True)
+                if (metadata or {}).get(parts.KEY, "") == part
             ]
 
         known = self._collection(kind)
@@ -289,7 +334,11 @@ def _batches(items: Sequence[VectorItem]) -> Iterator[list[VectorItem]]:
 def _metadata(item: VectorItem) -> dict[str, Any] | None:
     # Chroma takes no empty metadata and its Rust part no lone surrogates.
     cleaned = {key: clean(value) if isinstance(value, str) else value for key, value in item.metadata.items()}
-    return cleaned or None
+    return cleaned | ({parts.KEY: item.part} if item.part else {}) or None
+
+
+def _place(collection: Any, **columns: Any) -> None:
+    collection.update(**columns)
 
 
 def _delete(collection: Any, ids: list[str]) -> None:

@@ -107,3 +107,9 @@ def terms(text: str) -> tuple[str, ...]:
 def is_usual(term: str) -> bool:
     """Whether a word is one that any request may have ("please", "the"), or a pair consists of such words."""
     return all(max(features(word).values()) <= STOP_WEIGHT for word in term.split(" "))
+
+
+@lru_cache(maxsize=65_536)
+def looks(term: str) -> float:
+    """What a word or a pair of words counts by its looks alone."""
+    return (PAIR if " " in term else 1.0) * (STOP if is_usual(term) else 1.0)

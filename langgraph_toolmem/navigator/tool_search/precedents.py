@@ -215,7 +215,7 @@ class PrecedentCache:
         followed, version, precedents = self._kept.pop(scope, (runs, 0, Precedents()))
         if followed != runs:  # they were read anew since: versions say nothing
             version, precedents = 0, Precedents()
-        new = runs.changes(version)
+        new = runs.changes(version, MOST)
         if new.whole:
             precedents = Precedents()
         for key in new.gone:

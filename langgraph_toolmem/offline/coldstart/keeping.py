@@ -42,12 +42,10 @@ def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None)
         raise StorageError("Entries are still being written. Do it again.")
     # An agent with this very memory plugged in writes entries of its own, with no sign of where they come from.
     runs = {digest("run", query.thread_id) for query in state.all()}
-    store = memory.entries.library.store(memory.core.users.of(user_id).namespace)
-    gone = [entry for entry in store.all(retired=True) if entry.made_by == BOOTSTRAP or entry.run in runs]
-    for entry in gone:
-        store.forget_run(entry.run)
-    if gone:
-        store.scrub()
+    rows, user = memory.entries.rows, memory.core.users.of(user_id)
+    found = rows.all(user, retired=True)
+    gone = [entry.id for entry in found if entry.made_by == BOOTSTRAP or entry.run in runs]
+    rows.remove(gone, user, scrub=True)
     state.clear()
     return len(gone)
 
