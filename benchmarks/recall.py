@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Final
 
 import numpy as np
@@ -24,13 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recall_data import SETS, Request, Split, f1, held_out, shape, source, split
-from benchmarks.recall_fit import Similarity, fit, index_of, nearest
+from benchmarks.recall_fit import Similarity, fit, memory_of
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
-from benchmarks.workload import Workload
 from langgraph_toolmem.entries.choose import how_many
 from langgraph_toolmem.entries.policy import RecallPolicy
-from langgraph_toolmem.entries.ranker import EntryIndex
+from langgraph_toolmem.search.embedders import Embedder
 
 MAIN: Final = "workbench_gpt4"
 TARGETS: Final = {"calibrated": 0.72, "calibrated, MiniLM": 0.76}
@@ -138,14 +135,10 @@ def by_similarity(parts: Split, similarities: Scores) -> dict[str, list[list[int
     return found
 
 
-def calibrated(parts: Split, similarities: Scores | None = None) -> list[list[int]]:
-    """What the default policy recalls for each query, without or with the cosines of a model."""
-    index = index_of(parts.memory)
-    found = []
-    for number, query in enumerate(parts.queries):
-        near = None if similarities is None else nearest(similarities[number])
-        found.append([int(each.id) for each in index.recall(query.text, near=near)])
-    return found
+def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]]:
+    """What the default policy recalls for each query, with the built-in embedder or another one."""
+    with memory_of(parts.memory, embedder) as memory:
+        return [[int(entry.id) for entry in memory.entries.recall(query.text)] for query in parts.queries]
 
 
 def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Mapping[str, Similarity]) -> list[Score]:
@@ -167,7 +160,7 @@ def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Ma
             for rule, recalled in by_similarity(parts, values).items():
                 book(f"{kind}: {rule}", parts, recalled)
             if kind == "MiniLM":
-                book("calibrated, MiniLM", parts, calibrated(parts, values))
+                book("calibrated, MiniLM", parts, calibrated(parts, embedder_named(kind)))
     scores = [_score(name, method, found) for method, found in rows.items()]
     kept = [score for score in scores if "threshold" not in score.method]
     for kind in similarities:
@@ -190,40 +183,6 @@ def _score(name: str, method: str, rows: Sequence[tuple[float, bool, bool, int]]
         some=mean([row[0] for row in rows if not row[2]]),
         recalled=mean([float(row[3]) for row in rows]),
     )
-
-
-# --- time -------------------------------------------------------------------------------------------------------
-
-
-def times(entries: int, samples: int) -> dict[str, float]:
-    """Milliseconds: p50 and p95 of a recall, p50 of adding, and the recall that learns the weights again.
-
-    The entries are the sentences of the synthetic workload with a number behind, so that no two are equal.
-    """
-    workload, draw, index = Workload(200, seed=0), random.Random(0), EntryIndex()
-
-    def texts(count: int) -> list[str]:
-        found = workload.runs(count)
-        return [f"{messages[0]['content']} Reference {draw.randrange(10**6)}" for _, messages in found]
-
-    adding, asking = [], []
-    for number, text in enumerate(texts(entries)):
-        begun = time.perf_counter()
-        index.add(str(number), text, (text.split()[1],))
-        adding.append(1000 * (time.perf_counter() - begun))
-    begun = time.perf_counter()
-    index.recall("Could you find the invoice")
-    learning = 1000 * (time.perf_counter() - begun)
-    for text in texts(samples):
-        begun = time.perf_counter()
-        index.recall(text)
-        asking.append(1000 * (time.perf_counter() - begun))
-    return {
-        "p50": median(asking),
-        "p95": sorted(asking)[int(0.95 * (len(asking) - 1))],
-        "add p50": median(adding),
-        "learning again": learning,
-    }
 
 
 # --- what is printed --------------------------------------------------------------------------------------------
@@ -278,8 +237,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS, help="folders with recorded runs")
     parser.add_argument("--embedders", nargs="*", default=["built-in", "MiniLM"], choices=["built-in", "MiniLM"])
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
-    parser.add_argument("--entries", type=int, default=100_000, help="entries when times are taken; 0: no times")
-    parser.add_argument("--samples", type=int, default=300, help="recalls that are timed")
     parser.add_argument("--fit", action="store_true", help="fit the constants of the relevance model and print them")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     options = parser.parse_args(arguments)
@@ -297,9 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             similarities[name] = embedded(name)
     if options.fit:
-        for label, similarity in (("words", None), ("meaning", similarities.get("MiniLM"))):
-            if label == "words" or similarity is not None:
-                coefficients, intercept = fit(present, similarity)
+        for label, name in (("words", "built-in"), ("meaning", "MiniLM")):
+            if (similarity := similarities.get(name)) is not None:
+                coefficients, intercept = fit(present, similarity, dense=name == "MiniLM")
                 print(f"by {label}: {[round(float(value), 2) for value in coefficients]}, intercept {intercept:.2f}")
         return 0
 
@@ -312,17 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if scores:
         output.print(table(scores, {name: shape(requests) for name, requests in present.items()}, options.seeds))
     checks = verdicts(scores)
-    taken: dict[str, float] = {}
-    if options.entries:
-        taken = times(options.entries, options.samples)
-        print(f"{options.entries} entries: " + ", ".join(f"{name} {value:.2f} ms" for name, value in taken.items()))
-        checks.append((taken["p50"] <= 15, f"recall among {options.entries} entries: p50 {taken['p50']:.1f} ms <= 15"))
     for holds, text in checks:
         print(f"{'holds' if holds else 'MISSED'}  {text}")
     if options.json_file is not None:
         plain = {
             "scores": [asdict(score) for score in scores],
-            "times": taken,
             "targets": [{"holds": holds, "target": text} for holds, text in checks],
         }
         options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")

@@ -11,8 +11,14 @@ from typing import Final
 import numpy as np
 
 from benchmarks.recall_data import Request, Split, held_out, split
-from langgraph_toolmem.entries.ranker import EntryIndex
+from langgraph_toolmem import Entries, ToolMemory
+from langgraph_toolmem.entries.entry import Entry, EntryCall
+from langgraph_toolmem.entries.ranker import Candidate, Ranked, rank
+from langgraph_toolmem.entries.recall import LONGLIST
 from langgraph_toolmem.entries.relevance import Floats
+from langgraph_toolmem.entries.weights import Weights
+from langgraph_toolmem.search.embedders import Embedder
+from langgraph_toolmem.words import wording
 
 Similarity = Callable[[Split], Floats]
 """Of every query of a split with every entry of its memory."""
@@ -23,47 +29,55 @@ SETS: Final = ("workbench_gpt4", "bfcl_v3_multi_turn", "nestful", "tau_retail_go
 TEMPLATES: Final = {"words": 3.0, "meaning": 2.0}
 """How much workbench_gpt4 counts, each other set counting 1: there what is relevant is defined by the calls, which
 makes votes look better than they are."""
-NEAR: Final = 50
-"""Nearest entries whose cosines are given."""
 RIDGE: Final = 1e-4
 
 
-def index_of(memory: Sequence[Request]) -> EntryIndex:
-    """A memory as an index; ids are places."""
-    index = EntryIndex()
-    for place, request in enumerate(memory):
-        index.add(str(place), request.text, request.tools)
-    return index
+def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> ToolMemory:
+    """A memory of these requests; ids are places."""
+    memory = ToolMemory.ephemeral(methods=[Entries()], embeddings=embedder)
+    memory.entries.rows.put(
+        [
+            Entry(str(place), str(place), each.text, tuple(EntryCall(tool, {}, "ok") for tool in each.tools), score=1.0)
+            for place, each in enumerate(requests)
+        ],
+        memory.core.users.of(None),
+    )
+    return memory
 
 
-def nearest(cosines: Floats) -> dict[str, float]:
-    """The NEAR highest cosines by place, as a vector store would give them."""
-    return {str(place): float(cosines[place]) for place in np.argsort(-cosines, kind="stable")[:NEAR]}
+def weighed(requests: Sequence[Request], cosines: Floats, query: str, learned: Weights, *, dense: bool) -> Ranked:
+    """The requests nearest to a query as the memory weighs them."""
+    longlist = LONGLIST * 2 if dense else LONGLIST
+    nearest = np.argsort(-cosines, kind="stable")[:longlist]
+    found = [Candidate(str(i), requests[i].text, requests[i].tools, cosine=float(cosines[i])) for i in nearest]
+    return rank(query, found, learned, dense=dense)
 
 
-def examples(requests: Sequence[Request], similarity: Similarity | None) -> tuple[Floats, Floats]:
+def examples(requests: Sequence[Request], similarity: Similarity, *, dense: bool) -> tuple[Floats, Floats]:
     """Features and relevance of the shortlists of the queries whose groups are not left out."""
     features: list[Floats] = []
     relevant: list[bool] = []
     for seed in SEEDS:
         parts = split(requests, seed)
-        index = index_of(parts.memory)
-        cosines = None if similarity is None else similarity(parts)
+        learned = Weights(
+            [wording.terms(each.text) for each in parts.memory], ["\n".join(r.tools) for r in parts.memory]
+        )
+        cosines = similarity(parts)
         for number, query in enumerate(parts.queries):
             if not held_out(query.group):
-                ranked = index.rank(query.text, near=None if cosines is None else nearest(cosines[number]))
+                ranked = weighed(parts.memory, cosines[number], query.text, learned, dense=dense)
                 features.append(ranked.features)
                 relevant += [parts.memory[int(ranked.ids[i])].group == query.group for i in ranked.shortlist]
     return np.vstack(features), np.array(relevant, dtype=np.float64)
 
 
-def fit(sets: Mapping[str, Sequence[Request]], similarity: Similarity | None = None) -> tuple[Floats, float]:
-    """Coefficients and intercept of the model by wording, or by wording and this similarity.
+def fit(sets: Mapping[str, Sequence[Request]], similarity: Similarity, *, dense: bool) -> tuple[Floats, float]:
+    """Coefficients and intercept of the model by wording, or by wording and meaning, among the nearest requests.
 
     Every set has its weight, however many queries it has.
     """
-    templates = TEMPLATES["words" if similarity is None else "meaning"]
-    found = [(name, *examples(sets[name], similarity)) for name in SETS if name in sets]
+    templates = TEMPLATES["meaning" if dense else "words"]
+    found = [(name, *examples(sets[name], similarity, dense=dense)) for name in SETS if name in sets]
     weights = [np.full(len(y), (templates if name == "workbench_gpt4" else 1.0) / len(y)) for name, _, y in found]
     together = logistic(
         np.vstack([x for _, x, _ in found]),
