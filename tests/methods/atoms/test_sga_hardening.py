@@ -17,15 +17,15 @@ import histories as h
 import numpy as np
 import pytest
 from chromadb.config import Settings
+from langgraph_toolmem.atoms.postings import Postings
+from langgraph_toolmem.atoms.store import AtomStore
+from langgraph_toolmem.atoms.store_rows import AtomRow, AtomRows
 from test_sga_library import Clock, Letters, atom, support
 from test_sga_memory import TOOLS, found, order, refund
 
 from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
 from langgraph_toolmem.atoms import bags, postings, store_rows, term_numbers, texts
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
-from langgraph_toolmem.atoms.postings import Postings
-from langgraph_toolmem.atoms.store import AtomStore
-from langgraph_toolmem.atoms.store_rows import AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import MAX_DEPTH, from_text
 from langgraph_toolmem.atoms.texts import TextRows
 from langgraph_toolmem.search.embedders import resolve_embedder

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from langchain_core.embeddings import Embeddings
+from langgraph_toolmem.atoms.library import AtomLibrary
+from langgraph_toolmem.atoms.store import AtomStore
+from langgraph_toolmem.atoms.store_rows import KIND, TEXTS, AtomRow, AtomRows
 
 from langgraph_toolmem import ConfigurationError, StorageError
 from langgraph_toolmem.atoms.atoms import Atom, make_atom, wordings_of
-from langgraph_toolmem.atoms.library import AtomLibrary
 from langgraph_toolmem.atoms.record import FAILED_AFTER, AtomRecord
-from langgraph_toolmem.atoms.store import AtomStore
-from langgraph_toolmem.atoms.store_rows import KIND, TEXTS, AtomRow, AtomRows
 from langgraph_toolmem.atoms.support import MAX_SUPPORTS, Support, added, from_text, judged, to_text, total, without
 from langgraph_toolmem.base.errors import EmbedderChangedError, InputError
 from langgraph_toolmem.search.embedders import resolve_embedder

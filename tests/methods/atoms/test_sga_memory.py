@@ -9,6 +9,7 @@ from typing import Any
 import histories as h
 import pytest
 from kept import ledger
+from langgraph_toolmem.atoms.store_rows import AtomRows
 from test_sga_library import Letters
 from typer.testing import CliRunner
 
@@ -23,7 +24,6 @@ from langgraph_toolmem import (
 from langgraph_toolmem.atoms.atoms import Atom, make_atom, to_plain
 from langgraph_toolmem.atoms.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
 from langgraph_toolmem.atoms.retrieve import AtomHit
-from langgraph_toolmem.atoms.store_rows import AtomRows
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.core.listener import Import
 from langgraph_toolmem.runs.trajectory import parse_run

@@ -11,6 +11,8 @@ from typing import Any
 import histories as h
 import pytest
 from kept import ledger
+from langgraph_toolmem.entries.cache import Changes
+from langgraph_toolmem.entries.store import EntryStore
 
 from langgraph_toolmem import (
     SIT,
@@ -29,12 +31,10 @@ from langgraph_toolmem import (
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries import library
-from langgraph_toolmem.entries.cache import Changes
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recollection import Recollection
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.stores import job_queue
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model

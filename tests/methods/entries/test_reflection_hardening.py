@@ -12,6 +12,7 @@ from typing import Any
 import histories as h
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langgraph_toolmem.entries.store import EntryStore
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
 from langgraph_toolmem import Entries, StorageError, ToolMemory, default_methods
@@ -19,7 +20,6 @@ from langgraph_toolmem.core import jobs
 from langgraph_toolmem.entries import library
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
 from langgraph_toolmem.stores import job_queue
 from langgraph_toolmem.stores.job_queue import JobQueue

@@ -17,14 +17,14 @@ from chroma_server import chroma_clients, chroma_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
+from langgraph_toolmem.entries.cache import hurts
+from langgraph_toolmem.entries.store import EntryStore
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import cache
-from langgraph_toolmem.entries.cache import hurts
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.rows import KIND, EntryRows
-from langgraph_toolmem.entries.store import EntryStore
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 

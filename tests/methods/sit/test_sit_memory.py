@@ -22,6 +22,7 @@ from kept import inertia, ledger, sit
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
+from langgraph_toolmem.sit.store import SummaryStore
 from places import TESTS
 from symptoms import (
     CURES,
@@ -55,7 +56,6 @@ from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.sit.store import SummaryStore
 from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 

@@ -18,12 +18,12 @@ from chroma_server import chroma_clients, chroma_run, free_port
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
+from langgraph_toolmem.sit.store import NewSummary, StoredSummary, SummaryStore
+from langgraph_toolmem.sit.summary_rows import KIND, SummaryRows
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, InputError, StorageError
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.sit import summary_index
-from langgraph_toolmem.sit.store import NewSummary, StoredSummary, SummaryStore
-from langgraph_toolmem.sit.summary_rows import KIND, SummaryRows
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)

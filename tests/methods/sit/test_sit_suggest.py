@@ -10,13 +10,13 @@ import pytest
 from histories import FAILED, call, calls, run_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from langgraph_toolmem.sit.store import Match, NewSummary, StoredSummary, SummaryStore
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.store import Match, NewSummary, StoredSummary, SummaryStore
 from langgraph_toolmem.sit.suggest import Suggestion, suggest
 from langgraph_toolmem.sit.transitions import START, transitions
 from langgraph_toolmem.sit.walks import Walks
