@@ -155,7 +155,7 @@ class Rows(Generic[T]):
                 self._left(place, gone, user)
                 removed = len(gone)
             else:
-                removed = self.forget_of(str(user.digest), user)
+                removed = self.forget_of(user.digest or "", user)
             place.store.scrub(self.kind.name)
         return removed
 
@@ -163,8 +163,11 @@ class Rows(Generic[T]):
         """Takes away what comes from a user or a run (digest), and makes sure that it is gone; from how many items.
 
         Raises:
+            InputError: nobody is named.
             StorageError: something is left.
         """
+        if not owner:
+            raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
         where = {_OWNERS: {"$contains": owner}}
         with self._changing(user) as place:
             ids = place.store.ids(self.kind.name, where)
@@ -218,7 +221,7 @@ class Rows(Generic[T]):
         place, name = self._place(user), self.kind.name
         vector = self.embed(query) if isinstance(query, str) else query
         count = place.store.count(name) if k is None else k
-        least = min(count, count // 4 if enough is None else enough)
+        least = max(1, count // 4) if enough is None else enough
         while True:
             hits = self._nearest(place, vector, count, part)
             found = [

@@ -19,6 +19,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.cli.waiting import REFLECTIONS, look
 from langgraph_toolmem.entries.critique import Critique
+from langgraph_toolmem.entries.entry import entry_id
 from langgraph_toolmem.stores.job_queue import NAME, JobQueue
 
 APART = ("toolmem", "{user_id}")
@@ -50,7 +51,8 @@ def folder(tmp_path: Path) -> Path:
 
 def entry(folder: Path, thread_id: str, user: str | None = None, **options: Any) -> Any:
     with ToolMemory(folder, **options) as memory:
-        return memory.entries.library.store(memory.core.users.of(user).namespace).of_run(digest("run", thread_id))
+        key = entry_id(digest("run", thread_id))
+        return next(iter(memory.entries.rows.get([key], memory.core.users.of(user))), None)
 
 
 # --- feedback ---

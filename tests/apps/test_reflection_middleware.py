@@ -144,7 +144,7 @@ async def test_the_verdict_reads_the_state_of_the_agent(memory: ToolMemory, way:
 async def test_waiting_means_that_the_critique_is_written(memory: ToolMemory, way: str) -> None:
     middleware = reflecting(memory, verdict=lambda state: False, wait=True)
     await Agent(None, MailRoom().tools, middleware=middleware).ask(ZOE, way)
-    [entry] = memory.entries.library.store(("toolmem",)).all()
+    [entry] = list(memory.entries.rows.all(memory.core.users.of(None)))
     assert ADVICE in entry.critique
 
 

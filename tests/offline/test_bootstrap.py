@@ -22,7 +22,7 @@ from examples.bootstrap_office import make as make_office
 from examples.office.agent import build_graph
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
-from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
 from langgraph_toolmem.offline.coldstart.keeping import open_state
 from langgraph_toolmem.stores.cold_start import NAME, BootstrapState, forget_user
@@ -91,7 +91,7 @@ def inventor() -> Iterator[tuple[Inventor, Any, OpenAIStubServer]]:
 
 
 def entries(memory: ToolMemory, *namespace: str) -> list[Any]:
-    return memory.entries.library.store(namespace or ("toolmem",)).all(retired=True)
+    return list(memory.entries.rows.all(User(None, None, namespace or ("toolmem",)), retired=True))
 
 
 def bootstrap(memory: ToolMemory, sandbox: Any, model: Any = None, **options: Any) -> Bootstrap:

@@ -109,7 +109,7 @@ def executed(folder: Path) -> list[str]:
 
 def entries(folder: Path) -> list[Any]:
     with ToolMemory(folder) as memory:
-        return memory.entries.library.store(("toolmem",)).all(retired=True)
+        return list(memory.entries.rows.all(memory.core.users.of(None), retired=True))
 
 
 AGENT = ("--memory", "memory", "--agent", "desk_sandbox:Desk", "--queries", 3)
