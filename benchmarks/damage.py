@@ -65,9 +65,9 @@ def namespace(owner: str) -> tuple[str, ...]:
     return "toolmem", owner
 
 
-def store(folder: Path, owner: str, embeddings: Embeddings | None = None) -> VectorStore:
+def store(folder: Path, owner: str) -> VectorStore:
     """A user's texts in that folder."""
-    return VectorStore(folder, embedder=resolve_embedder(embeddings or Hashed()), namespace=namespace(owner))
+    return VectorStore(folder, embedder=resolve_embedder(Hashed()), namespace=namespace(owner))
 
 
 def items(rows: Iterable[int], owner: str, wording: str = "text {} of {}") -> list[VectorItem]:

@@ -13,7 +13,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -205,7 +205,8 @@ class ChromaConnection:
         if self.folder is not None and not self.read_only:
             blank_all_unused_rows(self.folder)
             if self.integrity is not None:
-                self.integrity.note()
+                with suppress(OSError, StorageError):  # what is not noted is looked at more closely next time
+                    self.integrity.note()
 
     def uses(self, name: str) -> None:
         """A collection is opened; see `relieve`."""

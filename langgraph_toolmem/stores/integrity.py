@@ -24,7 +24,7 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ RETRY_SECONDS: Final = 60.0
 """After vectors could not be made again (the embedder does not answer), nobody waits for it so long."""
 
 _INDEXES: Final = """
-    SELECT collections.id, segments.id, collections.dimension, max_seq_id.seq_id
+    SELECT collections.id, collections.name, segments.id, collections.dimension, max_seq_id.seq_id
     FROM collections
     JOIN segments ON segments.collection = collections.id AND segments.scope = 'VECTOR'
     JOIN max_seq_id ON max_seq_id.segment_id = segments.id
@@ -58,11 +58,13 @@ class Index(NamedTuple):
     """One index of Chroma's that was written to disk.
 
     Attributes:
+        collection: whose it is, an id.
         segment: name of its folder.
         last: number of the last change that is in it.
     """
 
     collection: str
+    name: str
     segment: str
     dimension: int
     last: str
@@ -91,7 +93,7 @@ class Integrity:
         with _database(folder) as database:
             indexes = _indexes(database)
             self._unseen = {
-                index.collection: index for index in indexes if noted.get(index.segment, ("", 0))[0] == index.last
+                index.collection: index for index in indexes if read_only or _as_noted(index, noted) is not None
             }
             changed = [index for index in indexes if index.collection not in self._unseen]
             for index, why in _flaws(database, folder, changed):
@@ -107,16 +109,21 @@ class Integrity:
         with self._lock:
             index = self._unseen.get(collection)
             if index is not None:
-                if fingerprint(self._folder / index.segment) != self._noted[index.segment][1]:
-                    self._set_aside(index, "its files are not as they were written")
+                why = self._look(index)
+                if self._read_only and why is not None:
+                    return why  # maybe it is being written
+                if why is not None:
+                    self._set_aside(index, why)
                 del self._unseen[collection]
             return self._damaged.get(collection)
 
-    def flaws(self) -> list[str]:
-        """What is wrong, for all that is known and was not looked at yet, too: sentences."""
-        for index in list(self._unseen.values()):
-            self.flaw(index.collection)
-        return [f"the index of collection {key} is damaged ({why})" for key, why in self._damaged.items()]
+    def _look(self, index: Index) -> str | None:
+        if _as_noted(index, self._noted) == fingerprint(self._folder / index.segment):
+            return None
+        if not self._read_only:
+            return "its files are not as they were written"
+        with _database(self._folder) as database:  # somebody may have written since
+            return next((why for _, why in _flaws(database, self._folder, [index])), None)
 
     def may_mend(self, collection: str) -> bool:
         """Whether to try now; asking is trying."""
@@ -145,13 +152,18 @@ class Integrity:
             indexes = [index for index in _indexes(database) if index.collection not in self._damaged]
         noted = {}
         for index in indexes:
-            known = self._noted.get(index.segment)
-            if known is None or known[0] != index.last:
-                known = index.last, fingerprint(self._folder / index.segment)
-            noted[index.segment] = known
+            known = _as_noted(index, self._noted)
+            if known is None:
+                known = fingerprint(self._folder / index.segment)
+            noted[index.segment] = index.last, known
         if noted != self._noted:
             _write_note(self._folder.parent / NOTE, noted)
             self._noted = noted
+
+    def inspect(self) -> list[str]:
+        """What is wrong with which index, in sentences."""
+        found = [(index.name, self.flaw(index.collection)) for index in list(self._unseen.values())]
+        return [f"Chroma's index of the collection {name} is damaged: {why}" for name, why in found if why is not None]
 
     def _set_aside(self, index: Index, why: str) -> None:
         self._damaged[index.collection] = why
@@ -168,6 +180,24 @@ class Integrity:
 def set_aside(memory: Path) -> list[Path]:
     """Indexes of a memory's folder that were damaged and set aside, oldest first."""
     return sorted((memory / ASIDE).glob("*-*"))
+
+
+def inspect(memory: Path) -> list[str]:
+    """What is wrong with the Chroma in a memory's folder, in sentences. Nothing is changed; nobody may be writing.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    folder = memory / "chroma"
+    try:
+        with _database(folder) as database:
+            said = database.execute("PRAGMA quick_check(1)").fetchone()[0] if database else "ok"
+        if said != "ok":
+            return [f"{folder / 'chroma.sqlite3'} is damaged: {said}. Put back a copy of the folder, or move it away"]
+        found = Integrity(folder, read_only=True).inspect()
+    except StorageError as error:
+        return [str(error).rstrip(".")]
+    return [f"{each}. It is made again from its texts when the memory is next used" for each in found]
 
 
 @contextmanager
@@ -190,10 +220,19 @@ def _database(folder: Path) -> Iterator[sqlite3.Connection | None]:
         ) from error
 
 
+def _as_noted(index: Index, noted: Mapping[str, tuple[str, int]]) -> int | None:
+    """The fingerprint it has to have; ``None`` if it was written since the note."""
+    last, known = noted.get(index.segment, ("", 0))
+    return known if last == index.last else None
+
+
 def _indexes(database: sqlite3.Connection | None) -> list[Index]:
     found = [] if database is None else database.execute(_INDEXES).fetchall()
     # a segment is a folder's name, and may be moved: no path
-    return [Index(owner, str(UUID(segment)), int(length or 0), str(last)) for owner, segment, length, last in found]
+    return [
+        Index(owner, name, str(UUID(segment)), int(length or 0), str(last))
+        for owner, name, segment, length, last in found
+    ]
 
 
 def _flaws(database: sqlite3.Connection | None, folder: Path, indexes: Sequence[Index]) -> Iterator[tuple[Index, str]]:
