@@ -84,7 +84,9 @@ class Core(Evidence):
         where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}
         kept = GraphStore(home, tables=tables, read_only=read_only, **where)
         super().__init__(kept, users, now=now, read_only=read_only)
-        self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)
+        self.vectors = VectorStore(
+            self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace, read_only=read_only
+        )
         self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
         self.executions = ExecutionLog()
         self.ledger = Ledger(self.graph, self.apply, self.lock)

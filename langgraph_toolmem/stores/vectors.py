@@ -52,6 +52,7 @@ class VectorStore(Collections):
         embedder: makes the vectors; see `resolve_embedder`.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma.
         namespace: whose texts these are.
+        read_only: another process may be writing to the folder: nothing in it is mended.
 
     Raises:
         ConfigurationError: the namespace is not a tuple of texts, or the client is asynchronous.
@@ -64,11 +65,12 @@ class VectorStore(Collections):
         embedder: Embedder,
         client: Any | None = None,
         namespace: tuple[str, ...],
+        read_only: bool = False,
     ) -> None:
         embedded = folder if client is None else None
         self.embedder = embedder
         self.namespace = _checked(namespace)
-        self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client)
+        self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client, read_only=read_only)
         self._manifest = Manifest(embedded / "vectors.json") if embedded else None
         self._collections = {}
         self._client = None
@@ -201,6 +203,7 @@ class VectorStore(Collections):
         if self._connection.empty or self._connection.folder is None:
             return
         self._collections.pop(kind, None)
+        self._collection(kind)  # a damaged one is mended
         collections.rewrite(self._connection, self._name(kind))
         self._connection.vacuum()
 
@@ -285,8 +288,7 @@ class VectorStore(Collections):
 
     def _count(self, kind: str) -> int:
         """As `count`, also of what another embedder made."""
-        client = self._connection.client()
-        return int(client.get_collection(self._name(kind), embedding_function=None).count())
+        return int(collections.opened(self._connection, self._name(kind)).count())
 
     def _put(self, kind: str, batch: Sequence[VectorItem], vectors: Sequence[Sequence[float]]) -> None:
         documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]

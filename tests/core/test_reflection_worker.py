@@ -148,7 +148,7 @@ def test_runs_verdicts_and_critiques_are_written_in_the_background(opens: Opens)
         assert office.jobs.flush(timeout=60)
         assert office.jobs.report() == {"pending": 0, "failing": 0, "given_up": 0}
         asked = len(server.requests)
-    found = {each.query: each for each in opens().store.all()}
+    found = {each.query: each for each in opens().kept()}
     assert {query: each.score for query, each in found.items()} == {"find ann": 1.0, "find ben": 0.0, "find cleo": 0.0}
     assert found["find ann"].critique == ""
     assert found["find ben"].critique == "What went wrong: find ben failed.\nWhere: call 1, find.\nInstead: Look."
@@ -284,16 +284,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0))
     assert without.jobs.work() is None
     assert without.jobs.flush(timeout=1)
-    without.keeping.import_runs(ME, [], "import")
+    without.keeping.import_runs([], "import")
     assert without.queue.pending() == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.keeping.import_runs(ME, [], "import")  # takes those too that have no critique yet
+    later.keeping.import_runs([], "import")  # takes those too that have no critique yet
     assert later.queue.pending() == 2  # ben's is new
     clock.seconds += 2
     later.jobs.work()
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
-    assert all(each.critique for each in later.store.all())
-    later.keeping.import_runs(ME, [], "import")
+    assert all(each.critique for each in later.kept())
+    later.keeping.import_runs([], "import")
     assert later.queue.pending() == 0
 
 
