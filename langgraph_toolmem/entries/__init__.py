@@ -273,7 +273,7 @@ class Entries(Method):
     def imported(self, given: Import) -> int:
         """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
         parts = given.by_namespace()
-        return sum(self.keeping.import_runs(runs, "import") for _, runs in parts)
+        return sum(self.keeping.import_runs(runs[0].user, runs, "import") for _, runs in parts)
 
     # --- keeping ---
 

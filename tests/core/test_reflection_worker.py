@@ -284,16 +284,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0))
     assert without.jobs.work() is None
     assert without.jobs.flush(timeout=1)
-    without.keeping.import_runs([], "import")
+    without.keeping.import_runs(HERE, [], "import")
     assert without.queue.pending() == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.keeping.import_runs([], "import")  # takes those too that have no critique yet
+    later.keeping.import_runs(HERE, [], "import")  # takes those too that have no critique yet
     assert later.queue.pending() == 2  # ben's is new
     clock.seconds += 2
     later.jobs.work()
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
     assert all(each.critique for each in later.kept())
-    later.keeping.import_runs([], "import")
+    later.keeping.import_runs(HERE, [], "import")
     assert later.queue.pending() == 0
 
 

@@ -312,7 +312,7 @@ def test_of_entries_that_say_the_same_the_newest_stands_for_all_and_crowds_nobod
         for number in range(150):
             memory.finish(mail("Ann"), thread_id=f"{number}", success=True)
         memory.finish(mail("Ann"), thread_id="failed", success=False)
-        found = memory.entries.recall("send a mail to Ann")
+        found = memory.entries.recall("send a mail to Ann", policy=RecallPolicy(kind="fixed", n=3))
         assert sorted((each.query, each.good) for each in found) == [
             ("send a mail to Ann", False), ("send a mail to Ann", True), ("send a mail to Bob", True),
         ]  # fmt: skip
