@@ -6,7 +6,7 @@ its own, and several threads and processes may use the file at once.
 
 - *Durable*: write-ahead log, fully synchronous. A transaction that was left is on disk: a kill or a power cut loses
   nothing of it.
-- *Forgetful*: what is deleted is overwritten; `Database.scrub` clears the log and unused pages, too.
+- *Forgetful*: what is deleted is overwritten; `Database.scrub` does so with copies in pages and in the log, too.
 - *Damaged*: the file is set aside as ``memory.db.corrupt-1``, never deleted, and an empty one begun.
 - *Foreign, or newer than this package*: it is left alone, and `StorageError` raised.
 - *Older*: each owner had a file of its own. It is taken over in one transaction, then deleted.
@@ -76,7 +76,7 @@ class Database:
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
-        self._closed = False
+        self._closed = self._doubted = False
 
     def __enter__(self) -> Self:
         return self
@@ -122,20 +122,27 @@ class Database:
                 yield self._connection()
             except (sqlite3.Error, OSError) as error:
                 if _is_damage(error):
-                    self._let_go()  # the next opening checks the file and sets it aside
+                    self._let_go()
+                    self._doubted = True
                 raise StorageError(
                     f"{where} cannot be used: {error}. Check that it can be read and written and that the disk is not "
                     "full."
                 ) from error
 
     def scrub(self) -> None:
-        """What was deleted goes from the file and from its log.
+        """What was deleted from these tables goes from the file and from its log.
 
         Raises:
             StorageError: another process reads the file all the time; do it again.
         """
+        with self.writing() as database:
+            for name, columns in self.tables.items():
+                # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
+                database.execute(f"CREATE TABLE again ({columns})")
+                database.execute(f"INSERT INTO again SELECT * FROM {name}")
+                database.execute(f"DROP TABLE {name}")
+                database.execute(f"ALTER TABLE again RENAME TO {name}")
         with self.opened() as database:
-            database.execute("VACUUM")
             busy = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
@@ -191,10 +198,10 @@ class Database:
         marked = _check(database, place, self.tables)
         self._begin_log(database)
         database.execute("PRAGMA synchronous = FULL")
-        _check_pages(database)
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
             database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
+        _check_pages(database, *(() if self._doubted else self.tables))  # not all: a log of decisions is large
         if not marked:
             database.execute(f"PRAGMA application_id = {MARK}")
             database.execute(f"PRAGMA user_version = {FORMAT}")
@@ -284,9 +291,11 @@ def _check(database: sqlite3.Connection, place: str, own: Collection[str]) -> bo
     return bool(mark == MARK)
 
 
-def _check_pages(database: sqlite3.Connection) -> None:
-    if (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-        raise sqlite3.DatabaseError(found)
+def _check_pages(database: sqlite3.Connection, *tables: str) -> None:
+    """Raises `sqlite3.DatabaseError` if these tables, or anything if none is named, are damaged."""
+    for part in tables or (1,):
+        if (found := database.execute(f"PRAGMA quick_check({part})").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found)
 
 
 def _names(database: sqlite3.Connection) -> set[str]:

@@ -37,8 +37,6 @@ TABLES: Final = {
         kind TEXT NOT NULL,
         line TEXT NOT NULL,
         user TEXT NOT NULL,
-        payload TEXT NOT NULL,
-        answer TEXT,
         due REAL NOT NULL,
         owner TEXT NOT NULL DEFAULT '',
         lease REAL NOT NULL DEFAULT 0,
@@ -46,7 +44,10 @@ TABLES: Final = {
         attempts INTEGER NOT NULL DEFAULT 0,
         error TEXT NOT NULL DEFAULT '',
         given_up INTEGER NOT NULL DEFAULT 0,
-        UNIQUE (line, seq)
+        payload TEXT NOT NULL,
+        answer TEXT,
+        UNIQUE (line, seq),
+        UNIQUE (owner, seq)
     """,
     "forgettings": "number INTEGER PRIMARY KEY AUTOINCREMENT",
     "places": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
@@ -192,7 +193,7 @@ class JobQueue(Database):
 
     def lent(self, kinds: Collection[str] | None = None) -> int:
         """How many jobs are being done."""
-        return self._count(f"owner <> '' AND given_up = 0 AND {_WANTED}", {"kinds": _kinds(kinds)})
+        return self._count(f"owner > '' AND given_up = 0 AND {_WANTED}", {"kinds": _kinds(kinds)})
 
     def take(self, kinds: Collection[str] | None = None) -> Job | None:
         """The oldest job that is due and free, with a lease; None if there is none.
@@ -328,7 +329,7 @@ class JobQueue(Database):
         return sum(number for (number,) in self.ask(f"SELECT count(*) FROM jobs WHERE {where}", values))
 
     def _free_the_dead(self, database: sqlite3.Connection) -> None:
-        owners = database.execute("SELECT DISTINCT owner FROM jobs WHERE owner <> ''").fetchall()
+        owners = database.execute("SELECT DISTINCT owner FROM jobs WHERE owner > ''").fetchall()
         for (owner,) in owners:
             if owner != self._owner() and _is_dead(owner):
                 database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
