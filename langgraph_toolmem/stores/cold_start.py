@@ -8,7 +8,7 @@ entry is written, and then wiped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,7 +22,7 @@ MOST_DEATHS: Final = 3
 Stage = Literal["waiting", "running", "ran", "done", "failed"]
 Outcome = Literal["", "good", "wrong", "unjudged", "empty"]
 
-TABLES: Final = {
+TABLES: Final[Mapping[str, str]] = {
     "queries": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         scope TEXT NOT NULL,
@@ -255,16 +255,6 @@ def forget_user(folder: Path, user: str) -> int:
 
 def _query(row: tuple[Any, ...]) -> Query:
     key, text, tools, kind, stage, tries, entry, answer, judged, outcome, error = row
-    return Query(
-        id=key,
-        text=text,
-        tools=tuple(json.loads(tools)),
-        kind=kind,
-        stage=stage,
-        tries=tries,
-        entry=None if entry is None else json.loads(entry),
-        answer=answer or "",
-        judged=bool(judged),
-        outcome=outcome,
-        error=error,
-    )
+    kept = None if entry is None else json.loads(entry)
+    done = (answer or "", bool(judged), outcome, error)
+    return Query(key, text, tuple(json.loads(tools)), kind, stage, tries, kept, *done)

@@ -10,6 +10,8 @@ its own, and several threads and processes may use the file at once.
 - *Damaged*: the file is set aside as ``memory.db.corrupt-1``, never deleted, and an empty one begun.
 - *Foreign, or newer than this package*: it is left alone, and `StorageError` raised.
 - *Older*: each owner had a file of its own. It is taken over in one transaction, then deleted.
+
+It takes SQLite 3.35, as Chroma does.
 """
 
 from __future__ import annotations

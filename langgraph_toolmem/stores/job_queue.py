@@ -30,7 +30,7 @@ from langgraph_toolmem.stores.database import Database, Values
 logger = logging.getLogger("langgraph_toolmem.stores.job_queue")
 
 MAX_PLACES: Final = 200_000
-TABLES: Final = {
+TABLES: Final[Mapping[str, str]] = {
     "jobs": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
@@ -193,7 +193,7 @@ class JobQueue(Database):
 
     def lent(self, kinds: Collection[str] | None = None) -> int:
         """How many jobs are being done."""
-        return self._count(f"owner > '' AND given_up = 0 AND {_WANTED}", {"kinds": _kinds(kinds)})
+        return self._count(f"owner > '' AND given_up = 0 AND {_WANTED}", _kinds(kinds))
 
     def take(self, kinds: Collection[str] | None = None) -> Job | None:
         """The oldest job that is due and free, with a lease; None if there is none.
@@ -205,8 +205,8 @@ class JobQueue(Database):
             return None
         with self.writing() as database:
             self._free_the_dead(database)
-            asked = {"now": self._now(), "lease": self._lease, "most": self._max_takes, "kinds": _kinds(kinds)}
-            found = database.execute(_TAKE, {"me": self._owner(), **asked}).fetchall()
+            asked = {"me": self._owner(), "now": self._now(), "lease": self._lease, "most": self._max_takes}
+            found = database.execute(_TAKE, asked | _kinds(kinds)).fetchall()
         if not found:
             return None
         given_up, *row = found[0]
@@ -246,24 +246,19 @@ class JobQueue(Database):
             Whether it will be tried again.
         """
         given_up = limit is not None and job.attempts + 1 >= limit
-        changed = self._change(
-            "UPDATE jobs SET owner = '', attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE ",
-            job,
-            self._now() + after,
-            error,
-            int(given_up),
-        )
+        sql = "UPDATE jobs SET owner = '', attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE "
+        changed = self._change(sql, job, self._now() + after, error, given_up)
         return changed and not given_up
 
     def pending(self, kinds: Collection[str] | None = None) -> int:
         """How many jobs are waiting or being done; those given up are not counted."""
-        return self._count(f"given_up = 0 AND {_WANTED}", {"kinds": _kinds(kinds)})
+        return self._count(f"given_up = 0 AND {_WANTED}", _kinds(kinds))
 
     def next_due(self, kinds: Collection[str] | None = None) -> float | None:
         """Seconds until a job may be there to be taken, 0 if now; None if none waits."""
         # Only heads of lines: the others wait for them.
         sql = f"SELECT min(CASE WHEN owner = '' THEN due ELSE lease END) FROM jobs WHERE {_HEAD}"
-        dues = [due for (due,) in self.ask(sql, {"kinds": _kinds(kinds)}) if due is not None]
+        dues = [due for (due,) in self.ask(sql, _kinds(kinds)) if due is not None]
         return max(0.0, dues[0] - self._now()) if dues else None
 
     def given_up(self) -> list[Job]:
@@ -341,8 +336,8 @@ def _note_place(database: sqlite3.Connection, run: str, namespace: Sequence[str]
     database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
 
 
-def _kinds(kinds: Collection[str] | None) -> str | None:
-    return None if kinds is None else json.dumps(list(kinds))
+def _kinds(kinds: Collection[str] | None) -> dict[str, Any]:
+    return {"kinds": None if kinds is None else json.dumps(list(kinds))}
 
 
 def _job(row: Sequence[Any]) -> Job:

@@ -36,7 +36,7 @@ MAX_TURNS: Final = 20_000
 REST_SECONDS: Final = 10.0
 """After a failure of the disk, nothing is recorded for so long: a run must not wait for it at each step."""
 
-TABLES: Final = {
+TABLES: Final[Mapping[str, str]] = {
     "turns": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
