@@ -178,9 +178,12 @@ def rewrite(connection: ChromaConnection, name: str) -> None:
             list(_rebuild(client, name, label, None))
 
 
-def _embedded(embedder: Embedder, texts: Sequence[str], metadatas: Sequence[Any]) -> list[list[float]]:
+def _embedded(
+    embedder: Embedder, ids: Sequence[str], texts: Sequence[str], metadatas: Sequence[Any]
+) -> list[list[float]]:
     of = ((each or {}).get(parts.KEY, "") for each in metadatas)
-    return [parts.in_part(vector, part) for vector, part in zip(embedder.embed_documents(texts), of, strict=True)]
+    rows = zip(embedder.embed_documents(texts), ids, of, strict=True)
+    return [parts.kept(vector, key, part) for vector, key, part in rows]
 
 
 def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
@@ -198,7 +201,9 @@ def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) ->
         texts = [text or "" for text in page["documents"]]
         new.upsert(
             ids=page["ids"],
-            embeddings=page["embeddings"] if embedder is None else _embedded(embedder, texts, page["metadatas"]),
+            embeddings=page["embeddings"]
+            if embedder is None
+            else _embedded(embedder, page["ids"], texts, page["metadatas"]),
             documents=texts,
             metadatas=page["metadatas"],
         )

@@ -171,8 +171,7 @@ class VectorStore(Collections):
         of = {item.id: item.part for item in moved}
         for page in self.pages(kind, ["embeddings"], ids=list(of)):
             found = zip(page["ids"], page["embeddings"], strict=True)
-            width = self.embedder.dimension()
-            vectors = [parts.moved(vector, width, of[key]) for key, vector in found]
+            vectors = [parts.kept(parts.own(vector), key, of[key]) for key, vector in found]
             self._on(kind, "write", partial(_place, ids=list(page["ids"]), embeddings=vectors), None)
         self.amend(kind, {item.id: _metadata(item) or {} for item in items})
 
@@ -292,7 +291,7 @@ class VectorStore(Collections):
 
     def _put(self, kind: str, batch: Sequence[VectorItem], vectors: Sequence[Sequence[float]]) -> None:
         documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]
-        kept = [parts.in_part(vector, item.part) for item, vector in zip(batch, vectors, strict=True)]
+        kept = [parts.kept(vector, item.id, item.part) for item, vector in zip(batch, vectors, strict=True)]
         self.write(kind, [item.id for item in batch], embeddings=kept, documents=documents, metadatas=metadatas)
 
     def _nearest(
@@ -300,14 +299,14 @@ class VectorStore(Collections):
     ) -> list[Hit]:
         def ask(collection: Any) -> list[Hit]:
             answer = collection.query(
-                query_embeddings=[parts.in_part(vector, part)],
+                query_embeddings=[parts.asked(vector, part)],
                 n_results=k,
                 where=_condition(where),
                 include=["documents", "metadatas", "distances"],
             )
             columns = (answer[name][0] for name in ("ids", "documents", "metadatas", "distances"))
             return [
-                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance, part))))
+                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance))))
                 for key, text, metadata, distance in zip(*columns, strict=True)
                 if (metadata or {}).get(parts.KEY, "") == part
             ]

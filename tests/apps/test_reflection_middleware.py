@@ -31,7 +31,7 @@ from langgraph_toolmem import ConfigurationError, Entries, Inertia, StorageError
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.nodes import ReflectionWriter
-from langgraph_toolmem.stores import job_queue
+from langgraph_toolmem.stores import database
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -550,7 +550,7 @@ async def test_a_memory_that_keeps_no_entries_gets_none(way: str, tmp_path: Path
         with pytest.raises(OSError, match="no line"):
             await Agent(made, MailRoom("send_mail").tools).ask(ZOE, way)
         assert made.entries.recall(ZOE) == []
-    assert not (tmp_path / job_queue.NAME).exists()
+    assert not (tmp_path / database.NAME).exists()
     with (
         ToolMemory(None, methods=[Inertia()]) as made,
         pytest.raises(ConfigurationError, match=r"needs .* Entries\(\)"),

@@ -33,7 +33,7 @@ from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recollection import Recollection
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.stores import job_queue
+from langgraph_toolmem.stores import database
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
@@ -133,7 +133,7 @@ def test_entries_can_be_switched_off(tmp_path: Path) -> None:
         memory.feedback("1", score=0.0)
         with pytest.raises(ConfigurationError, match="no method 'entries'"):
             memory.entries.recall("send a mail to Bob")
-    assert not (tmp_path / job_queue.NAME).exists()
+    assert not (tmp_path / database.NAME).exists()
 
 
 def test_a_memory_that_is_never_finished_keeps_nothing_more(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
-from langgraph_toolmem.stores import job_queue
+from langgraph_toolmem.stores import database
 from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
@@ -130,7 +130,7 @@ def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatc
             patch.setattr(JobQueue, "forget", busy)
             with pytest.raises(StorageError, match="in use"):
                 memory.forget(user_id="zeb")
-        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {job_queue.NAME}
+        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {database.NAME}
         assert memory.entries.recall("send a mail to me", user_id="zeb") == []
         memory.forget(user_id="zeb")
         assert holding(tmp_path, "Zebulon") == []
@@ -244,7 +244,7 @@ def test_after_closing_nothing_is_opened_and_nobody_is_stopped(tmp_path: Path, u
         memory.entries.recall("send a mail to Cid")
     memory.close()
     assert set(threading.enumerate()) <= threads
-    assert (tmp_path / job_queue.NAME).exists() == (used and where == "folder")
+    assert (tmp_path / database.NAME).exists() == (used and where == "folder")
 
 
 def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
