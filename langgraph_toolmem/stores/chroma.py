@@ -27,7 +27,7 @@ LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older 
 MAX_IN_USE = 64
 """Collections that Chroma is allowed to keep open. It would keep up to a fifth of the process's file limit, with four
 files and some megabytes each: too much for a host with many users."""
-_FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
+_FINAL, _DRAFT, _FORMER = ".v2", ".new", ".v1"  # ends of collection names; of those of the version before
 
 _numbers = itertools.count(1)
 _open: dict[str, tuple[int, int, Integrity | None]] = {}
@@ -41,7 +41,7 @@ def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
     Letters and digits stay, any other byte is written ``-xx``; a name that would get too long is a digest.
 
     >>> collection_name("tm", "tools", ("toolmem", "a@b"))
-    'tm.tools.toolmem.a-40b.v1'
+    'tm.tools.toolmem.a-40b.v2'
     """
     name = ".".join([prefix, *(_escape(part) for part in (kind, *namespace))]) + _FINAL
     if len(name) <= LONGEST_NAME:
@@ -60,6 +60,11 @@ def _escape(part: str) -> str:
 def draft_name(name: str) -> str:
     """The name under which a collection is rebuilt."""
     return name.removesuffix(_FINAL) + _DRAFT
+
+
+def is_former(name: str) -> bool:
+    """Whether the version before made a collection of that name."""
+    return name.endswith(_FORMER)
 
 
 def final_name(name: str) -> str:

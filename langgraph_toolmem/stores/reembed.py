@@ -1,8 +1,8 @@
 """Making every stored vector again with another embedder, so that a crash half-way loses nothing.
 
 A collection's dimension is fixed, so each one is built anew beside the old one and takes its name at the end:
-write ``name.new`` - delete ``name.v1`` - rename. Whatever the crash leaves can be told apart: ``name.new``
-beside ``name.v1`` is half-made and thrown away, ``name.new`` alone is whole and only lacks its name.
+write ``name.new`` - delete ``name.v2`` - rename. Whatever the crash leaves can be told apart: ``name.new``
+beside ``name.v2`` is half-made and thrown away, ``name.new`` alone is whole and only lacks its name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.stores import parts
-from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
+from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_former, is_not_found
 from langgraph_toolmem.stores.manifest import Label
 
 PAGE = 500  # rows read, embedded and written at once
@@ -79,8 +79,8 @@ def rows(collection: Any, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
         offset += len(page["ids"])
 
 
-def labelled(connection: ChromaConnection) -> dict[str, Label]:
-    """Every finished collection of this memory in the database: name -> label."""
+def labelled(connection: ChromaConnection, *, former: bool = False) -> dict[str, Label]:
+    """Every finished collection of this memory, or those that the version before left: name -> label."""
     client = connection.client()
     found: dict[str, Label] = {}
     offset = 0
@@ -88,7 +88,7 @@ def labelled(connection: ChromaConnection) -> dict[str, Label]:
         page = client.list_collections(limit=PAGE, offset=offset)
         for collection in page:
             label = Label.from_metadata(collection.metadata)
-            if label is not None and connection.owns(collection.name):
+            if label is not None and connection.owns(collection.name) and is_former(collection.name) == former:
                 found[collection.name] = label
         if len(page) < PAGE:
             return found
