@@ -20,7 +20,7 @@ from typing import Any, Final
 from benchmarks.next_tool import runs_of
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.words.features import words
+from langgraph_toolmem.words.split import words
 from langgraph_toolmem.words.vocabulary import word_set
 from langgraph_toolmem.words.wording import is_usual
 

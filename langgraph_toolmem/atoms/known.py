@@ -11,12 +11,13 @@ from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.slots import Slots
-from langgraph_toolmem.atoms.words import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, labelled, values_in
+from langgraph_toolmem.atoms.words import labelled
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.words.result_paths import is_table
+from langgraph_toolmem.words.values import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, values_in
 
 MAX_SLOTS: Final = 64
 MAX_PER_SLOT: Final = 8

@@ -22,9 +22,9 @@ from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.resolve import Resolver
 from langgraph_toolmem.atoms.slots import satisfied
 from langgraph_toolmem.atoms.texts import LONGLIST, Look, TextRows
-from langgraph_toolmem.atoms.words import ID, KINDS
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.words.values import ID, KINDS
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,7 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from langgraph_toolmem.atoms.words import (
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.words.meaning import Meaning, canonical, meaning_of
+from langgraph_toolmem.words.ports import inputs_of
+from langgraph_toolmem.words.schema import Leaf
+from langgraph_toolmem.words.values import (
     DATE,
     EMAIL,
     FILE,
@@ -27,10 +31,6 @@ from langgraph_toolmem.atoms.words import (
     URL,
     kind_of,
 )
-from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.meaning import Meaning, canonical, meaning_of
-from langgraph_toolmem.words.ports import inputs_of
-from langgraph_toolmem.words.schema import Leaf
 from langgraph_toolmem.words.vocabulary import FREE_TEXT, GENERIC, IDENTIFIERS, NOISE, PERSONAL, SECRETS, word_set
 
 CONTROL: Final = word_set(

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.features import STOP_WORDS, stem, words
+from langgraph_toolmem.words.split import STOP_WORDS, stem, words
 
 MAX_CHARS: Final = 4000
 """Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
