@@ -20,6 +20,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.search.tool_words import Wording
+from langgraph_toolmem.words.clauses import SENTENCE_END
 from langgraph_toolmem.words.features import similarity
 from langgraph_toolmem.words.values import DATE, EMAIL, ID, KINDS, NAME, PLAIN, TIME, quotes_in, values_in
 from langgraph_toolmem.words.vocabulary import VERBS, word_set
@@ -43,8 +44,7 @@ _ACTS: Final = VERBS | word_set("mail email tell ask give let use go write note 
 _JOINS: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
 _JOINED = re.compile(rf"^(?:{_JOINS})\b[, ]*", re.IGNORECASE)
 _BREAK = re.compile(
-    r"(?<=[.!?…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bvs\.)\s+|\n+|(?<=[。！？；])"
-    rf"|,?\s+(?:{_JOINS})\b[, ]*"
+    rf"{SENTENCE_END}|,?\s+(?:{_JOINS})\b[, ]*"
     r"|[,;]?\s+and\s+(?=(?:" + "|".join(sorted(_ACTS)) + r")\b)",
     re.IGNORECASE,
 )

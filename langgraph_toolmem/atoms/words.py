@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from langgraph_toolmem.words.clauses import SENTENCE_END
 from langgraph_toolmem.words.meaning import canonical_words
 from langgraph_toolmem.words.split import words
 from langgraph_toolmem.words.values import ID, MAX_CHARS, NUMBER, PLAIN, TEXT, Value, values_in
@@ -32,7 +33,7 @@ def labelled(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> s
     if value.kind in PLAIN or not labels:
         return ""
     # What stands in the sentence before says nothing of this value.
-    before = canonical_words(words(_SENTENCES.split(text[max(0, value.start - 60) : value.start])[-1]))
+    before = canonical_words(words(_SENTENCE.split(text[max(0, value.start - 60) : value.start])[-1]))
     while before and before[-1] in _LINKS:
         before.pop()
     before = before[-(WINDOW if value.kind in (ID, NUMBER) else 2) :]
@@ -42,7 +43,7 @@ def labelled(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> s
     return labels[max(fitting, key=len)] if fitting else ""
 
 
-_SENTENCES = re.compile(r"[.!?;]\s|\n")
+_SENTENCE = re.compile(SENTENCE_END)
 _LINKS: Final = word_set("is are was be as of number nr no to the a an my his her their")
 _JOINED: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
     ("zip", "code"): frozenset({"zipcode"}),

@@ -70,7 +70,8 @@ def _numbers(languages: Mapping[str, str], first: int) -> dict[str, int]:
     for text in languages.values():
         for number, names in enumerate(text.split(), start=first):
             for name in names.split("/"):
-                found |= {name: number, unaccented(name): number}
+                # Turkish KASIM is "kasim" in lower case, not the "kasım" it came from
+                found |= dict.fromkeys((name, unaccented(name), name.upper().lower()), number)
     return found
 
 

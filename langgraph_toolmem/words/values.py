@@ -261,7 +261,7 @@ _MONTH = re.compile(rf"{_LEFT}{MONTH}{_RIGHT}", re.IGNORECASE)
 _YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.年년])\s?(\d\d?)(?:\2|[月월])\s?(\d\d?)(?!\d)")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
-_FIGURES = re.compile(r"\d(?:[\d.,]*\d)?")
+_FIGURES = re.compile(r"\d(?:[\d.,]*\d)?(?![\d.,]*k)", re.IGNORECASE)
 
 
 def month_day(text: str) -> str | None:
@@ -290,6 +290,16 @@ def date_of(text: str) -> str | None:
         return None
 
 
+def figures_of(text: str) -> str:
+    """The figures in an amount, as they were written; "" if there are none, several, or thousands are left out ("5k").
+
+    >>> figures_of("EUR 1,200.50")
+    '1,200.50'
+    """
+    found = _FIGURES.findall(text)
+    return found[0] if len(found) == 1 else ""
+
+
 def number_of(text: str) -> int | float | None:
     """The number in a text, with points or commas between thousands or before the fraction; None if there is none.
 
@@ -298,10 +308,9 @@ def number_of(text: str) -> int | float | None:
     >>> number_of("$1,200"), number_of("1.234,56 €"), number_of("12,5 %"), number_of("1'5")
     (1200, 1234.56, 12.5, None)
     """
-    found = _FIGURES.findall(text)
-    if len(found) != 1:
+    figures = figures_of(text)
+    if not figures:
         return None
-    figures: str = found[0]
     whole, mark, fraction = figures.rpartition("," if figures.rfind(",") > figures.rfind(".") else ".")
     if not mark or mark in whole or (mark == "," and len(fraction) == 3 and "." not in whole):
         whole, fraction = figures, ""
