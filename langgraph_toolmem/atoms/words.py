@@ -19,7 +19,8 @@ from langgraph_toolmem.words.wording import is_usual
 WINDOW: Final = 4
 """Words before a value that may say what it is."""
 
-_SLOT = re.compile(r"<[A-Z][A-Z0-9_]*>")
+SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
+"""A type in angle brackets, in the place of a value."""
 
 
 def labelled(text: str, value: Value, labels: Mapping[frozenset[str], str]) -> str:
@@ -129,4 +130,4 @@ def slots_in(text: str) -> list[str]:
     >>> slots_in("from <CITY> on <DATE>")
     ['CITY', 'DATE']
     """
-    return [match[0][1:-1] for match in _SLOT.finditer(text)]
+    return SLOT.findall(text)

@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from langgraph_toolmem.words.values import DATE, MAX_CHARS, month_day, quotes_in, values_in
+from langgraph_toolmem.words.values import (
+    AMOUNT,
+    DATE,
+    EMAIL,
+    FILE,
+    MAX_CHARS,
+    NUMBER,
+    PERCENT,
+    kind_of,
+    month_day,
+    quotes_in,
+    values_in,
+)
 
 MAX_SPAN_WORDS: Final = 40
 
@@ -92,21 +104,22 @@ def shape_of(token: str) -> str | None:
     """
     if not token:
         return None
-    if "@" in token[1:]:
+    kind = kind_of(token)
+    if kind == EMAIL:
         return "<email>"
-    if re.match(r"\d{4}-\d\d-\d\d", token):
+    if kind == DATE and token[4:5] == "-":
         return "<datetime>" if len(token) > 10 else "<date>"
     if "/" in token or "\\" in token:
         return "<path>"
     if not any(c.isdigit() for c in token):
         if token[0] in "#@$":
             return token[0] + "<word>"
-        if re.search(r"\w\.\w{2,4}$", token):
+        if kind == FILE:
             return "<file>"
         return "<underscored>" if "_" in token else None
     if token.isdigit():
         return f"<digits{len(token)}>" if len(token) > 3 else "<number>"
-    if re.fullmatch(r"[$€£]?\d+([.,]\d+)*%?", token):
+    if kind in (AMOUNT, PERCENT) or (kind == NUMBER and token[0] != "#" and token[-1].isdigit()):
         return "<number>"
     return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub(r"\d", "9", token)))
 

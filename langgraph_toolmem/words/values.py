@@ -103,7 +103,7 @@ _LOOKS: Final = (
     (
         AMOUNT,
         rf"(?<!\w)(?=[a-z]{{0,3}}\W?\s?\d)(?:{_CURRENCY})\s?\d[\d.,]*k?(?<![.,])(?!\w)"
-        rf"|(?<![\w#])(?:\d[\d.,]*k?|{_COUNTED}(?:[ -]{_COUNTED})*)\s?"
+        rf"|(?<![\w#])(?:\d(?:[\d.,]*\d)?k?|{_COUNTED}(?:[ -]{_COUNTED})*)\s?"
         r"(?:[$€£¥₹]|(?:dollars?|euros?|pounds?|cents?|bucks|rupees?|usd|eur|gbp|jpy|chf|cad|aud|inr|rmb|cny)\b)",
     ),
     (
