@@ -82,33 +82,21 @@ WEEKDAYS: Final = _numbers(_WEEKDAYS, 0)
 
 
 def one_of(names: Iterable[str]) -> str:
-    """A regular expression for the longest of some names that stands at a place, in upper or lower case.
-
-    A tree of letters, each in both cases: with hundreds of names this is several times as fast as to leave the cases
-    to the flag.
+    """A regular expression for the longest of some names that stands at a place, quick however many there are.
 
     >>> one_of(["may", "march", "mar"])
-    '(?-i:[mM][aA](?:[rR](?:[cC][hH])?|[yY]))'
+    'ma(?:r(?:ch)?|y)'
     """
-    return f"(?-i:{_tree(set(names))})"
-
-
-def _tree(names: Iterable[str]) -> str:
     tails: dict[str, list[str]] = {}
-    for name in sorted(names):
+    for name in sorted(set(names)):
         tails.setdefault(name[:1], []).append(name[1:])
     ends = tails.pop("", None) is not None
-    parts = [_letter(first) + _tree(rest) for first, rest in tails.items()]
+    parts = [re.escape(first) + one_of(rest) for first, rest in tails.items()]
     if ends:
         return f"(?:{'|'.join(parts)})?" if parts else ""
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
-def _letter(letter: str) -> str:
-    upper = letter.upper()
-    return f"[{letter}{upper}]" if len(upper) == 1 and upper != letter else re.escape(letter)
-
-
 MONTH: Final = one_of(MONTHS)
 WEEKDAY: Final = one_of(WEEKDAYS)
-"""Regular expressions for any of the names."""
+"""Regular expressions for any of the names; to be used without regard to case."""

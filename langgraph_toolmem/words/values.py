@@ -81,9 +81,10 @@ _LOOKS: Final = (
         r"|(?<![\w.])(?:\d{4}(?P<s>[./])\d\d?(?P=s)\d\d?|\d\d?(?P<t>[./-])\d\d?(?P=t)(?:19|20)?\d\d)(?![\w/]|\.\d)"
         # Chinese, Japanese, Korean: nothing but a digit before it makes it another one
         r"|(?<!\d)(?:\d{4}\s?[年년]\s?)?1?\d[月월]\s?\d\d?[日号號일]"
-        rf"|(?<!\w){_DAY_OF_MONTH}\s+{_OF}{MONTH}(?!\w)\.?{_OF_YEAR}"
-        rf"|(?<!\w)(?=\S{{3,14}}\s+\d){MONTH}(?:\.?\s+\d\d?(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|[.,]?\s+\d{{4}}\b)"
-        rf"|(?:(?<=\bin )|(?<=\bsince )|(?<=\bof )){MONTH}(?!\w|\s+\d)",
+        # A day before the month (d), or a number after it, or a word that makes it a date: names are tried where one is
+        rf"|(?<!\w)(?:(?P<d>{_DAY_OF_MONTH}\s+{_OF})|(?P<n>(?=\S{{3,14}}\s+\d))|(?<=\bin )|(?<=\bsince )|(?<=\bof ))"
+        rf"{MONTH}(?(d)(?!\w)\.?{_OF_YEAR}"
+        rf"|(?(n)(?:\.?\s+\d\d?(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|[.,]?\s+\d{{4}}\b)|(?!\w|\s+\d)))",
     ),
     (
         WHEN,
@@ -257,7 +258,7 @@ def _quotes(longest: int) -> re.Pattern[str]:
 
 # --- normal forms -------------------------------------------------------------------------------------------
 
-_MONTH = re.compile(rf"{_LEFT}{MONTH}{_RIGHT}", re.IGNORECASE)
+_MONTH = re.compile(r"1?\d[月월]|[^\s\d.,;:/()'’-]+")
 _YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.年년])\s?(\d\d?)(?:\2|[月월])\s?(\d\d?)(?!\d)")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
@@ -266,11 +267,12 @@ _FIGURES = re.compile(r"\d(?:[\d.,]*\d)?(?![\d.,]*k)", re.IGNORECASE)
 
 def month_day(text: str) -> str | None:
     """``"11-21"`` for *November 21st*, *21 novembre* or *11月21日*; None if a text names no month, or no day of it."""
-    month = _MONTH.search(text)
-    day = None if month is None else _DAY.search(f"{text[: month.start()]} {text[month.end() :]}")
+    low = text.lower()
+    month = next((word for word in _MONTH.finditer(low) if word[0] in MONTHS), None)
+    day = None if month is None else _DAY.search(f"{low[: month.start()]} {low[month.end() :]}")
     if month is None or day is None or not 1 <= int(day[0]) <= 31:
         return None
-    return f"{MONTHS[month[0].lower()]:02d}-{int(day[0]):02d}"
+    return f"{MONTHS[month[0]]:02d}-{int(day[0]):02d}"
 
 
 def date_of(text: str) -> str | None:
