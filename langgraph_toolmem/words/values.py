@@ -42,9 +42,9 @@ _LONGEST: Final = 200
 """Characters of a whole value; longer ones are words."""
 _LONGEST_QUOTE: Final = 2000
 _CJK: Final = r"\u3040-\u9fff\uac00-\ud7a3"  # scripts in which words touch each other
-_LEFT: Final = rf"(?<![^\W{_CJK}])"
-_RIGHT: Final = rf"(?![^\W\d_{_CJK}])"
-"""The edges of a word in any script; digits may follow."""
+_LEFT: Final = rf"(?-i:(?<![^\W{_CJK}]))"
+_RIGHT: Final = rf"(?-i:(?![^\W{_CJK}]))"
+"""The edges of a word in any script. Case is regarded: else each letter is looked up when a pattern is made."""
 
 
 def _quoted(longest: int) -> str:
@@ -91,7 +91,7 @@ _LOOKS: Final = (
         r"\b(?:today|tonight|tomorrow|yesterday|(?:the\s+)?(?:next|last|past|previous|coming|following|this)"
         rf"\s+(?:\d+\s+|few\s+|couple\s+of\s+)?(?:{_UNIT}|{WEEKDAY})|\d+\s+{_UNIT}\s+(?:ago|from\s+now))\b",
     ),
-    (DAY, rf"{_LEFT}{WEEKDAY}s?(?!\d){_RIGHT}"),
+    (DAY, rf"{_LEFT}{WEEKDAY}s?{_RIGHT}"),
     (
         ID,
         r"(?<![\w.])(?=\d|[a-f]{2}[:-]|[a-f]\d|[a-z]{2}\d)(?:(?:\d{1,3}\.){3}\d{1,3}|(?:[\da-f]{2}[:-]){5}[\da-f]{2}"
