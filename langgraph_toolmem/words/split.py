@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from langgraph_toolmem.words import values
 from langgraph_toolmem.words.letters import unaccented
 from langgraph_toolmem.words.values import RANKED, values_in
 
@@ -100,4 +101,4 @@ def stem(word: str) -> str:
 def forget() -> None:
     """Nothing of a text is remembered any more."""
     _of_token.cache_clear()
-    values_in.cache_clear()
+    values.forget()

@@ -256,6 +256,12 @@ def _quotes(longest: int) -> re.Pattern[str]:
     return re.compile(_quoted(longest), re.DOTALL)
 
 
+def forget() -> None:
+    """Nothing of a text is remembered any more."""
+    for each in (values_in, kind_of, quotes_in):
+        each.cache_clear()
+
+
 # --- normal forms -------------------------------------------------------------------------------------------
 
 _MONTH = re.compile(r"1?\d[月월]|[^\s\d.,;:/()'’-]+")
