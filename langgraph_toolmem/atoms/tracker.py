@@ -96,7 +96,7 @@ def type_named(name: str) -> str:
     >>> type_named("<order id>")
     'ORDER_ID'
     """
-    label = "_".join(word for word in words(name) if word.isascii() and word.isalpha()).upper()
+    label = "_".join(word for word in words(name) if word.isascii()).upper().lstrip("_0123456789")
     return label if len(label) <= MAX_TYPE else ""
 
 

@@ -1,7 +1,8 @@
 """Text as a source of argument values: words with their places, shapes, quoted parts, dates.
 
 A value that the model copied from a text is described by where it stood ("the word after *order number*",
-"the first token shaped #A9999999", "the first quoted part"), so that it can be found again in another text.
+"the first token shaped #A9999999", "the first quoted part"), so that it can be found again in another text. So words
+keep their signs here ("#W17", "a.b@c.de"), their accents and their places, which `words.split` takes away.
 """
 
 from __future__ import annotations
