@@ -93,8 +93,8 @@ def add_facts(known: Known, facts: Iterable[tuple[str, str]], said: str) -> tupl
 def type_named(name: str) -> str:
     """A type as K has them, from however somebody writes it; "" if it is none.
 
-    >>> type_named("<order id>")
-    'ORDER_ID'
+    >>> type_named("<order id>"), type_named("2nd address1")
+    ('ORDER_ID', 'ND_ADDRESS_1')
     """
     label = "_".join(word for word in words(name) if word.isascii()).upper().lstrip("_0123456789")
     return label if len(label) <= MAX_TYPE else ""
