@@ -152,7 +152,8 @@ class Wording:
 
 def stems(text: str) -> list[str]:
     """The stems of a text in order, without those that any text has ("the", "please")."""
-    return [stem(word) for word in words(text) if word not in USUAL]
+    plain = words(text)
+    return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in USUAL]
 
 
 def embedded_text(spec: ToolSpec, wording: Wording) -> str:
