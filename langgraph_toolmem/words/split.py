@@ -7,7 +7,6 @@ have to be found again letter by letter, as in templates, `words.text` keeps the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -42,7 +41,7 @@ def words(text: str, *, stems: bool = False, typed: bool = False) -> list[str]:
         typed: values are replaced by their kinds, ``<date>``, ``<amount>``: those of `words.values.RANKED`.
     """
     if not typed:
-        return list(_split(text, stems))
+        return _split(text, stems)
     found: list[str] = []
     before = 0
     for value in values_in(text, RANKED):
@@ -52,9 +51,11 @@ def words(text: str, *, stems: bool = False, typed: bool = False) -> list[str]:
     return [*found, *_split(text[before:], stems)]
 
 
-def _split(text: str, stems: bool) -> Iterator[str]:
+def _split(text: str, stems: bool) -> list[str]:
+    found: list[str] = []
     for token in text.split():
-        yield from _of_token(token, stems) if len(token) <= _LONGEST_CACHED else _analysed(token, stems)
+        found += _of_token(token, stems) if len(token) <= _LONGEST_CACHED else _analysed(token, stems)
+    return found
 
 
 def _analysed(token: str, stems: bool) -> tuple[str, ...]:
