@@ -251,7 +251,7 @@ CASES: Final = shapes.fields(
 
 @lru_cache(maxsize=2048)
 def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
-    """The wording that differs: (old part, new part) pairs, longest old part first; dates as values have them."""
+    """The wording that differs: (old part, new part) pairs, longest old part first."""
     a, b = read_text(old), read_text(new)
     pairs: list[tuple[str, str]] = []
     matcher = difflib.SequenceMatcher(None, a.words, b.words, autojunk=False)
@@ -261,9 +261,6 @@ def replacements(old: str, new: str) -> tuple[tuple[str, str], ...]:
         pairs.append((a.span(i1, i2 - 1), b.span(j1, j2 - 1)))
         if i2 - i1 == j2 - j1 > 1:
             pairs += [(a.span(i, i), b.span(j, j)) for i, j in zip(range(i1, i2), range(j1, j2), strict=True)]
-    before, after = dates_in(old), dates_in(new)
-    if len(before) == len(after):
-        pairs += [(one, other) for one, other in zip(before, after, strict=True) if one != other]
     return tuple(sorted(dict.fromkeys(pairs), key=lambda p: -len(p[0])))
 
 
@@ -277,7 +274,7 @@ def _forms(old: str, new: str) -> list[tuple[str, str]]:
         (old.title(), new.title()),
     ]
     forms.append((old.lower().replace(" ", "_"), new.lower().replace(" ", "_")))
-    return forms
+    return [*forms, *zip(dates_in(old), dates_in(new), strict=False)]
 
 
 def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:
