@@ -24,8 +24,9 @@ from langgraph_toolmem.atoms.retrieve import AtomIndex, filled
 from langgraph_toolmem.atoms.situation import parts_of
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.texts import TextRows
-from langgraph_toolmem.atoms.words import delexicalised, is_in, kind_of, names_in
+from langgraph_toolmem.atoms.words import delexicalised, is_in, names_in
 from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.words.values import kind_of
 
 TOOLS: list[dict[str, Any]] = [
     schema("find_person", "name") | {"description": "Find the email address of a colleague."},
