@@ -95,7 +95,7 @@ class Core(Evidence):
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
-        self.former = TakeOver(self)
+        self.former = TakeOver(self, self.vectors, self.jobs, self.listeners)
         self.events = Events(self, self.catalogue, self.executions, self.ledger, self.jobs, self.listeners)
 
     def forget(self, user: User) -> int:

@@ -10,11 +10,16 @@ from langgraph_toolmem.core.ledger import NO_TRACK, Tracked
 from langgraph_toolmem.core.users import User
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.core import Core
+    from collections.abc import Sequence
+
+    from langgraph_toolmem.core.evidence import Evidence
+    from langgraph_toolmem.core.jobs import Jobs
+    from langgraph_toolmem.core.listener import Listener
     from langgraph_toolmem.core.rows import Rows
     from langgraph_toolmem.stores.items import Hit
     from langgraph_toolmem.stores.job_queue import Job
     from langgraph_toolmem.stores.manifest import Label
+    from langgraph_toolmem.stores.vectors import VectorStore
 
 logger = logging.getLogger("langgraph_toolmem.former")
 
@@ -28,23 +33,26 @@ class TakeOver:
     """Takes over what the version before kept; what is not taken stays where it is.
 
     Args:
-        core: of the memory, its methods open.
+        evidence: gets the records.
+        vectors: Chroma.
+        jobs: it is done there.
+        listeners: the methods, whose rows they are.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, evidence: Evidence, vectors: VectorStore, jobs: Jobs, listeners: Sequence[Listener]) -> None:
+        self._evidence, self._vectors, self._jobs, self._listeners = evidence, vectors, jobs, listeners
         self.taken: dict[str, int] = {}
-        core.jobs.handle(FORMER, self.do)
+        jobs.handle(FORMER, self.do)
 
     def begin(self) -> None:
         """Puts the job, if there is something to take over."""
-        if self._core.vectors.former and not self._core.read_only:
-            self._core.jobs.put(FORMER, {}, key=FORMER, line="")
+        if self._vectors.former and not self._evidence.read_only:
+            self._jobs.put(FORMER, {}, key=FORMER, line="")
 
     def do(self, _job: Job | None = None) -> None:
         """Does it, page by page; done again after it was cut off, nothing is there twice."""
         kinds: dict[str, Rows[Any]] = {
-            rows.kind.name: rows for listener in self._core.listeners for rows in listener.rows_kept()
+            rows.kind.name: rows for listener in self._listeners for rows in listener.rows_kept()
         }
 
         def take(label: Label, page: list[tuple[Hit, list[float] | None]]) -> bool:
@@ -54,7 +62,7 @@ class TakeOver:
                 self.taken[label.kind] = self.taken.get(label.kind, 0) + len(page)
             return rows is not None or label.kind in DERIVED
 
-        self._core.vectors.take_former(take)
+        self._vectors.take_former(take)
         if self.taken:
             told = ", ".join(f"{number:,} {kind}" for kind, number in self.taken.items())
             logger.info("taken over from the version before: %s", told)
@@ -63,7 +71,7 @@ class TakeOver:
         ids = rows.take_in(page, user)
         tracks = {rows.key(key, user): list(rows.kind.former_track(hit)) for key, (hit, _) in ids.items()}
         known = {key: track for key, track in tracks.items() if track != list(NO_TRACK)}
-        core = self._core
+        evidence = self._evidence
         if known:
-            with core.lock:
-                core.apply(digest("former", rows.kind.name, *user.namespace, *known), [Tracked(rows.method, known)])
+            with evidence.lock:
+                evidence.apply(digest("former", rows.kind.name, *user.namespace, *known), [Tracked(rows.method, known)])

@@ -25,6 +25,8 @@ EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER = (
 )  # fmt: skip
 PHONE, FILE, TEXT, NAME, DAY, WHEN = "PHONE", "FILE", "TEXT", "NAME", "DAY", "WHEN"
 """TEXT: in quotes, a secret, a tag. DAY: a weekday. WHEN: a date that counts from today."""
+_CODE: Final = "CODE"
+"""A short code in capitals, as of a seat: an ID, but not to a ranker."""
 _QUOTE: Final = "QUOTE"
 """A value of any kind, TEXT if it has no other."""
 RANKED: Final = frozenset({EMAIL, URL, DATE, DAY, TIME, PERCENT, AMOUNT, ID, NUMBER})
@@ -113,7 +115,7 @@ _LOOKS: Final = (
     ),
     (NUMBER, r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),  # 30-minute
     (ID, r"(?<!\w)#?(?=[a-z_-]*\d)(?=[\d_-]*[a-z])[\w-]{3,64}"),
-    (ID, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
+    (_CODE, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
     (NUMBER, r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
     (NAME, r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
     (TEXT, r"(?<![\w#&/])#([^\W\d_]\w{2,})"),
@@ -163,6 +165,8 @@ def _shown(kind: str, kinds: frozenset[str]) -> str:
     """What a value of a kind is called; "" if it is not looked for."""
     if kind in (DAY, WHEN) and kinds == KINDS:
         return DATE
+    if kind == _CODE:
+        return ID if ID in kinds and kinds != RANKED else ""  # to a ranker "Q1" is a word
     return kind if (TEXT if kind == _QUOTE else kind) in kinds else ""
 
 

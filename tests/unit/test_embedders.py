@@ -203,8 +203,8 @@ def test_ties_keep_the_given_order_and_the_later_text_of_an_id_counts() -> None:
 def test_nothing_given_is_the_built_in_embedder() -> None:
     embedder = resolve_embedder(None)
     assert embedder.builtin
-    assert embedder.name == "toolmem-lexical-v1:1024"
-    assert embedder.dimension() == 1024
+    assert embedder.name == "toolmem-lexical-v1:256"
+    assert embedder.dimension() == 256
     assert embedder.embed_query("send mail") == pytest.approx(LexicalEmbedder().embed_query("send mail"))
     assert resolve_embedder(LexicalEmbedder(64)).name == "toolmem-lexical-v1:64"
     assert resolve_embedder(embedder) is embedder

@@ -82,7 +82,7 @@ def test_texts_are_found_by_meaning_and_survive_a_restart(tmp_path: Path) -> Non
         assert store.size()["kinds"] == {"entries": 2}
         assert store.size()["bytes"] > 0
         assert store.size()["embedder"] == LEXICAL.name
-        assert store.size()["dimension"] == 1024
+        assert store.size()["dimension"] == 256
 
 
 def test_the_same_text_has_similarity_one(store: VectorStore) -> None:
@@ -339,10 +339,10 @@ def test_a_lost_or_damaged_manifest_does_not_hide_the_change(tmp_path: Path, cap
 def test_what_a_newer_version_wrote_is_refused(tmp_path: Path) -> None:
     changed(tmp_path).close()
     manifest = tmp_path / "vectors.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 2}))
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 3}))
     with (
         VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
-        pytest.raises(StorageError, match=r"format 2.*Update"),
+        pytest.raises(StorageError, match=r"format 3.*Update"),
     ):
         store.check()
 
@@ -417,7 +417,7 @@ def test_a_crash_at_the_end_of_a_rebuilding_loses_nothing(
         pass
 
     def kill(self: Any, *args: Any, **options: Any) -> None:
-        if stop_before == "modify" or args[0].endswith(".v1"):
+        if stop_before == "modify" or args[0].endswith(".v2"):
             raise Killed
         real(self, *args, **options)
 
@@ -439,11 +439,11 @@ def test_a_whole_rebuilding_that_lacks_its_name_is_found_without_reembed(tmp_pat
         store.upsert("entries", [VectorItem("a", "a")])
     with closing(embedded(tmp_path)) as client:
         [collection] = client.list_collections()
-        collection.modify(name=collection.name.removesuffix(".v1") + ".new")
+        collection.modify(name=collection.name.removesuffix(".v2") + ".new")
     with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         assert store.count("entries") == 1
     with closing(embedded(tmp_path)) as client:
-        assert [each.name for each in client.list_collections()] == ["tm.entries.toolmem.me.v1"]
+        assert [each.name for each in client.list_collections()] == ["tm.entries.toolmem.me.v2"]
 
 
 def embedded(folder: Path) -> Any:
@@ -505,7 +505,7 @@ def test_a_collection_replaced_by_another_handle_is_found_again(tmp_path: Path, 
 
 def test_a_foreign_collection_under_our_name_is_refused(tmp_path: Path, store: VectorStore) -> None:
     with closing(embedded(tmp_path)) as client:
-        client.create_collection("tm.entries.toolmem.me.v1", embedding_function=None)
+        client.create_collection("tm.entries.toolmem.me.v2", embedding_function=None)
     with pytest.raises(StorageError, match="not made by this package"):
         store.count("entries")
 
