@@ -15,7 +15,7 @@ from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.search.tool_index import ToolIndex
-from langgraph_toolmem.sit.evidence import LATER, Draft, DraftsTaken, SITEvidence
+from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import Transition, just_asked, transitions
@@ -109,17 +109,29 @@ class WaitingStates:
         core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
 
     def do(self, job: Job) -> Callable[[], object]:
-        """Does it; returns what undoes it."""
-        run = job.payload["run"]
+        """Does it, and what was left of the user's other runs; returns what undoes it."""
         user = User(None, job.user or None, tuple(job.payload["namespace"]))
-        self._settle(run, user)
-        return partial(self.rows.forget_of, run, user)
+        runs = [job.payload["run"], *self._left(user)]
+        for run in dict.fromkeys(runs):
+            self._settle(run, user)
+
+        def undo() -> None:
+            for run in runs:
+                self.rows.forget_of(run, user)
+
+        return undo
+
+    def _left(self, user: User) -> list[str]:
+        """Judged runs whose summaries wait: their job was another process's, or their verdict came from nobody."""
+        core = self._core
+        with core.lock:
+            return [run for run in self._evidence.drafts if core.score_of(run) is not None and self._mine(run, user)]
 
     def _mine(self, run: str, user: User) -> dict[str, list[str]]:
         """The summaries of a run that wait and belong where a user's are kept."""
-        drafts = {step: draft for step, draft in self._evidence.drafts.get(run, {}).items() if step != LATER}
+        drafts = self._evidence.drafts.get(run, {})
         if not self._core.users.apart:
-            return drafts
+            return dict(drafts)
         return {step: draft for step, draft in drafts.items() if draft[-1] == user.digest}
 
     def _settle(self, run: str, user: User) -> None:
@@ -296,7 +308,6 @@ def _summaries(drafts: Mapping[str, Mapping[str, list[str]]]) -> list[NewSummary
         NewSummary(place, target, text, key=step, run=run, user=owner or None, made_by=made_by)
         for run, steps in drafts.items()
         for step, (place, target, text, made_by, owner) in steps.items()
-        if step != LATER
     ]
 
 
