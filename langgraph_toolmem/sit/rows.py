@@ -29,6 +29,8 @@ RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""
 LONGLIST: Final = 64
 """Summaries out of a tool that are compared with a state, or with a new one."""
+DIGITS: Final = 4
+"""Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.parts`)."""
 MAX_MERGED: Final = 64
 """Merged transitions that are remembered by name; `seen` goes on counting."""
 BATCH: Final = 500
@@ -148,7 +150,7 @@ class Summaries:
     def _matches(self, source: str, query: State, k: int) -> list[Match]:
         found = self._rows.near(query.vector, self._user, k=k, part=source)
         matches = [Match(self._cosine(query.text, near), near.item) for near in found]
-        return sorted(matches, key=lambda match: (-round(match.similarity, 6), *_preference(match.summary)))
+        return sorted(matches, key=lambda match: (-round(match.similarity, DIGITS), *_preference(match.summary)))
 
     def _cosine(self, text: str, near: Near[StoredSummary]) -> float:
         return similarity(_words(text), _words(near.item.text)) if self._builtin else near.similarity
@@ -192,7 +194,7 @@ def add(
                 items[older.id] = into
                 stand[each.id] = older.id
         rows.put(items.values(), user, vectors=own)
-        answers += [stand.get(each.id) for each in page]
+        answers += [stand.get(each.id) if each.text else None for each in page]
     return answers
 
 
