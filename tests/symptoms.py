@@ -73,6 +73,7 @@ def teach(
         summary = f"Customer {i} cannot load pages; logs: {FINDINGS[cause]}." if summaries else None
         run = whole(cause, f"Customer{i}", summary=summary)
         memory.finish(run, thread_id=f"taught-{i}", success=success, **options)
+    memory.core.jobs.settle(timeout=10)
 
 
 def names(suggestions: Iterable[Any]) -> list[str]:
