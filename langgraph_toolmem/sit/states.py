@@ -185,8 +185,8 @@ class WaitingStates:
         with core.lock:
             before = core.forgettings
             waiting = {run: self._mine(run, user) for run in names if teaches(run)}
-            bad = [run for run in names if run in self._evidence.drafts and core.score_of(run) is not None]
-            bad = [run for run in bad if run not in waiting]
+            bad = [run for run in names if run not in waiting and core.score_of(run) is not None]
+            bad = [run for run in bad if run in self._evidence.drafts or core.graph.has_seen(stored_key(run))]
         for run in bad:
             self._settle(run, user)
         new = _summaries(waiting)
