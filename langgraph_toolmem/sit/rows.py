@@ -18,7 +18,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.core.row_kinds import Near, RowKind
-from langgraph_toolmem.core.rows import MOST_NEAR, Rows
+from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.sit.summary import MAX_CHARS, Match, Merged, NewSummary, StoredSummary, cut
@@ -29,6 +29,8 @@ RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""
 LONGLIST: Final = 64
 """Summaries out of a tool that are compared with a state, or with a new one."""
+WIDE: Final = 256
+"""The same where each target's most similar one is wanted."""
 DIGITS: Final = 4
 """Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.parts`)."""
 MAX_MERGED: Final = 64
@@ -129,10 +131,10 @@ class Summaries:
     def near(self, source: str, query: State) -> dict[str, Match]:
         """For each target the most similar summary of its edge; of equals the more useful, then the older.
 
-        The `MOST_NEAR` most similar ones out of the source are looked at.
+        The `WIDE` most similar ones out of the source are looked at.
         """
         found: dict[str, Match] = {}
-        for match in self._matches(source, query, MOST_NEAR):
+        for match in self._matches(source, query, WIDE):
             found.setdefault(match.summary.target, match)
         return found
 

@@ -154,7 +154,8 @@ def test_the_verdicts_name_what_is_missed():
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):
     file = data / "figures.json"
     code = bench.main(
-        ["--data", str(data), "--sets", "shop", "absent", "--seeds", "1", "--embedders", "built-in", "--json", str(file)]
+        ["--data", str(data), "--sets", "shop", "absent", "--seeds", "1", "--embedders", "built-in",
+         "--json", str(file)]
     )  # fmt: skip
     printed = capsys.readouterr().out
     assert code == 0
