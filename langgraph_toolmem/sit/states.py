@@ -108,15 +108,14 @@ class WaitingStates:
         core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
 
     def do(self, job: Job) -> Callable[[], object]:
-        """Does it, and what was left of the user's other runs; returns what undoes it."""
-        user = User(None, job.user or None, tuple(job.payload["namespace"]))
-        runs = [job.payload["run"], *self._left(user)]
-        for run in dict.fromkeys(runs):
-            self._settle(run, user)
+        """Does it, and what was left of other runs in that namespace; returns what undoes it for the user."""
+        run, user = job.payload["run"], User(None, job.user or None, tuple(job.payload["namespace"]))
+        for each in dict.fromkeys([run, *self._left(user)]):
+            self._settle(each, user)
 
         def undo() -> None:
-            for run in runs:
-                self.rows.forget_of(run, user)
+            for owner in filter(None, (run, user.digest)):
+                self.rows.forget_of(owner, user)
 
         return undo
 

@@ -51,11 +51,14 @@ from langgraph_toolmem import (
 )
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.sit.evidence import Draft, SITEvidence
 from langgraph_toolmem.stores.gate import Gate
+from langgraph_toolmem.stores.job_queue import Job
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
@@ -519,6 +522,16 @@ def test_a_verdict_that_a_reader_leaves_is_heeded_by_the_writer(tmp_path: Path) 
         assert len(kept(memory)) == 3
 
 
+def test_what_older_versions_noted_for_later_is_no_summary() -> None:
+    graph = EvidenceGraph()
+    table = graph.register(SITEvidence)
+    graph.apply(None, [Draft("r", "", "", "", "", "", None)])
+    assert (table.drafts, table.waiting()) == ({}, 0)
+    draft = ["a", "b", "text", "tool", ""]
+    table.load(table.to_state() | {"drafts": {"r": {"": [""] * 5, "k": draft}, "s": {"": [""] * 5}}})
+    assert (table.drafts, table.waiting()) == ({"r": {"k": draft}}, 1)
+
+
 # --- users ---
 
 
@@ -643,6 +656,23 @@ def test_forgotten_while_summaries_are_being_stored(success: bool | None, monkey
     memory.close()
 
 
+def test_what_is_undone_for_one_user_leaves_the_others(memory: ToolMemory) -> None:
+    """Another process forgets a user while the job of a run of theirs brings in what was left of all."""
+    for user in ("ann", "bob"):
+        memory.finish(whole("router", user, summary=f"{user}s words"), thread_id=user, success=True, user_id=user)
+    assert {"anns words", "bobs words"} <= set(kept(memory))
+    ann = memory.core.users.of("ann", warn=False)
+    job = Job(
+        "a", "summaries", {"run": digest("run", "ann"), "namespace": ["toolmem"]}, str(ann.digest), None, 1, 0, ""
+    )
+    memory.observe([*whole("router", "bob", summary="bobs words"), *before_cure("router", "bob")], thread_id="bob")
+    undo = memory.sit.states.do(job)
+    undo()
+    texts = set(kept(memory))
+    assert "bobs words" in texts
+    assert not [text for text in texts if "ann" in text]
+
+
 def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = memory.sit.states.rows
     put, judged = rows.put, list[str]()
@@ -754,6 +784,7 @@ def test_who_works_alone_waits_for_those_inside() -> None:
 def test_what_another_memory_holds_open_cannot_be_cleaned_and_that_is_told(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         memory.finish(whole("router", "Zebulon"), thread_id="z", success=True, user_id="zoe")
+        memory.flush()
         with made(tmp_path, read_only=True) as reader:
             reader.sit.suggest(before_cure("router"))
             with pytest.raises(StorageError, match="another memory"):
