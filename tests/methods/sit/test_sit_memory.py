@@ -519,6 +519,7 @@ def test_a_verdict_that_a_reader_leaves_is_heeded_by_the_writer(tmp_path: Path) 
         reader.feedback("taught-1", score=0.0)
         assert len(kept(reader)) == 6
     with made(tmp_path) as memory:
+        assert memory.flush()  # the verdict is a job, and what it means for the summaries another one
         assert len(kept(memory)) == 3
 
 
