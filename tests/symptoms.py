@@ -73,6 +73,7 @@ def teach(
         summary = f"Customer {i} cannot load pages; logs: {FINDINGS[cause]}." if summaries else None
         run = whole(cause, f"Customer{i}", summary=summary)
         memory.finish(run, thread_id=f"taught-{i}", success=success, **options)
+    memory.core.jobs.settle(timeout=10)
 
 
 def names(suggestions: Iterable[Any]) -> list[str]:
@@ -80,8 +81,10 @@ def names(suggestions: Iterable[Any]) -> list[str]:
 
 
 def stored(memory: ToolMemory, user_id: str | None = None, source: str | None = None) -> list[StoredSummary]:
-    """The summaries that a user may see."""
-    return memory.sit.states.store(memory.core.users.of(user_id)).summaries(source)
+    """The summaries that a user may see, once what is due is written."""
+    memory.core.jobs.settle(timeout=10)
+    found = memory.sit.states.rows.all(memory.core.users.of(user_id))
+    return [each for each in found if source is None or each.source == source]
 
 
 # --- the same desk as a real agent's tools and model ---

@@ -236,8 +236,10 @@ class SIT(Method):
 
     def judged(self, judged: JudgedRun) -> None:
         """A verdict came later."""
-        if judged.user_id is not None or not self.core.users.apart:
-            self.states.settle(judged.run, self.core.users.of(judged.user_id))
+        core, named = self.core, judged.user_id
+        if (namespace := core.place_of(judged.run, named)) is not None:
+            owner = core.owner_of(judged.run, core.users.digest_of(named))
+            self.states.settle(judged.run, User(named, owner or None, namespace))
 
     def imported(self, given: Import) -> int:
         """Stores the summaries that wait with these runs, if their verdict is good, in one go; else takes them away.

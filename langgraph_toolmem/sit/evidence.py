@@ -14,8 +14,6 @@ from langgraph_toolmem.sit.walks import Walks
 
 MAX_DRAFTS: Final = 5_000
 """Runs whose summaries wait for a verdict."""
-LATER: Final = ""
-"""In the place of a step: the run's summaries are to be looked at, whether some wait or not."""
 
 
 @dataclass(slots=True)
@@ -35,7 +33,7 @@ class Draft(Operation):
 
     Attributes:
         run: digest of the run.
-        step: key of the call that came next; LATER: there is none, but earlier ones of the run are to be looked at.
+        step: key of the call that came next; "" in folders of older versions, for nothing that is kept.
         place, target, text, made_by: see `sit.summary.NewSummary`.
         user: digest of the user, if known.
     """
@@ -96,6 +94,8 @@ class SITEvidence(Table):
         self.walks.add(run, step, source, target)
 
     def _add_draft(self, run: str, step: str, *draft: str) -> None:
+        if not step:
+            return
         self.drafts.setdefault(run, {})[step] = [*draft[:-1], draft[-1] or ""]
         if len(self.drafts) > MAX_DRAFTS:
             del self.drafts[next(iter(self.drafts))]
@@ -109,7 +109,7 @@ class SITEvidence(Table):
 
     def waiting(self) -> int:
         """Summaries that wait for the verdict on their run."""
-        return sum(step != LATER for drafts in self.drafts.values() for step in drafts)
+        return sum(map(len, self.drafts.values()))
 
     def forget(self, user: str, runs: Collection[str]) -> int:
         """Takes out the summaries of a user, and those in the user's runs that are nobody's."""
@@ -131,3 +131,5 @@ class SITEvidence(Table):
         """See `Table`."""
         self.walks.edges = CountTable.from_state(state["edges"])
         self.walks.runs, self.drafts = state["walks"], state["drafts"]
+        for run in [run for run, drafts in self.drafts.items() if "" in drafts]:
+            self._drop_drafts(run, [""])

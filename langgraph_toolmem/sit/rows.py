@@ -28,7 +28,11 @@ from langgraph_toolmem.words.features import similarity
 RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""
 LONGLIST: Final = 64
-"""Summaries out of a tool that are compared with a state."""
+"""Summaries out of a tool that are compared with a state, or with a new one."""
+WIDE: Final = 256
+"""The same where each target's most similar one is wanted."""
+DIGITS: Final = 4
+"""Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.parts`)."""
 MAX_MERGED: Final = 64
 """Merged transitions that are remembered by name; `seen` goes on counting."""
 BATCH: Final = 500
@@ -130,9 +134,12 @@ class Summaries:
         return State(text, self._rows.embed(text)) if text else None
 
     def near(self, source: str, query: State) -> dict[str, Match]:
-        """For each target the most similar summary of its edge; of equals the more useful, then the older."""
+        """For each target the most similar summary of its edge; of equals the more useful, then the older.
+
+        The `WIDE` most similar ones out of the source are looked at.
+        """
         found: dict[str, Match] = {}
-        for match in self._matches(source, query, None):
+        for match in self._matches(source, query, WIDE):
             found.setdefault(match.summary.target, match)
         return found
 
@@ -143,14 +150,14 @@ class Summaries:
     def like(self, new: NewSummary, vector: Sequence[float], least: float) -> StoredSummary | None:
         """The oldest summary of an edge that says the same as a new one: its cosine is `least` or more."""
         fits: Callable[[StoredSummary], bool] = lambda each: each.target == new.target  # noqa: E731 - of one line
-        near = self._rows.near(vector, self._user, k=8, part=new.source, fits=fits, enough=0)
+        near = self._rows.near(vector, self._user, k=LONGLIST, part=new.source, fits=fits, enough=0)
         alike = [each.item for each in near if self._cosine(new.text, each) >= least]
         return min(alike, key=lambda each: (each.time, each.id), default=None)
 
-    def _matches(self, source: str, query: State, k: int | None) -> list[Match]:
+    def _matches(self, source: str, query: State, k: int) -> list[Match]:
         found = self._rows.near(query.vector, self._user, k=k, part=source)
         matches = [Match(self._cosine(query.text, near), near.item) for near in found]
-        return sorted(matches, key=lambda match: (-round(match.similarity, 6), *_preference(match.summary)))
+        return sorted(matches, key=lambda match: (-round(match.similarity, DIGITS), *_preference(match.summary)))
 
     def _cosine(self, text: str, near: Near[StoredSummary]) -> float:
         return similarity(_words(text), _words(near.item.text)) if self._builtin else near.similarity
@@ -180,17 +187,21 @@ def add(
         items: dict[str, StoredSummary] = {}
         own: dict[str, Sequence[float]] = {}
         for each, vector in zip(fresh, vectors, strict=True):
-            older = _like_of(items.values(), each, own, vector, merge_above, builtin)
-            older = summaries.like(each, vector, merge_above) if older is None else older
+            older = summaries.like(each, vector, merge_above)
+            older = _like_of(items.values(), each, own, vector, merge_above, builtin) if older is None else older
             if older is None:
                 items[each.id], own[each.id], stand[each.id] = each.kept(), vector, each.id
             else:
                 into = items.get(older.id, older)
-                merged = Merged(each.id, each.run, each.user or "")
-                items[older.id] = replace(into, merged=(*into.merged, merged), seen=into.seen + (older.id in own))
+                merged = (*into.merged, Merged(each.id, each.run, each.user or ""))
+                if older.id in own:
+                    into = replace(into, merged=merged[-MAX_MERGED:], seen=into.seen + 1)
+                else:  # `joined` counts
+                    into = replace(into, merged=merged)
+                items[older.id] = into
                 stand[each.id] = older.id
         rows.put(items.values(), user, vectors=own)
-        answers += [stand.get(each.id) for each in page]
+        answers += [stand.get(each.id) if each.text else None for each in page]
     return answers
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
@@ -15,7 +14,7 @@ from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.embedders import clean
 from langgraph_toolmem.search.tool_index import ToolIndex
-from langgraph_toolmem.sit.evidence import LATER, Draft, DraftsTaken, SITEvidence
+from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import Transition, just_asked, transitions
@@ -109,17 +108,28 @@ class WaitingStates:
         core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
 
     def do(self, job: Job) -> Callable[[], object]:
-        """Does it; returns what undoes it."""
-        run = job.payload["run"]
-        user = User(None, job.user or None, tuple(job.payload["namespace"]))
-        self._settle(run, user)
-        return partial(self.rows.forget_of, run, user)
+        """Does it, and what was left of other runs in that namespace; returns what undoes it for the user."""
+        run, user = job.payload["run"], User(None, job.user or None, tuple(job.payload["namespace"]))
+        for each in dict.fromkeys([run, *self._left(user)]):
+            self._settle(each, user)
+
+        def undo() -> None:
+            for owner in filter(None, (run, user.digest)):
+                self.rows.forget_of(owner, user)
+
+        return undo
+
+    def _left(self, user: User) -> list[str]:
+        """Judged runs whose summaries wait: their job was another process's, or their verdict came from nobody."""
+        core = self._core
+        with core.lock:
+            return [run for run in self._evidence.drafts if core.score_of(run) is not None and self._mine(run, user)]
 
     def _mine(self, run: str, user: User) -> dict[str, list[str]]:
         """The summaries of a run that wait and belong where a user's are kept."""
-        drafts = {step: draft for step, draft in self._evidence.drafts.get(run, {}).items() if step != LATER}
+        drafts = self._evidence.drafts.get(run, {})
         if not self._core.users.apart:
-            return drafts
+            return dict(drafts)
         return {step: draft for step, draft in drafts.items() if draft[-1] == user.digest}
 
     def _settle(self, run: str, user: User) -> None:
@@ -174,8 +184,8 @@ class WaitingStates:
         with core.lock:
             before = core.forgettings
             waiting = {run: self._mine(run, user) for run in names if teaches(run)}
-            bad = [run for run in names if run in self._evidence.drafts and core.score_of(run) is not None]
-            bad = [run for run in bad if run not in waiting]
+            bad = [run for run in names if run not in waiting and core.score_of(run) is not None]
+            bad = [run for run in bad if run in self._evidence.drafts or core.graph.has_seen(stored_key(run))]
         for run in bad:
             self._settle(run, user)
         new = _summaries(waiting)
@@ -296,7 +306,6 @@ def _summaries(drafts: Mapping[str, Mapping[str, list[str]]]) -> list[NewSummary
         NewSummary(place, target, text, key=step, run=run, user=owner or None, made_by=made_by)
         for run, steps in drafts.items()
         for step, (place, target, text, made_by, owner) in steps.items()
-        if step != LATER
     ]
 
 

@@ -626,7 +626,7 @@ def stored(folder: Path, user: str | None = None, **options: object) -> list:
     from langgraph_toolmem import ToolMemory
 
     with ToolMemory(folder, **options) as memory:
-        return memory.sit.states.store(memory.core.users.of(user)).summaries()
+        return list(memory.sit.states.rows.all(memory.core.users.of(user)))
 
 
 def entries(folder: Path, user: str | None = None, **options: object) -> list:

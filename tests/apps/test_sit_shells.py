@@ -66,6 +66,7 @@ async def test_the_summary_tool_leads_to_the_cure(shell: str, way: str) -> None:
             cause = "router" if i < 7 else "password"
             run = whole(cause, f"C{i}", summary=f"C{i}: logs say {FINDINGS[cause]}")
             memory.finish(run, thread_id=f"r{i}", success=True)
+        memory.flush()
         app = app_of(shell, memory, desk, follower(asks=True), asks=True)
         for name, cause in (("Zoe", "password"), ("Ida", "router")):
             desk.done.clear()

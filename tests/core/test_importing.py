@@ -46,7 +46,7 @@ class Imports:
 
     @property
     def kept(self) -> list[Any]:
-        return self.states.store(self.user).summaries()
+        return list(self.states.rows.all(self.user))
 
     @property
     def figures(self) -> tuple[int, int]:
@@ -118,17 +118,17 @@ def test_what_happens_while_states_are_stored_counts(what, monkeypatch):
         mine = Imports(memory, "ann")
         mine.learn(a_run())
         mine.write(a_run())
-        store = mine.states.store(mine.user)
-        add_many = store.add_many
+        put = mine.states.rows.put
 
-        def slowly(summaries):
+        def slowly(*summaries, **options):
+            monkeypatch.undo()
             if what == "forgotten":
                 memory.forget(user_id="ann")
             else:
                 memory.feedback("1", score=0.0, user_id="ann")
-            return add_many(summaries)
+            return put(*summaries, **options)
 
-        monkeypatch.setattr(store, "add_many", slowly)
+        monkeypatch.setattr(mine.states.rows, "put", slowly)
         mine.keep(1)
         monkeypatch.undo()
         assert mine.keep(1) == 0

@@ -203,12 +203,14 @@ def test_runs_and_states_that_wait_for_a_verdict_are_counted():
     with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy()))) as memory:
         for number, success in enumerate([True, True, False, None, None, None]):
             memory.finish(advised_run(number), thread_id=str(number), success=success)
+        memory.flush()
         report = memory.report()
         assert waiting(report) == (3, 2, 3)
         assert "States of runs stored in words, for suggestions: 2; waiting for a verdict: 3." in str(report)
         assert "Runs without a verdict: 3; only successful ones teach suggestions." in str(report)
         memory.feedback("3", score=1.0)
         memory.feedback("4", score=0.0)
+        memory.flush()
         assert waiting(memory.report()) == (1, 3, 1)
 
 

@@ -10,17 +10,17 @@ import pytest
 from histories import FAILED, call, calls, run_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langgraph_toolmem.sit.store import Match, NewSummary, StoredSummary, SummaryStore
 
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
-from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
+from langgraph_toolmem.sit.rows import add
 from langgraph_toolmem.sit.suggest import Suggestion, suggest
+from langgraph_toolmem.sit.summary import Match, NewSummary, StoredSummary
 from langgraph_toolmem.sit.transitions import START, transitions
 from langgraph_toolmem.sit.walks import Walks
-from langgraph_toolmem.stores.vectors import VectorStore
 
 COMBINED = SITPolicy(recall="tool")
 PAPER = SITPolicy.paper()
@@ -355,13 +355,15 @@ def test_a_symptom_whose_cause_lies_elsewhere_is_told_apart_after_an_information
     used_up = {"roaming": False, "abroad": False, "quota": "exceeded", "sim": "active"}
     runs = [support(abroad, "enable_roaming")] * 8 + [support(used_up, "refuel_data")] * 3
     walks = learned(*runs)
-    with VectorStore(None, embedder=resolve_embedder(None), namespace=("t",)) as vectors:
-        store = SummaryStore(vectors, now=lambda: 0.0)
-        store.add_many(
+    with ToolMemory.ephemeral() as memory:
+        states, me = memory.sit.states, memory.core.users.of(None)
+        new = [
             NewSummary(each.place, each.target, each.summary or "", key=f"{each.key}{number}", run=f"r{number}")
             for number, run in enumerate(runs)
             for each in transitions(run, summarise=extractive_summary)
-        )
+        ]
+        add(states.rows, new, me, now=0.0, merge_above=0.95, builtin=True)
+        store = states.of(me)
         # Before the information tool both stories look the same: nothing but to look.
         begun = run_of(user(COMPLAINT))
         assert suggest(begun, walks, store, k=1)[0].tool == "check_line"
