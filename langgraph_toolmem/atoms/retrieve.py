@@ -79,30 +79,26 @@ class AtomSearch:
             StorageError: Chroma or the embedder fails.
         """
         vectors = [self._rows.embed(query_text(state, goal)) for goal in dict.fromkeys(goals)]
-        k = LONGLIST
+        rarity, count, k = self._rarity.of(user), self._rows.count(user), LONGLIST
         while True:
             near: dict[str, StoredAtom] = {}
             cosines: dict[str, float] = {}
-            more = False
             for vector in vectors:
-                found = self._rows.near(vector, user, k=k, part=GOOD)
-                more |= len(found) == k
-                for each in found:
+                for each in self._rows.near(vector, user, k=k, part=GOOD):
                     near[each.id] = each.item
                     cosines[each.id] = max(each.similarity, cosines.get(each.id, -1.0))
-            atoms = [each.atom for each in near.values() if each.atom is not None]
-            priors = {each.id: prior(each.atom, each.record) for each in near.values() if each.atom is not None}
+            found = [(each.atom, each.record) for each in near.values() if each.atom is not None]
             hits = fitting(
-                atoms,
+                [atom for atom, _ in found],
                 state,
                 goals,
                 slots,
-                rarity=self._rarity.of(user),
+                rarity=rarity,
                 cosines=cosines if self._dense else None,
-                priors=priors,
+                priors={atom.id: prior(atom, record) for atom, record in found},
                 **how,
             )
-            if len(hits) >= how.get("k", K) or not more or k >= MOST_NEAR:
+            if len(hits) >= how.get("k", K) or k >= min(count, MOST_NEAR):
                 return hits
             k *= 4
 

@@ -37,6 +37,8 @@ __all__ = ["Hit", "VectorItem", "VectorStore"]
 
 T = TypeVar("T")
 
+EXACT: Final = 2_000
+"""Rows up to which all are compared where Chroma's index gives fewer than are there."""
 REFRESH_SECONDS: Final = 30.0
 """Where several processes write, what others wrote is looked for this often."""
 
@@ -297,16 +299,19 @@ class VectorStore(Collections):
         self, kind: str, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, part: str
     ) -> list[Hit]:
         def ask(collection: Any) -> list[Hit]:
+            asked, condition = parts.in_part(vector, part), _condition(where)
             answer = collection.query(
-                query_embeddings=[parts.in_part(vector, part)],
+                query_embeddings=[asked],
                 n_results=k,
-                where=_condition(where),
+                where=condition,
                 include=["documents", "metadatas", "distances"],
             )
-            columns = (answer[name][0] for name in ("ids", "documents", "metadatas", "distances"))
+            found = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
+            if len(found[0]) < k:
+                found = _compared(collection, asked, k, condition, len(found[0])) or found
             return [
                 Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance, part))))
-                for key, text, metadata, distance in zip(*columns, strict=True)
+                for key, text, metadata, distance in zip(*found, strict=True)
                 if (metadata or {}).get(parts.KEY, "") == part
             ]
 
@@ -343,6 +348,27 @@ def _place(collection: Any, **columns: Any) -> None:
 
 def _delete(collection: Any, ids: list[str]) -> None:
     collection.delete(ids=ids)
+
+
+def _compared(
+    collection: Any, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, found: int
+) -> list[Any] | None:
+    """As Chroma's answer, by comparing all rows; None if there are only so many, or too many to compare.
+
+    Chroma's index loses rows whose neighbours have enough of their own, such as many rows of one text.
+    """
+    count = len(collection.get(where=where, limit=EXACT + 1, include=[])["ids"])
+    if not found < count <= EXACT:
+        return None
+    import numpy as np  # only where it is used
+
+    rows = collection.get(where=where, include=["documents", "metadatas", "embeddings"])
+    kept, asked = np.asarray(rows["embeddings"], dtype=float), np.asarray(vector, dtype=float)
+    lengths = np.linalg.norm(kept, axis=1) * np.linalg.norm(asked)
+    distances = 1.0 - kept @ asked / np.maximum(lengths, 1e-12)
+    nearest = np.argsort(distances, kind="stable")[:k]
+    columns = (rows["ids"], rows["documents"], rows["metadatas"], distances.tolist())
+    return [[column[place] for place in nearest] for column in columns]
 
 
 def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
