@@ -10,9 +10,10 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 ===================================  ==========================================================
 ``Atoms``                            this method: what is kept, when, and what became of it
 ``atoms``, ``extract``, ``mask`` …   an atom, made of a step of a run; ``abstract``, ``writer``: worded by a model
-``slots``, ``words``, ``texts`` …    types of values, words, and the index over them
-``store``, ``support``, ``library``  atoms of namespaces in Chroma, with the runs that support them
-``retrieve``                         the hybrid score: words and types
+``slots``, ``words``                 types of values, and words in their place
+``rows``, ``support``                atoms as rows in Chroma, with the runs that support them
+``record``                           what became of their hints, and what that is worth
+``retrieve``, ``texts``, ``resolve`` the hybrid score: words and types; how like words are; tools of other names
 ``keeping``                          extraction and storing in the background
 ``known``, ``tracker``               K: what a run knows by now
 ``planning``, ``planner``            from messages to hints, with or without a planner's model

@@ -177,11 +177,13 @@ def fitting(
 
 
 class _Tools:
-    """Tools at hand, equal if they have the same names and descriptions."""
+    """Tools at hand, equal if they have the same names, descriptions and parameters."""
 
     def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
         self.specs = specs
-        self._key = tuple((name, spec.description) for name, spec in specs.items())
+        self._key = tuple(
+            (name, spec.description, *spec.properties, None, *sorted(spec.required)) for name, spec in specs.items()
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Tools) and self._key == other._key

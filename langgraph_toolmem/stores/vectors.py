@@ -38,7 +38,9 @@ __all__ = ["Hit", "VectorItem", "VectorStore"]
 T = TypeVar("T")
 
 EXACT: Final = 2_000
-"""Rows up to which all are compared where Chroma's index gives fewer than are there."""
+"""Rows up to which all are compared where Chroma's index gives fewer than are there, or the same text only."""
+ALIKE: Final = 1e-6
+"""Difference of cosines that says nothing."""
 REFRESH_SECONDS: Final = 30.0
 """Where several processes write, what others wrote is looked for this often."""
 
@@ -307,7 +309,7 @@ class VectorStore(Collections):
                 include=["documents", "metadatas", "distances"],
             )
             found = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
-            if len(found[0]) < k:
+            if len(found[0]) < k or found[3][-1] - found[3][0] < ALIKE:
                 found = _compared(collection, asked, k, condition, len(found[0])) or found
             return [
                 Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance, part))))
@@ -355,7 +357,7 @@ def _compared(
 ) -> list[Any] | None:
     """As Chroma's answer, by comparing all rows; None if there are only so many, or too many to compare.
 
-    Chroma's index loses rows whose neighbours have enough of their own, such as many rows of one text.
+    Chroma's index loses rows whose neighbours have enough of their own: those beside 33 rows of one text.
     """
     count = len(collection.get(where=where, limit=EXACT + 1, include=[])["ids"])
     if not found < count <= EXACT:

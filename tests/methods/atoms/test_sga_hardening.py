@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,8 @@ Shared = tuple[Any, tuple[str, ...]]
 
 
 @pytest.fixture
-def shared() -> Iterator[Shared]:
-    client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
-    yield client, (f"toolmem-{uuid.uuid4().hex}",)
+def shared() -> Shared:
+    return chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False)), (f"toolmem-{uuid.uuid4().hex}",)
 
 
 def nested(depth: int) -> Any:
