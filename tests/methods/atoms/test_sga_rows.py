@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from histories import schema
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Atoms, ToolMemory
@@ -412,3 +413,17 @@ def test_other_tools_are_found_behind_many_atoms_of_one(
     again = kept.search("do the thing 7", k=5)
     assert {hit.tool for hit in again} == {hit.tool for hit in hits}
     assert hits[0].atom not in [hit.atom for hit in again]
+
+
+def test_tools_without_atoms_are_not_looked_for_among_ever_more(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieve, "LONGLIST", 4)
+    kept.put(*(support(atom(f"do the thing {number}", f"tool{number % 2}")) for number in range(2)))
+    kept.put(*(support(atom(f"do the thing {number}", "tool0", arguments={"n": number})) for number in range(40)))
+    asked: list[int] = []
+    near = kept.rows.near
+    monkeypatch.setattr(kept.rows, "near", lambda *args, k, **more: asked.append(k) or near(*args, k=k, **more))
+    tools = [schema("tool0", "order_id"), schema("never_called", "text"), schema("hand_over")]
+    assert kept.tools("do the thing 7", tools=tools) == ["tool0"]
+    assert asked == [4]
+    assert kept.tools("do the thing 7", tools=[*tools, schema("tool1", "order_id")]) == ["tool0", "tool1"]
+    assert len(asked) > 2
