@@ -266,7 +266,7 @@ class Atoms(Method):
         with self.core.lock:
             if self._keeping is None:
                 self.core.refuse_if_closed()
-                from langgraph_toolmem.atoms.keeping import AtomKeeping  # numpy: only when atoms are used
+                from langgraph_toolmem.atoms.keeping import AtomKeeping  # only when atoms are used
 
                 self._keeping = AtomKeeping(self.core, self._writer)
             return self._keeping
