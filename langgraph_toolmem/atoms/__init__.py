@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
@@ -320,5 +320,5 @@ def _atoms_of(given: object) -> list[Atom]:
     return found
 
 
-def _are_specs(tools: object) -> bool:
+def _are_specs(tools: object) -> TypeGuard[Mapping[str, ToolSpec]]:
     return isinstance(tools, Mapping) and all(isinstance(each, ToolSpec) for each in tools.values())
