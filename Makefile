@@ -42,6 +42,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
 	$(BIN)/python -m benchmarks.discovery
+	$(BIN)/python -m benchmarks.damage
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

@@ -20,7 +20,8 @@ from typing import Any, Final
 from benchmarks.next_tool import runs_of
 from langgraph_toolmem.runs.logs import LoggedRun
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.words.features import words
+from langgraph_toolmem.words.calendar import MONTHS, WEEKDAYS
+from langgraph_toolmem.words.split import words
 from langgraph_toolmem.words.vocabulary import word_set
 from langgraph_toolmem.words.wording import is_usual
 
@@ -35,10 +36,7 @@ _DATE = re.compile(
     r"\d{4}-\d\d?-\d\d?(?:[T ]\d\d?:\d\d(?::\d\d)?)?|\b\d{1,2}:\d\d(?::\d\d)?\b|\b(?:19|20)\d\d\b", re.IGNORECASE
 )
 _NAMED = re.compile(r"\b([\w.+-]+)@[\w.-]+|\b[Nn]ame is ([A-Z]\w+(?: [A-Z]\w+)*)")
-_CALENDAR: Final = word_set(
-    "january february march april may june july august september october november december monday tuesday wednesday "
-    "thursday friday saturday sunday today tomorrow yesterday"
-)
+_CALENDAR: Final = word_set("today tomorrow yesterday") | MONTHS.keys() | WEEKDAYS.keys()
 _VOWELS: Final = "aeiou"
 _CONSONANTS: Final = "bcdfghjklmnpqrstvwxz"
 

@@ -17,7 +17,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.search.tool_words import kit_name, stems
 from langgraph_toolmem.words import clauses
-from langgraph_toolmem.words.features import words
+from langgraph_toolmem.words.split import words
 
 Rank = Callable[[str], list[str]]
 """From a request to names of tools, best first."""

@@ -114,6 +114,7 @@ class ToolMemory:
         )
         for each in self._methods:
             each.open(self._core)
+        self._core.quietly("rows of the version before cannot be taken over", self._core.former.begin)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:

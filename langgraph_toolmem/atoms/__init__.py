@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.keeping import AtomKeeping
     from langgraph_toolmem.atoms.known import Known
     from langgraph_toolmem.atoms.retrieve import AtomHit
+    from langgraph_toolmem.atoms.rows import AtomRows
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.core.core import Core
 
@@ -270,6 +271,10 @@ class Atoms(Method):
 
                 self._keeping = AtomKeeping(self.core, self._writer)
             return self._keeping
+
+    def rows_kept(self) -> Iterable[AtomRows]:
+        """See `Listener`."""
+        return [self.keeping.rows]
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's atoms."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,11 +20,13 @@ from pydantic import BaseModel, Field
 
 from langgraph_toolmem.atoms.atoms import Atom, make_atom
 from langgraph_toolmem.atoms.known import leaves_of
-from langgraph_toolmem.atoms.words import NUMBER, delexicalised, is_in, slots_in, values_in
+from langgraph_toolmem.atoms.tracker import type_named
+from langgraph_toolmem.atoms.words import delexicalised, is_in, slots_in
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.models import is_unreadable
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.words.values import NUMBER, values_in
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -145,12 +146,7 @@ def applied(answer: Any, atom: Atom, step: ExecutedCall, *, request: str = "") -
 
 
 def _types(said: Sequence[Typed]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in said[:MAX_ARGUMENTS]:
-        name = "_".join(re.findall(r"[A-Za-z][A-Za-z0-9]*", each.type)).upper()
-        if len(name) <= 40:
-            found[each.path.strip()] = name
-    return found
+    return {each.path.strip(): type_named(each.type) for each in said[:MAX_ARGUMENTS]}
 
 
 def _masked(given: Any, draft: Any, types: Mapping[str, str], needed: Collection[str], path: str = "") -> Any:

@@ -11,12 +11,13 @@ from langgraph_toolmem.atoms.known import Known, told
 from langgraph_toolmem.atoms.mask import Habits, Masked, mask
 from langgraph_toolmem.atoms.situation import SHORTEST, Abouts, Situation, part_of, situation
 from langgraph_toolmem.atoms.slots import PERSONS, Slots, words_of
-from langgraph_toolmem.atoms.words import EMAIL, KINDS, NAME, names_in
+from langgraph_toolmem.atoms.words import names_in
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
-from langgraph_toolmem.words.features import words
+from langgraph_toolmem.words.split import words
+from langgraph_toolmem.words.values import EMAIL, KINDS, NAME
 
 MAX_PRODUCED = 12
 

@@ -6,19 +6,18 @@ step of any task would then fit a question about the weather.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
 from langgraph_toolmem.atoms.atoms import Atom, wordings_of
 from langgraph_toolmem.atoms.known import COMMON
 from langgraph_toolmem.atoms.situation import sparse
-from langgraph_toolmem.atoms.words import KINDS
+from langgraph_toolmem.atoms.words import SLOT
 from langgraph_toolmem.words.features import similarity
+from langgraph_toolmem.words.values import KINDS
 
 LEAST: Final = 0.15
 """Likeness in words of a goal with what an atom was for or what its tool does, from which it has to do with it."""
-_SLOT: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>")
 
 
 def fits(goals: Iterable[str], atom: Atom) -> bool:
@@ -35,4 +34,4 @@ def fits(goals: Iterable[str], atom: Atom) -> bool:
 
 def _worded(goal: str) -> str:
     """With the words of types in their place; those that any value may have say nothing."""
-    return _SLOT.sub(lambda slot: "" if slot[1] in COMMON or slot[1] in KINDS else slot[1].replace("_", " "), goal)
+    return SLOT.sub(lambda slot: "" if slot[1] in COMMON or slot[1] in KINDS else slot[1].replace("_", " "), goal)

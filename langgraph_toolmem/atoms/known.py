@@ -11,12 +11,13 @@ from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.slots import Slots
-from langgraph_toolmem.atoms.words import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, labelled, values_in
+from langgraph_toolmem.atoms.words import labelled
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.words.result_paths import is_table
+from langgraph_toolmem.words.values import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, number_of, values_in
 
 MAX_SLOTS: Final = 64
 MAX_PER_SLOT: Final = 8
@@ -226,16 +227,10 @@ def leaves_of(args: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: Value) -> Any:
-    if value.kind != NUMBER:
-        return value.text
-    plain = value.text.lstrip("#").replace(",", "")
-    try:
-        return int(plain) if value.text[:1] != "#" and not plain.startswith("0") else value.text
-    except ValueError:
-        try:
-            return float(plain)
-        except ValueError:
-            return value.text
+    """A number as such; "#12", "007" and "30-minute" stay texts."""
+    number = number_of(value.text) if value.kind == NUMBER and value.text[-1:].isdigit() else None
+    told = number is None or value.text[:1] == "#" or (value.text[:1] == "0" and isinstance(number, int))
+    return value.text if told else number
 
 
 def several_texts(given: Any) -> list[str] | None:

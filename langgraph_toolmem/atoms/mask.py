@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from langgraph_toolmem.atoms.known import Known, leaves_of
 from langgraph_toolmem.atoms.slots import MONEY, Parameter, Slots, alternatives, is_identifier, satisfied, words_of
-from langgraph_toolmem.atoms.words import EMAIL, KINDS, PLAIN, TEXT, is_in, kind_of, names_in
+from langgraph_toolmem.atoms.words import is_in, names_in
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.words.values import EMAIL, KINDS, PLAIN, TEXT, kind_of
 
 MAX_LITERAL: Final = 40
 """Characters of a value that stays as it is."""

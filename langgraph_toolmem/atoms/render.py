@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.atoms.retrieve import AtomHit
+from langgraph_toolmem.atoms.words import SLOT
 
 MAX_CHARS: Final = 1_600
 """Characters of all hints."""
@@ -23,7 +23,6 @@ RULES: Final = (
     "change an argument that matters. Go step by step."
 )
 
-_SLOT: Final = re.compile(r"<[A-Z][A-Z0-9_]*>")
 _JOINERS: Final = "\u200c\u200d"
 """Parts of words in some scripts, though they count as control characters."""
 
@@ -69,7 +68,7 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_plain(str(name))}: {_value(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, str) and _SLOT.fullmatch(value):
+    if isinstance(value, str) and SLOT.fullmatch(value):
         return value
     text = json.dumps(value, ensure_ascii=False, default=str)
     text = "".join(c if _is_shown(c) else json.dumps(c)[1:-1] for c in text)

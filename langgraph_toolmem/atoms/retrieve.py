@@ -21,12 +21,12 @@ from langgraph_toolmem.atoms.resolve import Resolver
 from langgraph_toolmem.atoms.rows import GOOD, AtomRows, StoredAtom, query_text
 from langgraph_toolmem.atoms.slots import satisfied
 from langgraph_toolmem.atoms.texts import Question, Rarity
-from langgraph_toolmem.atoms.words import ID, KINDS
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.rows import MOST_NEAR
 from langgraph_toolmem.core.samples import Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.words.values import ID, KINDS
 
 BETA: Final = 0.3
 EPSILON: Final = 1e-5

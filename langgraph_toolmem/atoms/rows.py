@@ -127,6 +127,12 @@ class AtomKind(RowKind[StoredAtom]):
         """See `RowKind`."""
         return replace(item, record=record_of(track))
 
+    def former_track(self, row: Hit) -> Track:
+        """See `RowKind`."""
+        names = ("retrieved", "followed", "succeeded", "failed")
+        shown, followed, helped, hurt = (int(row.metadata.get(name) or 0) for name in names)
+        return Track(shown=shown, followed=followed, helped=helped, hurt=hurt)
+
     def retired(self, item: StoredAtom) -> bool:
         """See `RowKind`."""
         return item.record.misleads

@@ -13,26 +13,16 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.atoms.known import Known, leaves_of
-from langgraph_toolmem.atoms.words import (
-    DATE,
-    EMAIL,
-    ID,
-    KINDS,
-    NAME,
-    PLAIN,
-    TIME,
-    delexicalised,
-    names_in,
-    quotes_in,
-    values_in,
-)
+from langgraph_toolmem.atoms.words import delexicalised, names_in
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.search.tool_words import Wording
+from langgraph_toolmem.words.clauses import NEXT, SENTENCE_END
 from langgraph_toolmem.words.features import similarity
+from langgraph_toolmem.words.values import DATE, EMAIL, ID, KINDS, NAME, PLAIN, TIME, quotes_in, values_in
 from langgraph_toolmem.words.vocabulary import VERBS, word_set
 
 MAX_DONE: Final = 3
@@ -51,11 +41,9 @@ SHORTEST: Final = 3
 
 
 _ACTS: Final = VERBS | word_set("mail email tell ask give let use go write note call pay tweet ensure tag remind")
-_JOINS: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
-_JOINED = re.compile(rf"^(?:{_JOINS})\b[, ]*", re.IGNORECASE)
+_JOINED = re.compile(rf"^(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _BREAK = re.compile(
-    r"(?<=[.!?…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bvs\.)\s+|\n+|(?<=[。！？；])"
-    rf"|,?\s+(?:{_JOINS})\b[, ]*"
+    rf"{SENTENCE_END}|,?\s+(?:{NEXT})\b[, ]*"
     r"|[,;]?\s+and\s+(?=(?:" + "|".join(sorted(_ACTS)) + r")\b)",
     re.IGNORECASE,
 )

@@ -12,7 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from langgraph_toolmem.atoms.words import (
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.words.meaning import Meaning, canonical, meaning_of
+from langgraph_toolmem.words.ports import inputs_of
+from langgraph_toolmem.words.schema import Leaf
+from langgraph_toolmem.words.values import (
     DATE,
     EMAIL,
     FILE,
@@ -26,11 +30,8 @@ from langgraph_toolmem.atoms.words import (
     TIME,
     URL,
     kind_of,
+    quotes_in,
 )
-from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.meaning import Meaning, canonical, meaning_of
-from langgraph_toolmem.words.ports import inputs_of
-from langgraph_toolmem.words.schema import Leaf
 from langgraph_toolmem.words.vocabulary import FREE_TEXT, GENERIC, IDENTIFIERS, NOISE, PERSONAL, SECRETS, word_set
 
 CONTROL: Final = word_set(
@@ -51,7 +52,7 @@ _FILLERS: Final = word_set("will can must may should would could be is are was h
 _FORMATS: Final = {
     "email": EMAIL, "uri": URL, "url": URL, "date": DATE, "date-time": DATE, "time": TIME, "phone": PHONE, "uuid": ID,
 }  # fmt: skip
-_QUOTED = re.compile(r"(?<!\w)(['\"`])([^'\"`\n]{1,60})\1(?!\w)")
+_LONGEST_CHOICE: Final = 60
 _EXAMPLE = re.compile(r"(?:such as|e\.g\.|example|like|format(?: is)?|for instance)[^.;]{0,20}$", re.IGNORECASE)
 
 
@@ -111,8 +112,9 @@ def listed_choices(description: str) -> tuple[str, ...]:
     >>> listed_choices('Type of plot. Can be "bar", "line" or "scatter"')
     ('bar', 'line', 'scatter')
     """
-    found = [match for match in _QUOTED.finditer(description) if not _EXAMPLE.search(description[: match.start()])]
-    return tuple(match[2] for match in found) if len(found) > 1 else ()
+    quoted = quotes_in(description, _LONGEST_CHOICE)
+    found = [description[start:end] for start, end in quoted if not _EXAMPLE.search(description[: start - 1])]
+    return tuple(found) if len(found) > 1 else ()
 
 
 class Slots:

@@ -7,7 +7,6 @@ Secrets are not kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.runs.run import Run, UserMessage
 from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.words.split import words
 from langgraph_toolmem.words.vocabulary import SECRETS
 
 MAX_KEPT: Final = 8
@@ -25,7 +25,6 @@ MAX_CHARS: Final = 16_000
 """Characters of all types and values."""
 MAX_TYPE: Final = 40
 _INT64: Final = 2**63
-_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _SECRETS: Final = SECRETS | {"token", "accesstoken", "authorization"}
 
 
@@ -94,10 +93,10 @@ def add_facts(known: Known, facts: Iterable[tuple[str, str]], said: str) -> tupl
 def type_named(name: str) -> str:
     """A type as K has them, from however somebody writes it; "" if it is none.
 
-    >>> type_named("<order id>")
-    'ORDER_ID'
+    >>> type_named("<order id>"), type_named("2nd address1")
+    ('ORDER_ID', 'ND_ADDRESS_1')
     """
-    label = "_".join(_WORD.findall(name)).upper()
+    label = "_".join(word for word in words(name) if word.isascii()).upper().lstrip("_0123456789")
     return label if len(label) <= MAX_TYPE else ""
 
 

@@ -7,6 +7,7 @@ import platform
 import re
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,8 @@ def examine(folder: Path | None) -> Health:
     from langgraph_toolmem.stores.graph_report import inspect_folder
 
     memory = {**inspect_folder(folder), **waiting.look(folder)}
-    found, notes = (a + b for a, b in zip(_judge(folder, memory), waiting.judge(folder, memory), strict=True))
+    judged = _judge(folder, memory), waiting.judge(folder, memory), _judge_indexes(folder, memory)
+    found, notes = (list(chain(*parts)) for parts in zip(*judged, strict=True))
     return Health(packages, folder, memory, _folder_size(folder), problems + found, notes)
 
 
@@ -157,6 +159,22 @@ def _judge(folder: Path, memory: dict[str, Any]) -> tuple[list[str], list[str]]:
         holder = "another process" if memory["holder"] is None else f"process {memory['holder']}"
         notes.append(f"{holder} is writing to it; others may open it with read_only=True")
     return problems, notes
+
+
+def _judge_indexes(folder: Path, memory: dict[str, Any]) -> tuple[list[str], list[str]]:
+    from langgraph_toolmem.stores.integrity import inspect, set_aside
+
+    notes = [
+        f"{aside.relative_to(folder)} ({size_in_words(_folder_size(aside))}) is an index of Chroma's that was damaged "
+        "and set aside; it is made again from its texts. Delete it when you are done with it"
+        for aside in set_aside(folder)
+    ]
+    if memory["locked"]:
+        return [], notes  # while somebody writes, the files do not have to agree
+    try:
+        return inspect(folder), notes
+    except OSError as error:
+        return [f"the indexes in {folder / 'chroma'} cannot be read: {error}"], notes
 
 
 def show_health(out: Console, health: Health) -> None:

@@ -6,17 +6,15 @@ Looking changes nothing; `retry` has what was given up tried again.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import closing
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-REFLECTIONS: Final = "reflections.db"
-BOOTSTRAP: Final = "bootstrap.db"
-DECISIONS: Final = "decisions.db"
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.stores.database import held_in
+from langgraph_toolmem.stores.database import look as ask
+
 KINDS: Final = {
     "write": "entry",
     "judge": "verdict",
@@ -35,27 +33,31 @@ _MANY: Final = {
 }
 
 
+_ASKED: Final = {
+    "reflections": "SELECT kind, given_up, attempts, error FROM jobs",
+    "bootstrap": "SELECT stage, count(*) FROM queries GROUP BY stage",
+    "decisions": "SELECT count(*) FROM turns",
+}
+"""What is asked, by the name of the file that held the answer in the version before."""
+
+
 def look(folder: Path) -> dict[str, Any]:
     """What waits in a folder.
 
     Returns:
-        ``reflections``, ``bootstrap`` and ``decisions``, each None if there is no such file, else a dict with
-        ``bytes``, ``readable`` and ``why``. The first also has ``pending``, ``failing`` and ``given_up``, lists of
-        ``{"kind", "times", "error"}``; failing ones are pending too. The second has the number of requests by
+        ``reflections``, ``bootstrap`` and ``decisions``, each None if there is nothing of the kind, else a dict with
+        ``file``, ``bytes``, ``readable`` and ``why``. The first also has ``pending``, ``failing`` and ``given_up``,
+        lists of ``{"kind", "times", "error"}``; failing ones are pending too. The second has the number of requests by
         ``stages``, the third that of ``turns``.
     """
-    parts = ((REFLECTIONS, _jobs), (BOOTSTRAP, _stages), (DECISIONS, _turns))
-    return {name.removesuffix(".db"): _file(folder / name, read) for name, read in parts}
+    return {name: _part(folder, name) for name in _ASKED}
 
 
 def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Problems and notes, one sentence each, with what to do."""
-    problems: list[str] = []
     notes: list[str] = []
-    for name in (REFLECTIONS, BOOTSTRAP, DECISIONS):
-        file = found[name.removesuffix(".db")]
-        if file is not None and not file["readable"]:
-            problems.append(f"{name} cannot be read: {file['why']}")
+    parts = [found[name] for name in _ASKED if found[name] is not None]
+    problems = list(dict.fromkeys(part["why"] for part in parts if not part["readable"]))
     queue, cold, decisions = found["reflections"], found["bootstrap"], found["decisions"]
     if queue is not None and queue["readable"]:
         if queue["given_up"]:
@@ -83,9 +85,8 @@ def judge(folder: Path, found: dict[str, Any]) -> tuple[list[str], list[str]]:
                 f"a cold start was not ended: {over:,} requests were run, {left:,} wait; toolmem bootstrap goes on"
             )
     if decisions is not None and decisions["readable"] and decisions["turns"]:
-        notes.append(
-            f"{decisions['turns']:,} decisions are kept with their prompts in {DECISIONS}, for toolmem export --sft"
-        )
+        kept = f"{decisions['turns']:,} decisions are kept with their prompts in {decisions['file']}"
+        notes.append(f"{kept}, for toolmem export --sft")
     return problems, notes
 
 
@@ -103,35 +104,28 @@ def retry(folder: Path) -> int:
         return queue.revive()
 
 
-def _file(path: Path, read: Callable[[sqlite3.Connection], dict[str, Any]]) -> dict[str, Any] | None:
-    try:
-        report: dict[str, Any] = {"bytes": path.stat().st_size, "readable": True, "why": ""}
-    except FileNotFoundError:
+def _part(folder: Path, name: str) -> dict[str, Any] | None:
+    before = f"{name}.db"
+    path = held_in(folder, before)
+    if path is None:
         return None
-    # While nobody has it open there is no log beside it, and looking must not begin one.
-    quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
+    report: dict[str, Any] = {"file": path.name, "bytes": path.stat().st_size, "readable": True, "why": ""}
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{quiet}", uri=True)) as database:
-            return report | read(database)
-    except sqlite3.Error as error:
+        rows = ask(folder, before, _ASKED[name])
+    except StorageError as error:
         return report | {"readable": False, "why": str(error)}
-
-
-def _jobs(database: sqlite3.Connection) -> dict[str, Any]:
-    rows = database.execute("SELECT kind, given_up, attempts, error FROM jobs").fetchall()
-    return {
-        "pending": _grouped((kind, "") for kind, lost, _, _ in rows if not lost),
-        "failing": _grouped((kind, error) for kind, lost, attempts, error in rows if not lost and attempts),
-        "given_up": _grouped((kind, error) for kind, lost, _, error in rows if lost),
+    if rows is None:
+        return None
+    if name == "bootstrap":
+        return report | {"stages": dict(rows)}
+    if name == "decisions":
+        return report | {"turns": rows[0][0]}
+    waits, lost = ([row for row in rows if bool(row[1]) is given_up] for given_up in (False, True))
+    return report | {
+        "pending": _grouped((kind, "") for kind, *_ in waits),
+        "failing": _grouped((kind, error) for kind, _, attempts, error in waits if attempts),
+        "given_up": _grouped((kind, error) for kind, _, _, error in lost),
     }
-
-
-def _stages(database: sqlite3.Connection) -> dict[str, Any]:
-    return {"stages": dict(database.execute("SELECT stage, count(*) FROM queries GROUP BY stage").fetchall())}
-
-
-def _turns(database: sqlite3.Connection) -> dict[str, Any]:
-    return {"turns": database.execute("SELECT count(*) FROM turns").fetchone()[0]}
 
 
 def _grouped(jobs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:

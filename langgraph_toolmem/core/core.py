@@ -12,6 +12,7 @@ from langgraph_toolmem.core.catalogue import Catalogue, without_own
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.former import TakeOver
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
@@ -50,6 +51,7 @@ class Core(Evidence):
         jobs: work in the background.
         ledger: what was shown to the model, whether it was followed, how that run ended.
         kept_runs: finished runs with their verdicts, from whichever method keeps them.
+        former: takes over what the version before kept.
         events: what happens to runs, and who is told.
         listeners: the methods, in their order.
     """
@@ -84,13 +86,16 @@ class Core(Evidence):
         where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}
         kept = GraphStore(home, tables=tables, read_only=read_only, **where)
         super().__init__(kept, users, now=now, read_only=read_only)
-        self.vectors = VectorStore(self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace)
+        self.vectors = VectorStore(
+            self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace, read_only=read_only
+        )
         self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
         self.executions = ExecutionLog()
         self.ledger = Ledger(self.graph, self.apply, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
+        self.former = TakeOver(self)
         self.events = Events(self, self.catalogue, self.executions, self.ledger, self.jobs, self.listeners)
 
     def forget(self, user: User) -> int:

@@ -24,8 +24,9 @@ from typing import Any, Final
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.failures import describe_error, log_failure
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.stores.database import held_in
 from langgraph_toolmem.stores.executors import Executor, ThreadExecutor
-from langgraph_toolmem.stores.job_queue import NAME, Job, JobQueue
+from langgraph_toolmem.stores.job_queue import Job, JobQueue
 
 logger = logging.getLogger("langgraph_toolmem.jobs")
 
@@ -105,7 +106,7 @@ class Jobs:
             if self._made is None:
                 if self._closed:
                     raise StorageError("The memory is closed. Make a new one to go on.")
-                self._made = JobQueue(self._folder, now=self._now)
+                self._made = JobQueue(self._folder, now=self._now, read_only=self._read_only)
             return self._made
 
     @property
@@ -120,7 +121,7 @@ class Jobs:
             made = self._made
         if made is not None:
             return not made.empty
-        return self._folder is not None and (self._folder / NAME).exists()
+        return held_in(self._folder, JobQueue.before) is not None
 
     def handle(self, kind: str, do: Do) -> None:
         """Jobs of this kind are done like this; it takes milliseconds."""

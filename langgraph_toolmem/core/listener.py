@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -11,6 +11,7 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run, Turn
 
 if TYPE_CHECKING:
+    from langgraph_toolmem.core.rows import Rows
     from langgraph_toolmem.graph.cases import Neighbour
     from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Record
@@ -147,6 +148,10 @@ class Listener:
         return 0
 
     # --- keeping ---
+
+    def rows_kept(self) -> Iterable[Rows[Any]]:
+        """Its rows that a version before may have kept in another form: they are taken over."""
+        return ()
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes everything of a user that is not in the evidence graph, which has forgotten already.

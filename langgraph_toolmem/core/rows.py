@@ -8,28 +8,17 @@ the ledger, as increments of its own, so that nobody overwrites what another pro
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.ledger import ALL, Track
-from langgraph_toolmem.core.row_kinds import Near, RowChanges, RowKind
-from langgraph_toolmem.search.embedders import clean
-from langgraph_toolmem.stores.items import Hit, VectorItem
-from langgraph_toolmem.stores.parts import KEY as PART
+from langgraph_toolmem.core.row_kinds import Near, RowChanges
+from langgraph_toolmem.core.row_places import DAMAGED, OWNERS, REMEMBERED, RowPlaces
+from langgraph_toolmem.stores.items import Hit
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.ledger import Ledger
     from langgraph_toolmem.core.users import User
-    from langgraph_toolmem.stores.vectors import VectorStore
 
 logger = logging.getLogger("langgraph_toolmem.rows")
 
@@ -39,63 +28,13 @@ NEAR: Final = 64
 """Rows that are looked at for a question."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
-ROOM: Final = 10_000
-"""Rows among which the least useful is looked for, where there are too many."""
-MAX_NAMESPACES: Final = 1_024
-"""Namespaces of which is remembered what changed; those that were used last."""
-REMEMBERED: Final = 10_000
-"""Changes of a namespace that can be told one by one."""
-_ROW, _OWNERS = "row", "of"  # metadata of a row: everything but the text as JSON, and digests of users and runs
-_DAMAGED: Final = (InputError, KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
-@dataclass
-class _Place:
-    """What is known of a namespace."""
-
-    store: VectorStore
-    size: int | None = None
-    hand: int = 0  # where the next look for the least useful begins
-    version: int = 1
-    looked: float = 0.0
-    nothing_in: set[str] = field(default_factory=set)  # parts without rows
-    changed: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-
-
-class Rows(Generic[T]):
+class Rows(RowPlaces[T]):
     """The items of one kind, of all users. Blocking: at a model call, what is near is asked for in a step.
 
     Every method raises `StorageError` where Chroma or the embedder fails; nothing is changed then.
-
-    Args:
-        kind: of the items.
-        vectors: Chroma.
-        ledger: has the records.
-        method: whose items they are in the ledger.
-        apart: each user has a namespace.
-        read_only: nothing is written.
-        now: seconds since 1970.
-        refresh: seconds after which others may have changed what `changes` told; None: there are no others.
     """
-
-    def __init__(
-        self,
-        kind: RowKind[T],
-        vectors: VectorStore,
-        ledger: Ledger,
-        *,
-        method: str,
-        apart: bool,
-        read_only: bool,
-        now: Callable[[], float],
-        refresh: float | None,
-    ) -> None:
-        self.kind = kind
-        self._vectors, self._ledger, self._method = vectors, ledger, method
-        self._apart, self._read_only = apart, read_only
-        self._now, self._refresh = now, refresh
-        self._writing = threading.RLock()
-        self._places: OrderedDict[tuple[str, ...], _Place] = OrderedDict()
 
     # --- writing ---
 
@@ -155,7 +94,7 @@ class Rows(Generic[T]):
                 self._left(place, gone, user)
                 removed = len(gone)
             else:
-                removed = self.forget_of(str(user.digest), user)
+                removed = self.forget_of(user.digest or "", user)
             place.store.scrub(self.kind.name)
         return removed
 
@@ -163,9 +102,12 @@ class Rows(Generic[T]):
         """Takes away what comes from a user or a run (digest), and makes sure that it is gone; from how many items.
 
         Raises:
+            InputError: nobody is named.
             StorageError: something is left.
         """
-        where = {_OWNERS: {"$contains": owner}}
+        if not owner:
+            raise InputError(f"Whose {self.kind.name} are to be forgotten? Nobody is named.")
+        where = {OWNERS: {"$contains": owner}}
         with self._changing(user) as place:
             ids = place.store.ids(self.kind.name, where)
             known = self._read(place, ids)
@@ -176,6 +118,23 @@ class Rows(Generic[T]):
             if still := place.store.ids(self.kind.name, where):
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
         return len(ids)
+
+    def take_in(
+        self, page: Sequence[tuple[Hit, list[float] | None]], user: User
+    ) -> dict[str, tuple[Hit, list[float] | None]]:
+        """Keeps rows of the version before, with the vectors that are known; damaged ones go. By id, what was kept."""
+        found: dict[str, tuple[Hit, list[float] | None]] = {}
+        items: list[T] = []
+        for hit, vector in page:
+            try:
+                item = self.kind.item(hit)
+            except DAMAGED:
+                logger.warning("a damaged row of %s was not taken over", self.kind.name)
+                continue
+            items.append(item)
+            found[self.kind.row(item).id] = hit, vector
+        self.put(items, user, vectors={key: vector for key, (_, vector) in found.items() if vector is not None})
+        return found
 
     # --- reading ---
 
@@ -218,7 +177,7 @@ class Rows(Generic[T]):
         place, name = self._place(user), self.kind.name
         vector = self.embed(query) if isinstance(query, str) else query
         count = place.store.count(name) if k is None else k
-        least = min(count, count // 4 if enough is None else enough)
+        least = max(1, count // 4) if enough is None else enough
         while True:
             hits = self._nearest(place, vector, count, part)
             found = [
@@ -234,7 +193,7 @@ class Rows(Generic[T]):
         """The items that name somebody or something (digest) as their owner; see `VectorItem.owners`."""
         if self._vectors.empty:
             return []
-        hits = self._place(user).store.get(self.kind.name, where={_OWNERS: {"$contains": owner}})
+        hits = self._place(user).store.get(self.kind.name, where={OWNERS: {"$contains": owner}})
         return [item for _, item in self._items(hits, user)]
 
     def embed_all(self, texts: Sequence[str]) -> list[list[float]]:
@@ -285,150 +244,3 @@ class Rows(Generic[T]):
     def version(self, user: User) -> int:
         """Another number after every change by this process."""
         return self._place(user).version
-
-    def key(self, item: str, user: User) -> str:
-        """The name of an item (its id) in the ledger: what two users keep under one id has two records."""
-        return digest(*user.namespace, item) if self._apart else item
-
-    # --- below ---
-
-    def _place(self, user: User) -> _Place:
-        with self._writing:
-            found = self._places.pop(user.namespace, None)
-            if found is None:
-                found = _Place(self._vectors.scoped(user.namespace))
-                if len(self._places) >= MAX_NAMESPACES:
-                    self._places.popitem(last=False)
-            self._places[user.namespace] = found
-            return found
-
-    @contextmanager
-    def _changing(self, user: User) -> Iterator[_Place]:
-        if self._read_only:
-            raise StorageError(f"The memory is read-only: no {self.kind.name} can be kept.")
-        with self._writing:
-            yield self._place(user)
-
-    def _nearest(self, place: _Place, vector: Sequence[float], k: int, part: str) -> list[Hit]:
-        name = self.kind.name
-        hits = place.store.query(name, vector, k=k, part=part)
-        if part and not hits and part not in place.nothing_in:
-            # Its index is approximate: a small part far from the others may be missed, or there is nothing in it.
-            hits = place.store.query(name, vector, k=k, part=part, where={PART: part})
-            if not hits and self._refresh is None:
-                place.nothing_in.add(part)
-        return hits
-
-    def _items(self, hits: Iterable[Hit], user: User) -> Iterator[tuple[Hit, T]]:
-        """The items of rows, with their records; damaged rows are left out."""
-        batch: list[tuple[Hit, T]] = []
-        damaged = 0
-        for hit in hits:
-            try:
-                batch.append((hit, self.kind.item(_unpacked(hit))))
-            except _DAMAGED:
-                damaged += 1
-            if len(batch) >= MOST_NEAR:
-                yield from self._tracked(batch, user)
-                batch = []
-        yield from self._tracked(batch, user)
-        if damaged:
-            logger.warning("%d %s are damaged; left out", damaged, self.kind.name)
-
-    def _tracked(self, batch: Sequence[tuple[Hit, T]], user: User) -> list[tuple[Hit, T]]:
-        whole, *tracks = self._ledger.tracks(self._method, [ALL, *(self.key(hit.id, user) for hit, _ in batch)])
-        return [
-            (hit, self.kind.tracked(item, track, Track(*(a - b for a, b in zip(whole, track, strict=True)))))
-            for (hit, item), track in zip(batch, tracks, strict=True)
-        ]
-
-    def _read(self, place: _Place, ids: Sequence[str]) -> dict[str, tuple[Hit, T]]:
-        if self._vectors.empty:
-            return {}
-        hits = {hit.id: hit for hit in place.store.get(self.kind.name, ids)}
-        found: dict[str, tuple[Hit, T]] = {}
-        for key, hit in hits.items():
-            try:
-                found[key] = hit, self.kind.item(_unpacked(hit))
-            except _DAMAGED:
-                logger.debug("a damaged row is written anew")
-        return found
-
-    def _write(
-        self,
-        place: _Place,
-        known: Mapping[str, tuple[Hit, T]],
-        stands: Mapping[str, T],
-        user: User,
-        vectors: Mapping[str, Sequence[float]] = MappingProxyType({}),
-    ) -> None:
-        new: list[VectorItem] = []
-        same: list[VectorItem] = []
-        for key, item in stands.items():
-            before = known[key][0] if key in known else None
-            made = self._packed(item, before, user)
-            if before is None or before.text != made.text:
-                new.append(made)
-            elif _differs(made, before):
-                same.append(made)
-        if new:
-            place.store.upsert(self.kind.name, new, vectors=vectors)
-        if same:
-            moved = [each for each in same if _moved(each, known[each.id][0])]
-            place.store.amend_items(self.kind.name, same, moved=moved)
-        place.nothing_in -= {each.part for each in (*new, *same)}
-        if place.size is not None:
-            place.size += sum(each.id not in known for each in new)
-        self._note(place, [each.id for each in (*new, *same)])
-
-    def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
-        row = self.kind.row(item)
-        owners = row.owners
-        if owners is None:
-            mine = () if user.digest is None else (user.digest,)
-            owners = tuple(sorted({*(before.metadata.get(_OWNERS) or () if before is not None else ()), *mine}))
-        plain = clean(json.dumps(dict(row.metadata), ensure_ascii=False, separators=(",", ":")))
-        return VectorItem(row.id, clean(row.text), {_ROW: plain, _OWNERS: list(owners) or None}, row.part)
-
-    def _remove(self, place: _Place, ids: Sequence[str], user: User) -> None:
-        if ids:
-            place.store.delete(self.kind.name, ids)
-            self._left(place, ids, user)
-
-    def _left(self, place: _Place, ids: Sequence[str], user: User) -> None:
-        place.size = None
-        self._note(place, ids)
-        self._ledger.drop(self._method, [self.key(key, user) for key in ids])
-
-    def _note(self, place: _Place, ids: Collection[str]) -> None:
-        place.version += len(ids)
-        place.changed.extend(ids)
-
-    def _make_room(self, place: _Place, user: User) -> None:
-        """Beyond `most`, a hundredth goes: the least useful of some rows, others at the next time."""
-        name = self.kind.name
-        if place.size is None:
-            place.size = place.store.count(name)
-        if place.size <= self.kind.most:
-            return
-        wanted = place.size - self.kind.most + self.kind.most // 100
-        size = max(ROOM, 2 * wanted)
-        start = place.hand if place.hand + size <= place.size else max(0, place.size - size)
-        place.hand = 0 if start + size >= place.size else start + size - wanted
-        found = list(self._items(place.store.some(name, start=start, size=size), user))
-        found.sort(key=lambda each: (not self.kind.retired(each[1]), self.kind.worth(each[1])))
-        self._remove(place, [hit.id for hit, _ in found[:wanted]], user)
-
-
-def _unpacked(hit: Hit) -> Hit:
-    plain = json.loads(hit.metadata[_ROW]) if _ROW in hit.metadata else hit.metadata  # as the version before had it
-    return Hit(hit.id, hit.text, plain, hit.similarity)
-
-
-def _moved(item: VectorItem, before: Hit) -> bool:
-    return bool(item.part != before.metadata.get(PART, ""))
-
-
-def _differs(item: VectorItem, before: Hit) -> bool:
-    kept = before.metadata
-    return _moved(item, before) or any(kept.get(name) != value for name, value in item.metadata.items())

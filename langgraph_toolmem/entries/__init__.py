@@ -26,7 +26,7 @@ which may be taken out of what the model is offered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
@@ -273,7 +273,7 @@ class Entries(Method):
     def imported(self, given: Import) -> int:
         """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
         parts = given.by_namespace()
-        return sum(self.keeping.import_runs(runs, "import") for _, runs in parts)
+        return sum(self.keeping.import_runs(runs[0].user, runs, "import") for _, runs in parts)
 
     # --- keeping ---
 
@@ -292,6 +292,10 @@ class Entries(Method):
     def rows(self) -> EntryRows:
         """The entries of all users."""
         return self.keeping.rows
+
+    def rows_kept(self) -> Iterable[EntryRows]:
+        """See `Listener`."""
+        return [self.rows]
 
     def past_runs(self, user: User) -> PastRuns | None:
         """The finished runs of a user, for other methods."""

@@ -66,8 +66,8 @@ class EntryKeeping:
         payload = {"score": score, "comment": comment or ""}
         self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
 
-    def import_runs(self, runs: Sequence[EndedRun], made_by: str) -> int:
-        """Entries of runs of one namespace that were read already, here and now; how many of the runs have one."""
+    def import_runs(self, user: User, runs: Sequence[EndedRun], made_by: str) -> int:
+        """Entries of runs of a namespace that were read already, here and now; how many of the runs have one."""
         core, now = self._core, self._core.now()
         made = (
             entry_of(
@@ -81,7 +81,6 @@ class EntryKeeping:
             )
             for each in runs
         )
-        user = runs[0].user
         stored = keep(self.rows, [entry for entry in made if entry is not None], user)
         entries = [entry for entry in stored if entry is not None]
         namespace = user.namespace

@@ -67,6 +67,11 @@ class EntryKind(RowKind[Entry]):
         bad = hurts(track.helped, track.hurt, usual)
         return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)
 
+    def former_track(self, row: Hit) -> Track:
+        """See `RowKind`."""
+        shown, helped, hurt = (int(row.metadata.get(name) or 0) for name in ("recalled", "helped", "hurt"))
+        return Track(shown=shown, helped=helped, hurt=hurt)
+
     def retired(self, item: Entry) -> bool:
         """See `RowKind`."""
         return item.retired

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from langgraph_toolmem.base import shapes
 from langgraph_toolmem.graph.state import PARALLEL
 from langgraph_toolmem.runs.values import ABSENT
-from langgraph_toolmem.words.text import month_day, read_text
+from langgraph_toolmem.words.text import dates_in, read_text
 
 MAX_CASES: Final = 20_000
 MAX_POSTINGS: Final = 64
@@ -274,10 +274,7 @@ def _forms(old: str, new: str) -> list[tuple[str, str]]:
         (old.title(), new.title()),
     ]
     forms.append((old.lower().replace(" ", "_"), new.lower().replace(" ", "_")))
-    before, after = month_day(read_text(old).words), month_day(read_text(new).words)
-    if before and after:
-        forms.append((before, after))
-    return forms
+    return [*forms, *zip(dates_in(old), dates_in(new), strict=False)]
 
 
 def carry_over(value: Any, old: str, new: str) -> tuple[Any, bool]:

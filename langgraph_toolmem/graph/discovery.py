@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from langgraph_toolmem.graph.sources import date_in, evaluate, from_text, named_rows
 from langgraph_toolmem.graph.state import Observation, RunState
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
 from langgraph_toolmem.words.text import MAX_SPAN_WORDS, Text, is_word, quoted_parts, read_text, shape_of
+from langgraph_toolmem.words.values import date_of
 
 _MAX_OUTPUTS: Final = 8
 _MAX_COUNTED: Final = 4
 _MAX_NAMES: Final = 4
 _MAX_TEMPLATES: Final = 3
-_ISO_MONTH_DAY = re.compile(r"(\d{4})-(\d\d-\d\d)(.*)", re.DOTALL)
 
 
 def discover(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
@@ -132,8 +131,8 @@ def _in_text(value: str, text: Text, used: set[str] | None) -> list[str]:
     found = ["q|"] if _first_unused(quoted_parts(text.raw), used) == value else []
     span = text.find(value)
     if span is None:
-        date = _ISO_MONTH_DAY.match(value)
-        if date and "|" not in value and date_in(template := f"{date[1]}-%s{date[3]}", text) == value:
+        date = date_of(day := value[:10]) == day
+        if date and "|" not in value and date_in(template := f"{day[:5]}%s{value[10:]}", text) == value:
             found.append(f"d|{template}")
         return found
     mark = _case_mark(text.span(*span), value)

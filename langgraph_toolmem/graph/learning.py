@@ -18,13 +18,12 @@ from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, paper_windo
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
-from langgraph_toolmem.words.text import dates_in, pieces_of
+from langgraph_toolmem.words.text import dates_in, masked
 
 MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
 """Latest outputs that are looked through for a value."""
-_PIECE = re.compile(r"\w+")
 _OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:t\|[^|]*\|)?[\^~]*(?:[ol]\||x[a-z]\|)", re.DOTALL)
 """How a descriptor of a part of an output begins (`graph.sources`)."""
 
@@ -69,14 +68,7 @@ def pattern_of(value: Any, state: RunState) -> str:
     for raw in said:
         for date in dates_in(raw):
             text = text.replace(date, "%")
-    own = [pieces_of(raw) for raw in said]
-
-    def mask(piece: re.Match[str]) -> str:
-        word = piece.group().lower()
-        return "%" if any(word in pieces for pieces in own) else piece.group()
-
-    masked = _PIECE.sub(mask, text)
-    return masked if _PIECE.search(masked) else ""
+    return masked(text, said)
 
 
 def attempt_digest(step: ExecutedCall, attempt: int | str) -> str:

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 0.5
 """Seconds that a search waits for past runs to be read from disk."""
-DECISIONS_FILE: Final = "decisions.db"
 
 
 class Navigator(GraphEvolution, Method):
@@ -289,7 +288,7 @@ class Navigator(GraphEvolution, Method):
         with core.lock:
             if self._decisions is None:
                 core.refuse_if_closed()
-                from langgraph_toolmem.navigator.decide.recording import DecisionLog  # SQLite: only when they are kept
+                from langgraph_toolmem.navigator.decide.recording import DecisionLog  # only when they are kept
 
                 self._decisions = DecisionLog(
                     core.folder,
@@ -314,9 +313,6 @@ class Navigator(GraphEvolution, Method):
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Deletes a user's recorded decisions, and what is in RAM of the user's past runs."""
         self.tool_search.forget(user.namespace)
-        folder = self.core.folder
-        if self._decisions is None and (folder is None or not (folder / DECISIONS_FILE).exists()):
-            return 0
         return self.decisions.forget(str(user.digest), list(runs))
 
     def close(self) -> None:

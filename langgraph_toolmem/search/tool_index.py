@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from langgraph_toolmem.search.lexical import LexicalIndex
-from langgraph_toolmem.words.features import words
+from langgraph_toolmem.words.split import words
 
 if TYPE_CHECKING:
     from langgraph_toolmem.runs.tools import ToolSpec

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.features import STOP_WORDS, stem, words
+from langgraph_toolmem.words.clauses import SENTENCE_END
+from langgraph_toolmem.words.split import STOP_WORDS, stem, words
 
 MAX_CHARS: Final = 4000
 """Characters of a description that are read; the rest of a long one is detail, and would drown the name."""
@@ -21,13 +21,13 @@ EMBEDDED_CHARS: Final = 1000
 """Characters of the text that an embedder gets."""
 LEAST_SPLIT: Final = 6
 """Letters from which a word may be several."""
+LONGEST_SPLIT: Final = 48
 SHORTEST_PIECE: Final = 3
 LONGEST_PIECE: Final = 14
 USES: Final = 3
 """Tools that use a word, at least, for it to be a piece of others."""
-_LONGEST_CACHED: Final = 48
 _SMALL: Final = frozenset({"by", "id", "of", "in", "to"})
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
+_SENTENCE = re.compile(SENTENCE_END)
 USUAL: Final = frozenset((
     *STOP_WORDS, "getting", "gets", "having", "letting", "lets", "liked", "likes", "liking", "needed", "needing",
     "needs", "ours", "pleased", "pleasing", "theirs", "wanted", "wanting", "wants", "willing",
@@ -127,7 +127,7 @@ class Wording:
         return known
 
     def _pieces(self, word: str) -> tuple[str, ...]:
-        if not (LEAST_SPLIT <= len(word) <= _LONGEST_CACHED and word.isascii() and word.isalpha()):
+        if not (LEAST_SPLIT <= len(word) <= LONGEST_SPLIT and word.isascii() and word.isalpha()):
             return ()
         least = max(USES, self._uses[word] + 1)
         best: list[tuple[int, tuple[str, ...]] | None] = [(0, ())] + [None] * len(word)
@@ -152,7 +152,8 @@ class Wording:
 
 def stems(text: str) -> list[str]:
     """The stems of a text in order, without those that any text has ("the", "please")."""
-    return [base for token in text.split() for base in _stems(token)]
+    plain = words(text)
+    return [base for word, base in zip(plain, words(text, stems=True), strict=True) if word not in USUAL]
 
 
 def embedded_text(spec: ToolSpec, wording: Wording) -> str:
@@ -180,17 +181,6 @@ def _sentences(spec: ToolSpec) -> list[str]:
 
 def _all_words(spec: ToolSpec) -> set[str]:
     return {*words(spec.description[:MAX_CHARS]), *words(kit_name(spec)), *words(spec.name)}
-
-
-def _analyse(token: str) -> tuple[str, ...]:
-    return tuple(stem(word) for word in words(token) if word not in USUAL)
-
-
-_analyse_cached = lru_cache(maxsize=32_768)(_analyse)
-
-
-def _stems(token: str) -> tuple[str, ...]:
-    return _analyse_cached(token) if len(token) <= _LONGEST_CACHED else _analyse(token)
 
 
 def _prefix(name: str) -> str:

@@ -24,7 +24,7 @@ merged, bounded, retired when they mislead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.runs.tools import ToolSpec
-    from langgraph_toolmem.sit.rows import Summaries
+    from langgraph_toolmem.sit.rows import Summaries, SummaryRows
 
 EDGE: Final = "edge:"
 """How an item begins that is no summary: the tool is suggested by its edge alone."""
@@ -255,6 +255,10 @@ class SIT(Method):
         return kept
 
     # --- keeping ---
+
+    def rows_kept(self) -> Iterable[SummaryRows]:
+        """See `Listener`."""
+        return [self.states.rows]
 
     def forget(self, user: User, runs: Collection[str]) -> int:
         """Removes a user's summaries. They are counted where they wait, not here."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.words.clauses import NEXT, SENTENCE_END
 
 MAX_DONE: Final = 4
 """Latest calls that are named."""
@@ -32,9 +33,7 @@ _MAX_PARTS: Final = 60
 _MAX_VALUES: Final = 200
 _MAX_TEXT: Final = 6000
 
-_BREAK = re.compile(
-    r"(?<=[.!?;])\s+|\n+|(?<=[。！？；])|,?\s+(?:and then|then|after that|also|otherwise|if so)\b[, ]*", re.IGNORECASE
-)
+_BREAK = re.compile(rf"{SENTENCE_END}|,?\s+(?:{NEXT})\b[, ]*", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 
 

@@ -63,7 +63,7 @@ class SummaryKind(RowKind[StoredSummary]):
         if isinstance(merged, str):  # as the version before had it
             merged = [entry.split(":") for entry in merged.split()]
         return StoredSummary(
-            id=row.id,
+            id=row.id.removeprefix("gone-"),  # of retired ones of the version before
             text=row.text,
             source=str(plain["source"]),
             target=str(plain["target"]),
@@ -90,6 +90,11 @@ class SummaryKind(RowKind[StoredSummary]):
     def tracked(self, item: StoredSummary, track: Track, others: Track) -> StoredSummary:
         """See `RowKind`."""
         return replace(item, offered=track.shown, followed=track.followed, right=track.right)
+
+    def former_track(self, row: Hit) -> Track:
+        """See `RowKind`."""
+        shown, followed, right = (int(row.metadata.get(name) or 0) for name in ("offered", "followed", "right"))
+        return Track(shown=shown, followed=followed, right=right)
 
     def retired(self, item: StoredSummary) -> bool:
         """See `RowKind`."""

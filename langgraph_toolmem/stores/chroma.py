@@ -9,10 +9,11 @@ import gc
 import inspect
 import itertools
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,17 @@ from typing import Any
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.hnsw_files import blank_all_unused_rows
+from langgraph_toolmem.stores.integrity import ASIDE, Integrity
 
 LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
 MAX_IN_USE = 64
 """Collections that Chroma is allowed to keep open. It would keep up to a fifth of the process's file limit, with four
 files and some megabytes each: too much for a host with many users."""
-_FINAL, _DRAFT = ".v1", ".new"  # ends of collection names
+_FINAL, _DRAFT, _FORMER = ".v2", ".new", ".v1"  # ends of collection names; of those of the version before
 
 _numbers = itertools.count(1)
-_open: dict[str, tuple[int, int]] = {}  # what is open in this process: place -> (process id, how often)
+_open: dict[str, tuple[int, int, Integrity | None]] = {}
+"""What is open in this process: place -> (process id, how often, which indexes may be used)."""
 _open_lock = threading.Lock()
 
 
@@ -38,7 +41,7 @@ def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
     Letters and digits stay, any other byte is written ``-xx``; a name that would get too long is a digest.
 
     >>> collection_name("tm", "tools", ("toolmem", "a@b"))
-    'tm.tools.toolmem.a-40b.v1'
+    'tm.tools.toolmem.a-40b.v2'
     """
     name = ".".join([prefix, *(_escape(part) for part in (kind, *namespace))]) + _FINAL
     if len(name) <= LONGEST_NAME:
@@ -59,6 +62,11 @@ def draft_name(name: str) -> str:
     return name.removesuffix(_FINAL) + _DRAFT
 
 
+def is_former(name: str) -> bool:
+    """Whether the version before made a collection of that name."""
+    return name.endswith(_FORMER)
+
+
 def final_name(name: str) -> str:
     """The name a collection has, or will have when its rebuilding is done."""
     return name.removesuffix(_DRAFT) + _FINAL if name.endswith(_DRAFT) else name
@@ -77,12 +85,13 @@ class ChromaConnection:
     Args:
         folder: where the embedded database lives; made if needed. ``None``: in memory.
         client: a synchronous chromadb client to use instead; it is never closed here.
+        read_only: another process may have the folder open and write to it.
 
     Raises:
         ConfigurationError: the client is an asynchronous one.
     """
 
-    def __init__(self, folder: Path | None, client: Any | None = None) -> None:
+    def __init__(self, folder: Path | None, client: Any | None = None, *, read_only: bool = False) -> None:
         if inspect.isawaitable(client) or inspect.iscoroutinefunction(getattr(client, "get_collection", None)):
             raise ConfigurationError(
                 "`chroma` cannot be an AsyncHttpClient. Give chromadb.HttpClient(...); "
@@ -93,6 +102,9 @@ class ChromaConnection:
         # All in-memory clients of a process see one database: a number keeps their collections apart.
         self.prefix = f"tm{next(_numbers)}" if self.ephemeral else "tm"
         self.given = client
+        self.read_only = read_only
+        self.integrity: Integrity | None = None
+        """Of a folder's indexes, while it is open."""
         self._client: Any | None = None
         self._process: int | None = None
         self._closed = False
@@ -141,7 +153,7 @@ class ChromaConnection:
             return self.given
         key = str(self.folder)
         with _open_lock:
-            owner, times = _open.get(key, (process, 0))
+            owner, times, integrity = _open.get(key, (process, 0, None))
             if owner != process:
                 raise self._forked()
             with self._translated("open"):  # not through the gate: who closes it wants the lock held here
@@ -155,9 +167,12 @@ class ChromaConnection:
                 else:
                     self.folder.mkdir(parents=True, exist_ok=True)
                     if not times:
-                        blank_all_unused_rows(self.folder)  # a process that was killed could not
+                        if not self.read_only:
+                            blank_all_unused_rows(self.folder)  # a process that was killed could not
+                        integrity = Integrity(self.folder, read_only=self.read_only)
                     client = chromadb.PersistentClient(path=self.folder, settings=settings)
-            _open[key] = (process, times + 1)
+            _open[key] = (process, times + 1, integrity)
+            self.integrity = integrity
         return client
 
     def _forked(self) -> StorageError:
@@ -179,16 +194,24 @@ class ChromaConnection:
         self._in_use.clear()
         with _open_lock, self._translated("close"):
             key = str(self.folder)
-            owner, times = _open.get(key, (os.getpid(), 1))
+            owner, times, integrity = _open.get(key, (os.getpid(), 1, None))
             if times > 1:
-                _open[key] = (owner, times - 1)
+                _open[key] = (owner, times - 1, integrity)
             else:
                 _open.pop(key, None)
             close = getattr(client, "close", None)  # missing in the oldest chromadb supported
             if close is not None:
                 close()
-            if self.folder is not None and times <= 1:
-                blank_all_unused_rows(self.folder)
+            if times <= 1:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Chroma let go of its files."""
+        if self.folder is not None and not self.read_only:
+            blank_all_unused_rows(self.folder)
+            if self.integrity is not None:
+                with suppress(OSError, StorageError):  # what is not noted is looked at more closely next time
+                    self.integrity.note()
 
     def uses(self, name: str) -> None:
         """A collection is opened; see `relieve`."""
@@ -215,7 +238,7 @@ class ChromaConnection:
         self.client()  # a forked process and a closed memory are told here
         with self._gate.closed(), self._lock:
             with _open_lock:
-                if _open.get(str(self.folder), (0, 0))[1] > 1:
+                if _open.get(str(self.folder), (0, 0, None))[1] > 1:
                     raise StorageError(f"{self.where} is open in another memory of this process. Close that one first.")
                 client, self._client = self._client, None
                 _open.pop(str(self.folder), None)
@@ -226,7 +249,8 @@ class ChromaConnection:
                 gc.collect()  # what is let go of may still write its files
                 with closing(sqlite3.connect(self.folder / "chroma.sqlite3", isolation_level=None)) as database:
                     database.execute("VACUUM")
-                blank_all_unused_rows(self.folder)
+                shutil.rmtree(self.folder.parent / ASIDE, ignore_errors=True)
+                self._settle()
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:

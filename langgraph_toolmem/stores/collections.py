@@ -111,6 +111,7 @@ class Collections:
                 "Delete or rename it, or choose another namespace."
             )
         require_same(label.embedder, label.dimension, self.embedder, self._connection.where)
+        collection = collections.mended(self._connection, collection, label, self.embedder)
         self._collections[kind] = collection, label
         self._connection.uses(collection.name)
         return collection, label

@@ -1,8 +1,7 @@
 """Jobs that outlive the process: what is put is on disk before `JobQueue.put` returns.
 
-One file of the standard library's SQLite (``reflections.db``, write-ahead log, fully synchronous) in the memory's
-folder; several processes may use it at once. A job is taken with a lease. It is free again when the lease is over, or
-at once when the process that took it is known to be dead (on this computer; not on Windows).
+Tables of the memory's database; several processes may use them at once. A job is taken with a lease. It is free again
+when the lease is over, or at once when the process that took it is known to be dead (on this computer; not on Windows).
 
 Whoever finishes a job shows the job as it was taken: a lease that was lost in between is told by the answer False,
 and then nothing is changed.
@@ -26,19 +25,48 @@ from pathlib import Path
 from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.stores.job_file import QueueFile
+from langgraph_toolmem.stores.database import Database, Values
 
 logger = logging.getLogger("langgraph_toolmem.stores.job_queue")
 
-NAME: Final = "reflections.db"
 MAX_PLACES: Final = 200_000
-_HEAD: Final = """
-    given_up = 0 AND (line = '' OR NOT EXISTS (
+TABLES: Final[Mapping[str, str]] = {
+    "jobs": """
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
+        line TEXT NOT NULL,
+        user TEXT NOT NULL,
+        due REAL NOT NULL,
+        owner TEXT NOT NULL DEFAULT '',
+        lease REAL NOT NULL DEFAULT 0,
+        takes INTEGER NOT NULL DEFAULT 0,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        error TEXT NOT NULL DEFAULT '',
+        given_up INTEGER NOT NULL DEFAULT 0,
+        payload TEXT NOT NULL,
+        answer TEXT,
+        UNIQUE (line, seq),
+        UNIQUE (owner, seq)
+    """,
+    "forgettings": "number INTEGER PRIMARY KEY AUTOINCREMENT",
+    "places": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
+}
+_WANTED: Final = "(:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))"
+_HEAD: Final = f"""
+    given_up = 0 AND {_WANTED} AND (line = '' OR NOT EXISTS (
         SELECT 1 FROM jobs AS older WHERE older.line = jobs.line AND older.seq < jobs.seq AND older.given_up = 0
     ))
 """
-_FREE: Final = f"{_HEAD} AND due <= :now AND (owner = '' OR lease <= :now)"
 _COLUMNS: Final = "id, kind, payload, user, answer, takes, attempts, error"
+_TAKE: Final = f"""
+    UPDATE jobs SET takes = takes + 1, lease = :now + :lease, given_up = takes >= :most,
+        owner = iif(takes >= :most, '', :me), error = iif(takes >= :most, 'taken too often without an end', error)
+    WHERE seq = (
+        SELECT seq FROM jobs WHERE {_HEAD} AND due <= :now AND (owner = '' OR lease <= :now) ORDER BY seq LIMIT 1
+    )
+    RETURNING given_up, {_COLUMNS}
+"""
 
 _mine: set[str] = set()  # owners that live in this process
 
@@ -68,36 +96,34 @@ class Job:
     error: str = ""
 
 
-class JobQueue:
+class JobQueue(Database):
     """Jobs on disk, or in RAM. Safe to use from several threads and processes.
 
-    Every method raises `StorageError` if the file cannot be used. A file that is no database is set aside as
-    ``reflections.db.corrupt-1`` and an empty one begun.
+    Every method raises `StorageError` if the file cannot be used.
 
     Args:
         folder: the memory's folder, made with the first job. None: in RAM.
         now: seconds since 1970.
         lease: seconds after which a job that was taken and not finished is free again.
         max_takes: a job that was taken so often and never finished is given up: it may be what ends the process.
+        read_only: see `Database`.
     """
 
+    tables = TABLES
+    before = "reflections.db"
+
     def __init__(
-        self, folder: Path | None, *, now: Callable[[], float], lease: float = 900.0, max_takes: int = 50
+        self,
+        folder: Path | None,
+        *,
+        now: Callable[[], float],
+        lease: float = 900.0,
+        max_takes: int = 50,
+        read_only: bool = False,
     ) -> None:
-        self._file = QueueFile(None if folder is None else folder / NAME)
+        super().__init__(folder, read_only=read_only)
         self._now, self._lease, self._max_takes = now, lease, max_takes
-        self._process, self._owner = -1, ""
-
-    def __enter__(self) -> JobQueue:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was ever put; tells without making or opening a file."""
-        return self._file.empty
+        self._me: tuple[int, str] = (-1, "")
 
     def put(
         self,
@@ -133,18 +159,16 @@ class JobQueue:
             text = json.dumps(dict(payload), ensure_ascii=True)
         except (TypeError, ValueError) as error:
             raise InputError(f"A job's payload holds JSON values only: {error}.") from error
-        with self._file.writing() as database:
+        with self.writing() as database:
             if place is not None:
                 _note_place(database, *place, user)
-            known = database.execute("SELECT given_up FROM jobs WHERE id = ?", (key,)).fetchone()
-            if known is not None and not known[0]:
-                return False
-            database.execute("DELETE FROM jobs WHERE id = ?", (key,))
-            database.execute(
-                "INSERT INTO jobs (id, kind, line, user, payload, due) VALUES (?, ?, ?, ?, ?, ?)",
+            database.execute("DELETE FROM jobs WHERE id = ? AND given_up = 1", (key,))
+            added = database.execute(
+                "INSERT INTO jobs (id, kind, line, user, payload, due) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (id) DO NOTHING",
                 (key, kind, line, user, text, self._now() + after),
             )
-        return True
+            return added.rowcount == 1
 
     def note_places(self, runs: Sequence[tuple[str, str]], namespace: Sequence[str]) -> None:
         """Keeps where the entries of runs are, for a verdict of somebody who does not know; the latest `MAX_PLACES`.
@@ -153,24 +177,23 @@ class JobQueue:
             runs: digests of each run and of its user, or "".
             namespace: of the store their entries are in.
         """
-        with self._file.writing() as database:
+        with self.writing() as database:
             for run, user in runs:
                 _note_place(database, run, namespace, user)
 
     def place_of(self, run: str) -> tuple[str, ...] | None:
         """The namespace of a run's entry, if that was kept."""
-        sql = "SELECT max(namespace) FROM places WHERE run = :run"
-        found = self._read(sql, {"run": run}, None)
-        return None if found is None else tuple(json.loads(found))
+        found = self.ask("SELECT namespace FROM places WHERE run = ?", (run,))
+        return tuple(json.loads(found[0][0])) if found else None
 
     def owner_of(self, run: str) -> str:
         """Digest of the user whose entry that run's is; "" if that was not kept, or it is nobody's."""
-        return str(self._read("SELECT coalesce(max(user), '') FROM places WHERE run = :run", {"run": run}, ""))
+        found = self.ask("SELECT user FROM places WHERE run = ?", (run,))
+        return found[0][0] if found else ""
 
     def lent(self, kinds: Collection[str] | None = None) -> int:
         """How many jobs are being done."""
-        wanted, names = _kinds(kinds)
-        return int(self._read(f"SELECT count(*) FROM jobs WHERE owner <> '' AND given_up = 0{wanted}", names, 0))
+        return self._count(f"owner > '' AND given_up = 0 AND {_WANTED}", _kinds(kinds))
 
     def take(self, kinds: Collection[str] | None = None) -> Job | None:
         """The oldest job that is due and free, with a lease; None if there is none.
@@ -180,40 +203,27 @@ class JobQueue:
         """
         if self.empty:
             return None
-        with self._file.writing() as database:
+        with self.writing() as database:
             self._free_the_dead(database)
-            now = self._now()
-            wanted, names = _kinds(kinds)
-            found = database.execute(
-                f"SELECT {_COLUMNS} FROM jobs WHERE {_FREE}{wanted} ORDER BY seq LIMIT 1",
-                {"now": now, **names},
-            ).fetchone()
-            if found is None:
-                return None
-            job = _job(found)
-            if job.takes >= self._max_takes:
-                why = "taken too often without an end"
-                database.execute("UPDATE jobs SET given_up = 1, owner = '', error = ? WHERE id = ?", (why, job.id))
-            else:
-                database.execute(
-                    "UPDATE jobs SET owner = ?, lease = ?, takes = takes + 1 WHERE id = ?",
-                    (self._me(), now + self._lease, job.id),
-                )
-        if job.takes >= self._max_takes:
-            logger.error("a job of kind %r was given up: taken %d times without an end", job.kind, job.takes)
-            return self.take(kinds)
-        return Job(job.id, job.kind, job.payload, job.user, job.answer, job.takes + 1, job.attempts, job.error)
+            asked = {"me": self._owner(), "now": self._now(), "lease": self._lease, "most": self._max_takes}
+            found = database.execute(_TAKE, asked | _kinds(kinds)).fetchall()
+        if not found:
+            return None
+        given_up, *row = found[0]
+        job = _job(row)
+        if not given_up:
+            return job
+        logger.error("a job of kind %r was given up: taken %d times without an end", job.kind, job.takes - 1)
+        return self.take(kinds)
 
     def holds(self, job: Job) -> bool:
         """Whether the job is there and still lent to who took it like this."""
-        held = {"id": job.id, "owner": self._me(), "takes": job.takes}
-        sql = "SELECT count(*) FROM jobs WHERE id = :id AND owner = :owner AND takes = :takes"
-        return bool(self._read(sql, held, 0))
+        return self._count("id = ? AND owner = ? AND takes = ?", (job.id, self._owner(), job.takes)) == 1
 
     @property
     def forgettings(self) -> int:
         """How often `forget` was called, in whatever process."""
-        return int(self._read("SELECT coalesce(max(number), 0) FROM forgettings", {}, 0))
+        return max((number for (number,) in self.ask("SELECT number FROM forgettings")), default=0)
 
     def save(self, job: Job, answer: str) -> bool:
         """Keeps what was found out for the job, for whoever takes it next."""
@@ -236,49 +246,37 @@ class JobQueue:
             Whether it will be tried again.
         """
         given_up = limit is not None and job.attempts + 1 >= limit
-        changed = self._change(
-            "UPDATE jobs SET owner = '', attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE ",
-            job,
-            self._now() + after,
-            error,
-            int(given_up),
-        )
+        sql = "UPDATE jobs SET owner = '', attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE "
+        changed = self._change(sql, job, self._now() + after, error, given_up)
         return changed and not given_up
 
     def pending(self, kinds: Collection[str] | None = None) -> int:
         """How many jobs are waiting or being done; those given up are not counted."""
-        wanted, names = _kinds(kinds)
-        return int(self._read(f"SELECT count(*) FROM jobs WHERE given_up = 0{wanted}", names, 0))
+        return self._count(f"given_up = 0 AND {_WANTED}", _kinds(kinds))
 
     def next_due(self, kinds: Collection[str] | None = None) -> float | None:
         """Seconds until a job may be there to be taken, 0 if now; None if none waits."""
-        wanted, names = _kinds(kinds)
         # Only heads of lines: the others wait for them.
-        sql = f"SELECT min(CASE WHEN owner = '' THEN due ELSE lease END) FROM jobs WHERE {_HEAD}{wanted}"
-        due = self._read(sql, names, None)
-        return None if due is None else max(0.0, float(due) - self._now())
+        sql = f"SELECT min(CASE WHEN owner = '' THEN due ELSE lease END) FROM jobs WHERE {_HEAD}"
+        dues = [due for (due,) in self.ask(sql, _kinds(kinds)) if due is not None]
+        return max(0.0, dues[0] - self._now()) if dues else None
 
     def given_up(self) -> list[Job]:
         """Jobs that failed too often, oldest first; `revive` has them tried again."""
-        if self.empty:
-            return []
-        with self._file.opened() as database:
-            found = database.execute(f"SELECT {_COLUMNS} FROM jobs WHERE given_up = 1 ORDER BY seq")
-            return [_job(row) for row in found.fetchall()]
+        return [_job(row) for row in self.ask(f"SELECT {_COLUMNS} FROM jobs WHERE given_up = 1 ORDER BY seq")]
 
     def revive(self) -> int:
         """Has everything that was given up tried again, as if new; returns how many."""
         if self.empty:
             return 0
-        with self._file.writing() as database:
+        with self.writing() as database:
             sql = "UPDATE jobs SET given_up = 0, attempts = 0, takes = 0, due = ? WHERE given_up = 1"
             return database.execute(sql, (self._now(),)).rowcount
 
     def report(self) -> dict[str, int]:
         """``{"pending": n, "failing": pending ones that failed before, "given_up": n}``."""
-        failing = int(self._read("SELECT count(*) FROM jobs WHERE given_up = 0 AND attempts > 0", {}, 0))
-        lost = int(self._read("SELECT count(*) FROM jobs WHERE given_up = 1", {}, 0))
-        return {"pending": self.pending(), "failing": failing, "given_up": lost}
+        failing = self._count("given_up = 0 AND attempts > 0")
+        return {"pending": self.pending(), "failing": failing, "given_up": self._count("given_up = 1")}
 
     def forget(self, user: str) -> int:
         """Deletes all jobs about a user (digest), from the file and its log too; returns how many.
@@ -291,47 +289,44 @@ class JobQueue:
             raise InputError("Whose jobs are to be forgotten?")
         if self.empty:
             return 0
-        with self._file.writing() as database:
+        with self.writing() as database:
             deleted = database.execute("DELETE FROM jobs WHERE user = ?", (user,)).rowcount
             database.execute("DELETE FROM places WHERE user = ?", (user,))
             database.execute("INSERT INTO forgettings DEFAULT VALUES")
             database.execute("DELETE FROM forgettings WHERE number < (SELECT max(number) FROM forgettings)")
-        self._file.scrub()
+        self.scrub()
         return deleted
 
     def close(self) -> None:
         """Gives back what was taken and closes the file. Twice is harmless."""
-        if not self._file.empty and self._process == os.getpid():
-            with contextlib.suppress(StorageError), self._file.writing() as database:
-                database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (self._owner,))
-        self._file.close()
-        _mine.discard(self._owner)
+        process, owner = self._me
+        if process == os.getpid() and not self.empty:
+            with contextlib.suppress(StorageError), self.writing() as database:
+                database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
+        super().close()
+        _mine.discard(owner)
 
-    def _me(self) -> str:
+    def _owner(self) -> str:
         """This queue object in this process."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self._owner = f"{socket.gethostname()}|{self._process}|{uuid.uuid4().hex}"
-            _mine.add(self._owner)
-        return self._owner
+        if self._me[0] != os.getpid():
+            self._me = os.getpid(), f"{socket.gethostname()}|{os.getpid()}|{uuid.uuid4().hex}"
+            _mine.add(self._me[1])
+        return self._me[1]
 
     def _change(self, sql: str, job: Job, *values: Any) -> bool:
         if self.empty:
             return False
-        with self._file.writing() as database:
-            held = (*values, job.id, self._me(), job.takes)
+        with self.writing() as database:
+            held = (*values, job.id, self._owner(), job.takes)
             return database.execute(f"{sql}id = ? AND owner = ? AND takes = ?", held).rowcount == 1
 
-    def _read(self, sql: str, names: Mapping[str, Any], nothing: Any) -> Any:
-        if self.empty:
-            return nothing
-        with self._file.opened() as database:
-            return database.execute(sql, names).fetchone()[0]
+    def _count(self, where: str, values: Values = ()) -> int:
+        return sum(number for (number,) in self.ask(f"SELECT count(*) FROM jobs WHERE {where}", values))
 
     def _free_the_dead(self, database: sqlite3.Connection) -> None:
-        owners = database.execute("SELECT DISTINCT owner FROM jobs WHERE owner <> ''").fetchall()
+        owners = database.execute("SELECT DISTINCT owner FROM jobs WHERE owner > ''").fetchall()
         for (owner,) in owners:
-            if owner != self._me() and _is_dead(owner):
+            if owner != self._owner() and _is_dead(owner):
                 database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
 
 
@@ -341,16 +336,13 @@ def _note_place(database: sqlite3.Connection, run: str, namespace: Sequence[str]
     database.execute("DELETE FROM places WHERE rowid <= (SELECT max(rowid) FROM places) - ?", (MAX_PLACES,))
 
 
-def _kinds(kinds: Collection[str] | None) -> tuple[str, dict[str, str]]:
-    if kinds is None:
-        return "", {}
-    names = {f"kind{number}": kind for number, kind in enumerate(kinds)}
-    return f" AND kind IN ({', '.join(f':{name}' for name in names)})", names
+def _kinds(kinds: Collection[str] | None) -> dict[str, Any]:
+    return {"kinds": None if kinds is None else json.dumps(list(kinds))}
 
 
-def _job(row: tuple[Any, ...]) -> Job:
-    key, kind, payload, user, answer, takes, attempts, error = row
-    return Job(key, kind, json.loads(payload), user, answer, takes, attempts, error)
+def _job(row: Sequence[Any]) -> Job:
+    key, kind, payload, *rest = row
+    return Job(key, kind, json.loads(payload), *rest)
 
 
 def _is_dead(owner: str) -> bool:
@@ -368,8 +360,6 @@ def _is_dead(owner: str) -> bool:
         return False  # there, asking would end it
     try:
         os.kill(number, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False

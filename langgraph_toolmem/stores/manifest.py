@@ -18,7 +18,8 @@ from typing import Any
 from langgraph_toolmem.base.errors import EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import Embedder
 
-FORMAT = 1
+FORMAT = 2
+FORMER = 1
 
 logger = logging.getLogger("langgraph_toolmem.stores.manifest")
 
@@ -92,11 +93,21 @@ class Manifest:
         self.path = path
 
     def read(self) -> tuple[str, int] | None:
-        """Embedder name and dimension; ``None`` if there is no file, or a damaged one (labels say it too).
+        """Embedder name and dimension; ``None`` if there is no file, a damaged or a former one (labels say it too).
 
         Raises:
             StorageError: the file cannot be read, or a newer version wrote it.
         """
+        found = self._read()
+        return None if found is None or found[0] == FORMER else found[1:]
+
+    @property
+    def former(self) -> bool:
+        """Whether the version before wrote it, and nothing was kept since."""
+        found = self._read()
+        return found is not None and found[0] == FORMER
+
+    def _read(self) -> tuple[int, str, int] | None:
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             form, name, dimension = int(data["format"]), str(data["embedder"]), int(data["dimension"])
@@ -108,7 +119,7 @@ class Manifest:
             logger.warning("%s is damaged (%s); going by the collections' own labels", self.path, error)
             return None
         _refuse_newer(form, str(self.path))
-        return name, dimension
+        return form, name, dimension
 
     def write(self, embedder: str, dimension: int) -> None:
         """Put the file in place, whole or not at all.

@@ -1,22 +1,27 @@
 """Making every stored vector again with another embedder, so that a crash half-way loses nothing.
 
 A collection's dimension is fixed, so each one is built anew beside the old one and takes its name at the end:
-write ``name.new`` - delete ``name.v1`` - rename. Whatever the crash leaves can be told apart: ``name.new``
-beside ``name.v1`` is half-made and thrown away, ``name.new`` alone is whole and only lacks its name.
+write ``name.new`` - delete ``name.v2`` - rename. Whatever the crash leaves can be told apart: ``name.new``
+beside ``name.v2`` is half-made and thrown away, ``name.new`` alone is whole and only lacks its name.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.stores import parts
-from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
+from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_former, is_not_found
 from langgraph_toolmem.stores.manifest import Label
 
 PAGE = 500  # rows read, embedded and written at once
+_REFUSED = "{}: the index of {} is damaged, or being written. Open the memory where it is written, to mend it."
+
+logger = logging.getLogger("langgraph_toolmem.stores.reembed")
 
 
 def find(client: Any, name: str) -> Any | None:
@@ -74,8 +79,8 @@ def rows(collection: Any, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
         offset += len(page["ids"])
 
 
-def labelled(connection: ChromaConnection) -> dict[str, Label]:
-    """Every finished collection of this memory in the database: name -> label."""
+def labelled(connection: ChromaConnection, *, former: bool = False) -> dict[str, Label]:
+    """Every finished collection of this memory, or those that the version before left: name -> label."""
     client = connection.client()
     found: dict[str, Label] = {}
     offset = 0
@@ -83,7 +88,7 @@ def labelled(connection: ChromaConnection) -> dict[str, Label]:
         page = client.list_collections(limit=PAGE, offset=offset)
         for collection in page:
             label = Label.from_metadata(collection.metadata)
-            if label is not None and connection.owns(collection.name):
+            if label is not None and connection.owns(collection.name) and is_former(collection.name) == former:
                 found[collection.name] = label
         if len(page) < PAGE:
             return found
@@ -117,7 +122,7 @@ def reembed(
             and label.namespace[: len(namespace)] == namespace
             and (label.embedder, label.dimension) != identity
         }
-        total = sum(client.get_collection(name, embedding_function=None).count() for name in todo)
+        total = sum(opened(connection, name).count() for name in todo)
     done: dict[str, int] = {}
     for name, label in todo.items():
         with connection.errors(f"embed {label.kind!r} again"):
@@ -128,19 +133,57 @@ def reembed(
     return done
 
 
+def opened(connection: ChromaConnection, name: str) -> Any:
+    """The collection of that name, so that its rows can be read; a damaged index is out of the way."""
+    collection = connection.client().get_collection(name, embedding_function=None)
+    if connection.integrity is not None and connection.integrity.flaw(str(collection.id)) and connection.read_only:
+        raise StorageError(_REFUSED.format(connection.where, name))
+    return collection
+
+
+def mended(connection: ChromaConnection, collection: Any, label: Label, embedder: Embedder) -> Any:
+    """The collection, or the one that takes its place: if its index is damaged, its vectors are made again.
+
+    Raises:
+        StorageError: they cannot be made now. It is tried again after `RETRY_SECONDS`, and at the next opening.
+    """
+    integrity, key, name = connection.integrity, str(collection.id), collection.name
+    if integrity is None or (why := integrity.flaw(key)) is None:
+        return collection
+    with integrity.mending:
+        if integrity.flaw(key) is not None:
+            if connection.read_only:
+                raise StorageError(_REFUSED.format(connection.where, name))
+            if not integrity.may_mend(key):
+                raise StorageError(
+                    f"{connection.where}: the index of {label.kind!r} is damaged and not made again yet."
+                )
+            logger.warning(
+                "%s: the index of %r was damaged (%s) and set aside; its vectors are made again from its texts",
+                connection.where, label.kind, why,
+            )  # fmt: skip
+            for _ in _rebuild(connection.client(), name, label, embedder):
+                pass
+            integrity.mended(key)
+    return find(connection.client(), name) or collection
+
+
 def rewrite(connection: ChromaConnection, name: str) -> None:
     """Write a collection anew as it is: what was deleted from it stays in Chroma's log of that collection else."""
     with connection.errors("write anew"):
         client = connection.client()
-        collection = find(client, name)
+        collection = None if find(client, name) is None else opened(connection, name)
         label = None if collection is None else Label.from_metadata(collection.metadata)
         if label is not None:
             list(_rebuild(client, name, label, None))
 
 
-def _embedded(embedder: Embedder, texts: Sequence[str], metadatas: Sequence[Any]) -> list[list[float]]:
+def _embedded(
+    embedder: Embedder, ids: Sequence[str], texts: Sequence[str], metadatas: Sequence[Any]
+) -> list[list[float]]:
     of = ((each or {}).get(parts.KEY, "") for each in metadatas)
-    return [parts.in_part(vector, part) for vector, part in zip(embedder.embed_documents(texts), of, strict=True)]
+    rows = zip(embedder.embed_documents(texts), ids, of, strict=True)
+    return [parts.kept(vector, key, part) for vector, key, part in rows]
 
 
 def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
@@ -158,7 +201,9 @@ def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) ->
         texts = [text or "" for text in page["documents"]]
         new.upsert(
             ids=page["ids"],
-            embeddings=page["embeddings"] if embedder is None else _embedded(embedder, texts, page["metadatas"]),
+            embeddings=page["embeddings"]
+            if embedder is None
+            else _embedded(embedder, page["ids"], texts, page["metadatas"]),
             documents=texts,
             metadatas=page["metadatas"],
         )

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.stores import parts
 from langgraph_toolmem.stores.items import VectorItem
 from langgraph_toolmem.stores.vectors import VectorStore
 
@@ -63,7 +64,9 @@ class TextVectors:
         found: dict[str, Sequence[float]] = {}
         for page in self._vectors.pages(self._kind, ["metadatas", "embeddings"], ids=list(texts)):
             rows = zip(page["ids"], page["metadatas"], page["embeddings"], strict=True)
-            found |= {name: row for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])}
+            found |= {
+                name: parts.own(row) for name, said, row in rows if (said or {}).get("hash") == _digest(texts[name])
+            }
         return found
 
     def _keep(self, batch: Mapping[str, str], vectors: list[list[float]]) -> None:

@@ -26,21 +26,17 @@ from typing import Any, Final, TypeVar
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.search.embedders import Embedder, clean
-from langgraph_toolmem.stores import parts
+from langgraph_toolmem.stores import exact, parts
 from langgraph_toolmem.stores import reembed as collections
 from langgraph_toolmem.stores.chroma import ChromaConnection
 from langgraph_toolmem.stores.collections import BATCH, Collections
 from langgraph_toolmem.stores.items import Hit, VectorItem
-from langgraph_toolmem.stores.manifest import Manifest, require_same
+from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
 
 __all__ = ["Hit", "VectorItem", "VectorStore"]
 
 T = TypeVar("T")
 
-EXACT: Final = 2_000
-"""Rows up to which all are compared where Chroma's index gives fewer than are there, or the same text only."""
-ALIKE: Final = 1e-6
-"""Difference of cosines that says nothing."""
 REFRESH_SECONDS: Final = 30.0
 """Where several processes write, what others wrote is looked for this often."""
 
@@ -56,6 +52,7 @@ class VectorStore(Collections):
         embedder: makes the vectors; see `resolve_embedder`.
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma.
         namespace: whose texts these are.
+        read_only: another process may be writing to the folder: nothing in it is mended.
 
     Raises:
         ConfigurationError: the namespace is not a tuple of texts, or the client is asynchronous.
@@ -68,11 +65,12 @@ class VectorStore(Collections):
         embedder: Embedder,
         client: Any | None = None,
         namespace: tuple[str, ...],
+        read_only: bool = False,
     ) -> None:
         embedded = folder if client is None else None
         self.embedder = embedder
         self.namespace = _checked(namespace)
-        self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client)
+        self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client, read_only=read_only)
         self._manifest = Manifest(embedded / "vectors.json") if embedded else None
         self._collections = {}
         self._client = None
@@ -173,8 +171,7 @@ class VectorStore(Collections):
         of = {item.id: item.part for item in moved}
         for page in self.pages(kind, ["embeddings"], ids=list(of)):
             found = zip(page["ids"], page["embeddings"], strict=True)
-            width = self.embedder.dimension()
-            vectors = [parts.moved(vector, width, of[key]) for key, vector in found]
+            vectors = [parts.kept(parts.own(vector), key, of[key]) for key, vector in found]
             self._on(kind, "write", partial(_place, ids=list(page["ids"]), embeddings=vectors), None)
         self.amend(kind, {item.id: _metadata(item) or {} for item in items})
 
@@ -205,6 +202,7 @@ class VectorStore(Collections):
         if self._connection.empty or self._connection.folder is None:
             return
         self._collections.pop(kind, None)
+        self._collection(kind)  # a damaged one is mended
         collections.rewrite(self._connection, self._name(kind))
         self._connection.vacuum()
 
@@ -216,6 +214,31 @@ class VectorStore(Collections):
     def empty(self) -> bool:
         """Whether nothing can be stored here yet; tells without opening Chroma."""
         return self._connection.empty
+
+    @property
+    def former(self) -> bool:
+        """Whether a folder holds what the version before kept, and nothing newer; tells without opening Chroma."""
+        return self._manifest is not None and self._manifest.former
+
+    def take_former(self, take: Callable[[Label, list[tuple[Hit, list[float] | None]]], bool]) -> None:
+        """Hands over all that the version before kept, page by page, and deletes what was taken.
+
+        Args:
+            take: gets the label of a collection and rows with their vectors; None where another embedder made them.
+                False: it has no use for these rows now, and they stay.
+        """
+        if self._connection.empty:
+            return
+        with self._connection.errors("list the collections"):
+            found = collections.labelled(self._connection, former=True)
+        for name, label in found.items():
+            with self._connection.errors(f"take over {label.kind!r}"):
+                client = self._connection.client()
+                same = label.embedder == self.embedder.name
+                pages = collections.rows(client.get_collection(name, embedding_function=None), vectors=same)
+                taken = all(take(label, list(zip(_hits(page), _own(page), strict=True))) for page in pages)
+                if taken:
+                    client.delete_collection(name)
 
     def check(self) -> None:
         """Compare the embedder with the stored vectors. Opens Chroma only if a folder has no manifest.
@@ -289,31 +312,30 @@ class VectorStore(Collections):
 
     def _count(self, kind: str) -> int:
         """As `count`, also of what another embedder made."""
-        client = self._connection.client()
-        return int(client.get_collection(self._name(kind), embedding_function=None).count())
+        return int(collections.opened(self._connection, self._name(kind)).count())
 
     def _put(self, kind: str, batch: Sequence[VectorItem], vectors: Sequence[Sequence[float]]) -> None:
         documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]
-        kept = [parts.in_part(vector, item.part) for item, vector in zip(batch, vectors, strict=True)]
+        kept = [parts.kept(vector, item.id, item.part) for item, vector in zip(batch, vectors, strict=True)]
         self.write(kind, [item.id for item in batch], embeddings=kept, documents=documents, metadatas=metadatas)
 
     def _nearest(
         self, kind: str, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, part: str
     ) -> list[Hit]:
         def ask(collection: Any) -> list[Hit]:
-            asked, condition = parts.in_part(vector, part), _condition(where)
+            asked, condition = parts.asked(vector, part), _condition(where)
             answer = collection.query(
                 query_embeddings=[asked],
                 n_results=k,
                 where=condition,
                 include=["documents", "metadatas", "distances"],
             )
-            found = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
-            if len(found[0]) < k or found[3][-1] - found[3][0] < ALIKE:
-                found = _compared(collection, asked, k, condition, len(found[0])) or found
+            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
+            if len(columns[0]) < k:
+                columns = exact.nearest(collection, asked, k, condition, len(columns[0])) or columns
             return [
-                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance, part))))
-                for key, text, metadata, distance in zip(*found, strict=True)
+                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance))))
+                for key, text, metadata, distance in zip(*columns, strict=True)
                 if (metadata or {}).get(parts.KEY, "") == part
             ]
 
@@ -352,30 +374,14 @@ def _delete(collection: Any, ids: list[str]) -> None:
     collection.delete(ids=ids)
 
 
-def _compared(
-    collection: Any, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, found: int
-) -> list[Any] | None:
-    """As Chroma's answer, by comparing all rows; None if there are only so many, or too many to compare.
-
-    Chroma's index loses rows whose neighbours have enough of their own: those beside 33 rows of one text.
-    """
-    count = len(collection.get(where=where, limit=EXACT + 1, include=[])["ids"])
-    if not found < count <= EXACT:
-        return None
-    import numpy as np  # only where it is used
-
-    rows = collection.get(where=where, include=["documents", "metadatas", "embeddings"])
-    kept, asked = np.asarray(rows["embeddings"], dtype=float), np.asarray(vector, dtype=float)
-    lengths = np.linalg.norm(kept, axis=1) * np.linalg.norm(asked)
-    distances = 1.0 - kept @ asked / np.maximum(lengths, 1e-12)
-    nearest = np.argsort(distances, kind="stable")[:k]
-    columns = (rows["ids"], rows["documents"], rows["metadatas"], distances.tolist())
-    return [[column[place] for place in nearest] for column in columns]
-
-
 def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
     for key, text, metadata in zip(page["ids"], page["documents"], page["metadatas"], strict=True):
         yield Hit(key, text or "", dict(metadata or {}))
+
+
+def _own(page: Mapping[str, Any]) -> Iterator[list[float] | None]:
+    vectors = page.get("embeddings")
+    return iter([None] * len(page["ids"]) if vectors is None else [[float(v) for v in each] for each in vectors])
 
 
 def _condition(where: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.words.values import quotes_in
+
 MAX_CHARS: Final = 4000
 """Characters of a request that are read; a pasted document is no request."""
 MAX_SENTENCES: Final = 8
@@ -27,17 +29,22 @@ _JOINING: Final = (
     "et", "puis", "ensuite", "ainsi que", "ou", "y", "luego", "después", "además", "también", "o",
     "e", "poi", "inoltre", "anche", "depois", "também", "en", "daarna", "ook",
 )  # fmt: skip
-_SENTENCE = re.compile(
+SENTENCE_END: Final = (
     # not after e.g., i.e., Mr., vs., No., or a single initial
-    r"(?<=[.?!;…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bMrs\.)(?<!\bvs\.)(?<!\bNo\.)(?<!\b[A-Z]\.)\s+"
+    r"(?-i:(?<=[.?!;…])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\b[MD]r\.)(?<!\bMrs\.)(?<!\bvs\.)(?<!\bNo\.)(?<!\b[A-Z]\.)\s+"
     r"|(?<=[。！？；])\s*"
-    r"|\s*[\r\n]+\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+)?"
+    r"|\s*[\r\n]+\s*(?:[-*•]\s+|\(?\d{1,2}[.)]\s+)?)"
 )
+"""A regular expression for what stands between sentences, the signs of a list included."""
+NEXT: Final = "and then|then|after that|afterwards|also|additionally|otherwise|if so|if not|finally|lastly"
+"""A regular expression for words that begin what is to be done next."""
+_SENTENCE = re.compile(SENTENCE_END)
 _CLAUSE = re.compile(
     r",?\s+(?:" + "|".join(_JOINING) + r")\s+|,\s+|;\s*|:\s+|[，、；]\s*",
     re.IGNORECASE,
 )
-_CLOSED = re.compile(r"(?<!\w)'[^'\n]{1,120}'(?!\w)|\"[^\"\n]{1,200}\"|[“«][^”»\n]{1,200}[”»]|\([^()\n]{1,200}\)")
+_BRACKETS = re.compile(r"\([^()\n]{1,200}\)")
+_LONGEST_QUOTE: Final = 200
 _WORD = re.compile(r"\w")
 
 
@@ -66,11 +73,11 @@ def split(text: str) -> Pieces:
 
 
 def _clauses(sentence: str) -> list[str]:
-    closed = [match.span() for match in _CLOSED.finditer(sentence)]
+    closed = [*quotes_in(sentence, _LONGEST_QUOTE), *(match.span() for match in _BRACKETS.finditer(sentence))]
     found: list[str] = []
     start = 0
     for match in _CLAUSE.finditer(sentence):
-        if any(begin < match.start() < end for begin, end in closed):
+        if any(begin <= match.start() < end for begin, end in closed):
             continue
         found.append(sentence[start : match.start()])
         start = match.end()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from langgraph_toolmem.words.features import words
 from langgraph_toolmem.words.schema import Leaf
+from langgraph_toolmem.words.split import words
 from langgraph_toolmem.words.vocabulary import (
     ADJECTIVES,
     ALIASES,

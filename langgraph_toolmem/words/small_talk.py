@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from langgraph_toolmem.words.split import words
+
 _PHRASES: Final = re.compile(
     r"\b(?:(?:good|nice|great|happy|lovely|wonderful|enjoy|rest of)(?: (?:your|the))? (?:day|week|time|rest)"
     r"|(?:one|just a|a|wait a) (?:second|minute|min|sec)|go ahead|go on|go for it|carry on|keep going"
@@ -20,7 +22,7 @@ _PHRASES: Final = re.compile(
 )
 """Together they say nothing, though each word may by itself."""
 _WORDS: Final = frozenset(
-    """
+    words("""
     absolutely afternoon again agree agreed ah aha alright amazing answer anyone anything anyway apologies
     appreciate appreciated assistant away awesome back bit brilliant bye certainly cheers continue cool correct
     definitely doing done else enjoy enough even evening everyone everything exactly excellent excuse fantastic
@@ -36,9 +38,10 @@ _WORDS: Final = frozenset(
     abend adiós alles beaucoup bitte bonjour bonsoir ciao dank danke doei för gracias grazie gute guten hallo
     hoi hola ja klar merci mille molte morgen muchas nacht nein non não obrigada obrigado olá oui prego salut
     schön si sim sì sí tack tak tschüss vale viele vielen
-    """.split()  # noqa: SIM905 - a quoted list of so many words is hard to read
+    """)
 )
-_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
+_JOINED: Final = re.compile(r"(?<=\w)(?:n't|'\w+)\b")
+"""What an apostrophe joins to a word: "that's" is "that", "don't" is "do"."""
 _FEW: Final = 200
 """Characters from which a text is no small talk, whatever its words."""
 
@@ -56,10 +59,5 @@ def is_small_talk(text: str, usual: frozenset[str]) -> bool:
     """
     if len(text) > _FEW:
         return False
-    left = _TOKEN.findall(_PHRASES.sub(" ", text.replace("’", "'")).casefold())
-    return all(word in _WORDS or word in usual or _short(word) in usual | _WORDS for word in left)
-
-
-def _short(word: str) -> str:
-    """A word without what an apostrophe joins to it: "that's" is "that", "don't" is "do"."""
-    return re.sub(r"(?:n't|'\w+)$", "", word)
+    left = words(_JOINED.sub("", _PHRASES.sub(" ", text.replace("’", "'"))))
+    return all(word in _WORDS or word in usual for word in left)

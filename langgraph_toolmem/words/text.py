@@ -1,31 +1,38 @@
 """Text as a source of argument values: words with their places, shapes, quoted parts, dates.
 
 A value that the model copied from a text is described by where it stood ("the word after *order number*",
-"the first token shaped #A9999999", "the first quoted part"), so that it can be found again in another text.
+"the first token shaped #A9999999", "the first quoted part"), so that it can be found again in another text. So words
+keep their signs here ("#W17", "a.b@c.de"), their accents and their places, which `words.split` takes away.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-MAX_TEXT_CHARS: Final = 6000
+from langgraph_toolmem.words.values import (
+    AMOUNT,
+    DATE,
+    EMAIL,
+    FILE,
+    MAX_CHARS,
+    NUMBER,
+    PERCENT,
+    kind_of,
+    month_day,
+    quotes_in,
+    values_in,
+)
+
 MAX_SPAN_WORDS: Final = 40
 
 _WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
 _PIECE = re.compile(r"\w+")
-_QUOTED = re.compile(r"(?<!\w)(['\"“‘`])(.{1,200}?)(['\"”’`])(?!\w)", re.DOTALL)
-_MONTHS: Final = {
-    name: number
-    for number, names in enumerate(
-        ("january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug",
-         "september sep sept", "october oct", "november nov", "december dec"),
-        start=1,
-    )
-    for name in names.split()
-}  # fmt: skip
+_LONGEST_QUOTE: Final = 200
+_DATES: Final = frozenset({DATE})
 
 
 @dataclass(slots=True)
@@ -76,7 +83,7 @@ class Text:
 @lru_cache(maxsize=4096)
 def read_text(raw: str) -> Text:
     """Tokenises a text; the result is shared, so do not change it."""
-    raw = raw[:MAX_TEXT_CHARS]
+    raw = raw[:MAX_CHARS]
     words, starts, ends = [], [], []
     for match in _WORD.finditer(raw):
         words.append(match.group().lower())
@@ -98,21 +105,22 @@ def shape_of(token: str) -> str | None:
     """
     if not token:
         return None
-    if "@" in token[1:]:
+    kind = kind_of(token)
+    if kind == EMAIL:
         return "<email>"
-    if re.match(r"\d{4}-\d\d-\d\d", token):
+    if kind == DATE and token[4:5] == "-":
         return "<datetime>" if len(token) > 10 else "<date>"
     if "/" in token or "\\" in token:
         return "<path>"
     if not any(c.isdigit() for c in token):
         if token[0] in "#@$":
             return token[0] + "<word>"
-        if re.search(r"\w\.\w{2,4}$", token):
+        if kind == FILE:
             return "<file>"
         return "<underscored>" if "_" in token else None
     if token.isdigit():
         return f"<digits{len(token)}>" if len(token) > 3 else "<number>"
-    if re.fullmatch(r"[$€£]?\d+([.,]\d+)*%?", token):
+    if kind in (AMOUNT, PERCENT) or (kind == NUMBER and token[0] != "#" and token[-1].isdigit()):
         return "<number>"
     return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub(r"\d", "9", token)))
 
@@ -120,27 +128,23 @@ def shape_of(token: str) -> str | None:
 @lru_cache(maxsize=2048)
 def quoted_parts(raw: str) -> tuple[str, ...]:
     """Parts of a text in quotes, in order."""
-    return tuple(m.group(2) for m in _QUOTED.finditer(raw[:MAX_TEXT_CHARS]))
+    return tuple(raw[start:end] for start, end in quotes_in(raw[:MAX_CHARS], _LONGEST_QUOTE))
 
 
 @lru_cache(maxsize=2048)
 def dates_in(raw: str) -> tuple[str, ...]:
     """The dates named by month and day in a text, as ``"11-21"``, in order."""
-    words = read_text(raw).words
-    found = (month_day(words[max(0, i - 1) : i + 2]) for i, word in enumerate(words) if word in _MONTHS)
-    return tuple(date for date in found if date)
+    named = (month_day(value.text) for value in values_in(raw, _DATES))
+    return tuple(date for date in named if date)
+
+
+def masked(text: str, said: Iterable[str]) -> str:
+    """A text with "%" for each word that stands in one of those said; "" if no word is left."""
+    own = [_pieces_of(raw) for raw in said]
+    left = _PIECE.sub(lambda piece: "%" if any(piece[0].lower() in each for each in own) else piece[0], text)
+    return left if _PIECE.search(left) else ""
 
 
 @lru_cache(maxsize=2048)
-def pieces_of(raw: str) -> frozenset[str]:
-    """The runs of letters and digits in a text, in lower case."""
+def _pieces_of(raw: str) -> frozenset[str]:
     return frozenset(piece.lower() for piece in _PIECE.findall(raw))
-
-
-def month_day(words: list[str]) -> str | None:
-    """``"11-21"`` for words like *november 21st* or *21 november*; None if they are no such date."""
-    month = next((_MONTHS[w] for w in words if w in _MONTHS), None)
-    day = next((m.group(1) for w in words if (m := re.fullmatch(r"(\d{1,2})(?:st|nd|rd|th)?", w))), None)
-    if month is None or day is None or not 1 <= int(day) <= 31:
-        return None
-    return f"{month:02d}-{int(day):02d}"

@@ -634,7 +634,7 @@ def entries(folder: Path, user: str | None = None, **options: object) -> list:
     from langgraph_toolmem import ToolMemory
 
     with ToolMemory(folder, **options) as memory:
-        return memory.entries.library.store(memory.core.users.of(user).namespace).all()
+        return list(memory.entries.rows.all(memory.core.users.of(user)))
 
 
 def suggested(folder: Path, *messages: dict, **options: object) -> list:

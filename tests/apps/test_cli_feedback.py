@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 from langgraph_toolmem import Entries, ToolMemory, default_methods
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.cli.waiting import REFLECTIONS, look
+from langgraph_toolmem.cli.waiting import look
 from langgraph_toolmem.entries.critique import Critique
-from langgraph_toolmem.stores.job_queue import NAME, JobQueue
+from langgraph_toolmem.entries.entry import entry_id
+from langgraph_toolmem.stores.database import NAME
+from langgraph_toolmem.stores.job_queue import JobQueue
 
 APART = ("toolmem", "{user_id}")
 
@@ -50,7 +52,8 @@ def folder(tmp_path: Path) -> Path:
 
 def entry(folder: Path, thread_id: str, user: str | None = None, **options: Any) -> Any:
     with ToolMemory(folder, **options) as memory:
-        return memory.entries.library.store(memory.core.users.of(user).namespace).of_run(digest("run", thread_id))
+        key = entry_id(digest("run", thread_id))
+        return next(iter(memory.entries.rows.get([key], memory.core.users.of(user))), None)
 
 
 # --- feedback ---
@@ -274,7 +277,7 @@ def test_doctor_names_a_queue_that_cannot_be_read(folder):
 
 @pytest.mark.usefixtures("_packages")
 def test_doctor_tells_of_recorded_decisions(folder):
-    said = "decisions are kept with their prompts in decisions.db"
+    said = "decisions are kept with their prompts in memory.db"
     with ToolMemory(folder) as memory:
         assert said not in run("doctor", "--memory", folder).stdout
         decision = {"sub_intents": [{"rank": 0, "intent": "x", "action": "answer", "text": "y"}]}
@@ -283,11 +286,10 @@ def test_doctor_tells_of_recorded_decisions(folder):
                 {"messages": [{"role": "user", "content": "x"}], "decision": decision, "thread_id": "r", "step": step}
             )
     assert f"Note: 2 {said}, for toolmem export --sft." in run("doctor", "--memory", folder).stdout
-    (folder / "decisions.db").write_bytes(b"no database at all" * 100)
-    assert "Problem: decisions.db cannot be read" in run("doctor", "--memory", folder).stdout
+    (folder / NAME).write_bytes(b"no database at all" * 100)
+    assert "Problem: memory.db cannot be read" in run("doctor", "--memory", folder).stdout
 
 
-def test_the_queues_name_is_known():
-    assert REFLECTIONS == NAME
+def test_where_there_is_nothing_nothing_waits():
     assert look(Path(os.devnull).parent / "none") == {"reflections": None, "bootstrap": None, "decisions": None}
     assert run("doctor", "--memory", "none", "--retry").exit_code == 2

@@ -319,7 +319,7 @@ async def test_entries_that_cannot_be_read_are_missing_in_the_stream_and_not_in_
     def away(*_: Any, **__: Any) -> Any:
         raise StorageError("it is away")
 
-    monkeypatch.setattr(memory.entries.library, "recall", away)
+    monkeypatch.setattr(memory.entries.rows, "near", away)
     built = build(memory, MailRoom(), place="loop")
     await built.ask(REQUEST.format("Zoe"), way)
     [event] = recalls(built.events)
@@ -457,7 +457,7 @@ async def test_waiting_means_that_all_is_written(memory: ToolMemory, way: str) -
     for name, verdict in (("Zoe", False), ("Ida", 0.0)):
         writer = ReflectionWriter(memory, verdict=lambda state, verdict=verdict: verdict, wait=True)
         await build(memory, MailRoom(), reflect=writer).ask(REQUEST.format(name), way, thread=name)
-    entries = memory.entries.library.store(("toolmem",)).all()
+    entries = list(memory.entries.rows.all(memory.core.users.of(None)))
     assert [ADVICE in entry.critique for entry in entries] == [True, True]
 
 

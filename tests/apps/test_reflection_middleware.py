@@ -31,7 +31,7 @@ from langgraph_toolmem import ConfigurationError, Entries, Inertia, StorageError
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.nodes import ReflectionWriter
-from langgraph_toolmem.stores import job_queue
+from langgraph_toolmem.stores import database
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -144,7 +144,7 @@ async def test_the_verdict_reads_the_state_of_the_agent(memory: ToolMemory, way:
 async def test_waiting_means_that_the_critique_is_written(memory: ToolMemory, way: str) -> None:
     middleware = reflecting(memory, verdict=lambda state: False, wait=True)
     await Agent(None, MailRoom().tools, middleware=middleware).ask(ZOE, way)
-    [entry] = memory.entries.library.store(("toolmem",)).all()
+    [entry] = list(memory.entries.rows.all(memory.core.users.of(None)))
     assert ADVICE in entry.critique
 
 
@@ -550,7 +550,7 @@ async def test_a_memory_that_keeps_no_entries_gets_none(way: str, tmp_path: Path
         with pytest.raises(OSError, match="no line"):
             await Agent(made, MailRoom("send_mail").tools).ask(ZOE, way)
         assert made.entries.recall(ZOE) == []
-    assert not (tmp_path / job_queue.NAME).exists()
+    assert not (tmp_path / database.NAME).exists()
     with (
         ToolMemory(None, methods=[Inertia()]) as made,
         pytest.raises(ConfigurationError, match=r"needs .* Entries\(\)"),

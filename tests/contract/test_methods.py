@@ -372,9 +372,7 @@ async def test_a_read_only_memory_looks_and_keeps_nothing(kind: type[Method], tm
         assert rows(looking) == kept
         assert beside_chroma(folder) == before
         looking.feedback("ann-1", score=0.0, comment="left in the queue", user_id="ann")
-    assert {name for name, content in beside_chroma(folder).items() if before.get(name) != content} == {
-        "reflections.db"
-    }
+    assert {name for name, content in beside_chroma(folder).items() if before.get(name) != content} == {"memory.db"}
     with memory_of(folder, make(kind), now=lambda: NOW + 1) as memory:
         run = memory.core.read(run_of(1), "ann-1").digest
         assert memory.flush()

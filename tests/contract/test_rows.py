@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from plugs import APART, files, memory_of
+from chroma_server import chroma_clients, chroma_run
+from plugs import APART, NOW, files, memory_of
 
 from examples.own_method.lessons import Lesson, LessonRows
-from langgraph_toolmem import StorageError
+from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
+from langgraph_toolmem.core import rows as module
+from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.extend import Hit, Near, RowKind, VectorItem
+from langgraph_toolmem.stores.vectors import VectorStore
 
 
 class Place(NamedTuple):
@@ -48,7 +58,7 @@ def test_what_is_put_is_got_found_counted_and_removed(kind: Any, make: Make, on_
     order, mail, again = make("a", ORDER, 1), make("b", MAIL, 2), make("a", ORDER, 3)
     with memory_of(tmp_path / "memory" if on_disk else None) as memory:
         rows, user = memory.core.rows(kind()), memory.core.users.of(None)
-        assert rows.put([order, mail], user) == 2
+        assert rows.put([order, mail], user) == [order, mail]
         assert (rows.count(user), rows.get(["b", "nobody", "a"], user)) == (2, [mail, order])
         found = rows.near("the order to the warehouse", user)
         assert [(each.item, each.id) for each in found] == [(order, "a"), (mail, "b")]
@@ -102,7 +112,7 @@ def test_a_user_is_forgotten_and_the_others_are_not(
 
 def test_kinds_are_kept_apart() -> None:
     with memory_of(None) as memory:
-        user = memory.core.users.of(None)
+        user = memory.core.users.of("ann")
         lessons, places = memory.core.rows(LessonRows()), memory.core.rows(PlaceRows())
         lessons.put([Lesson("a", ORDER, "late")], user)
         places.put([Place("a", MAIL, 1)], user)
@@ -121,3 +131,314 @@ def test_looking_makes_nothing(kind: Any, make: Make, tmp_path: Path) -> None:
         assert not {name for name in files(tmp_path / "memory") if not name.startswith("graph.")}
         rows.put([make("a", ORDER, 1)], user)
         assert any(name.startswith("chroma") for name in files(tmp_path / "memory"))
+
+
+# --- kinds that join, part and retire ---
+
+
+@dataclass(frozen=True)
+class Note:
+    """What several people said in a room; `shown` is its record."""
+
+    id: str
+    text: str
+    room: str = "hall"
+    by: tuple[str, ...] = ()
+    shown: int = 0
+
+
+class NoteRows(RowKind[Note]):
+    """Notes are found by room, joined by who said them, and retired when shown three times."""
+
+    name: ClassVar[str] = "note"
+    most = 6
+
+    def row(self, item: Note) -> VectorItem:
+        return VectorItem(item.id, item.text, {"room": item.room, "by": list(item.by)}, item.room, item.by)
+
+    def item(self, row: Hit) -> Note:
+        return Note(row.id, row.text, row.metadata["room"], tuple(row.metadata["by"]))
+
+    def joined(self, old: Note, new: Note) -> Note | None:
+        return None if "nobody" in new.by else replace(new, by=tuple(sorted({*old.by, *new.by})))
+
+    def without(self, item: Note, owner: str) -> Note | None:
+        left = tuple(each for each in item.by if each != owner)
+        return replace(item, by=left) if left else None
+
+    def tracked(self, item: Note, track: Track, others: Track) -> Note:
+        return replace(item, shown=track.shown)
+
+    def retired(self, item: Note) -> bool:
+        return item.shown >= 3
+
+    def worth(self, item: Note) -> str:
+        return item.id
+
+
+def test_items_of_one_id_join_and_a_refused_one_leaves_the_old() -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER, by=("ann",))], user)
+        assert rows.put([Note("a", MAIL, by=("bob",)), Note("a", ORDER, by=("cem",))], user) == [
+            Note("a", MAIL, by=("ann", "bob")),
+            Note("a", ORDER, by=("ann", "bob", "cem")),
+        ]
+        assert rows.put([Note("a", MAIL, by=("nobody",))], user) == [None]
+        assert list(rows.all(user)) == rows.of("bob", user) == [Note("a", ORDER, by=("ann", "bob", "cem"))]
+        assert rows.change(["a", "b"], lambda note: replace(note, by=("dan",)), user) == [Note("a", ORDER, by=("dan",))]
+        assert (rows.of("bob", user), len(rows.of("dan", user))) == ([], 1)
+        assert rows.change(["a"], lambda note: None, user) == []
+        assert rows.count(user) == 0
+
+
+def test_forgetting_nobody_is_refused() -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER)], user)
+        for forget in (rows.forget, lambda user: rows.forget_of("", user)):
+            with pytest.raises(InputError, match="Whose"):
+                forget(user)
+
+
+def test_what_others_said_of_an_item_stays_when_one_is_forgotten() -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put(
+            [Note("a", ORDER, by=("ann", "bob")), Note("b", MAIL, by=("ann",)), Note("c", MAIL, by=("bob",))], user
+        )
+        assert (rows.forget_of("ann", user), rows.forget_of("ann", user)) == (2, 0)
+        assert list(rows.all(user)) == [Note("a", ORDER, by=("bob",)), Note("c", MAIL, by=("bob",))]
+
+
+def test_parts_are_searched_apart_even_small_ones_and_an_item_can_move() -> None:
+    kind = NoteRows()
+    kind.most = 10_000
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(kind), memory.core.users.of(None)
+        rooms = [f"room {number % 7}" for number in range(700)]
+        rows.put([Note(str(i), f"send order {i} to house {i % 9}", room) for i, room in enumerate(rooms)], user)
+        rows.put([Note("rare", "send order 5 to house 5", "cellar")], user)
+        for part in (*set(rooms), "cellar"):
+            found = rows.near("send order 5 to house 5", user, part=part)
+            assert {each.item.room for each in found} == {part}
+            assert len(found) == (1 if part == "cellar" else 64)
+        assert rows.near("send order", user, part="nowhere") == []
+        similarity = rows.near("send order 5 to house 5", user, part="cellar")[0].similarity
+        assert similarity == pytest.approx(1.0, abs=1e-4)
+        rows.change(["rare"], lambda note: replace(note, room="nowhere"), user)
+        assert rows.near("send order", user, part="cellar") == []
+        assert [each.id for each in rows.near("send order", user, part="nowhere")] == ["rare"]
+
+
+def test_a_record_is_the_ledgers_and_what_is_retired_is_found_no_more() -> None:
+    with memory_of(None) as memory:
+        rows, user, ledger = memory.core.rows(NoteRows()), memory.core.users.of(None), memory.core.ledger
+        rows.put([Note("a", ORDER), Note("b", ORDER)], user)
+        for number in range(3):
+            assert len(rows.near(ORDER, user, part="hall")) == 2
+            ledger.shown("note", {rows.key("a", user): None}, run=f"run {number}")
+        assert [each.id for each in rows.near(ORDER, user, part="hall")] == ["b"]
+        assert [each.id for each in rows.all(user)] == ["b"]
+        assert rows.get(["a"], user) == [Note("a", ORDER, shown=3)]
+        rows.put([Note("a", ORDER)], user)
+        assert rows.get(["a"], user) == [Note("a", ORDER, shown=3)]
+        rows.remove(["a"], user)
+        rows.put([Note("a", ORDER)], user)
+        assert rows.get(["a"], user) == [Note("a", ORDER)]  # another one of the same name
+
+
+def test_two_users_have_two_records_of_one_id() -> None:
+    with memory_of(None, namespace=APART) as memory:
+        rows, (ann, bob) = memory.core.rows(NoteRows()), map(memory.core.users.of, ("ann", "bob"))
+        for user in (ann, bob):
+            rows.put([Note("a", ORDER)], user)
+        memory.core.ledger.shown("note", {rows.key("a", ann): None}, run="1")
+        assert [rows.get(["a"], user)[0].shown for user in (ann, bob)] == [1, 0]
+
+
+def test_the_least_worth_leaves_retired_ones_first() -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note(letter, ORDER) for letter in "cdefgh"], user)
+        memory.core.ledger.add("note", {"h": Track(shown=3)})
+        rows.put([Note("b", ORDER)], user)
+        assert {each.id for each in rows.all(user, retired=True)} == set("bcdefg")
+        rows.put([Note("z", ORDER)], user)
+        assert {each.id for each in rows.all(user, retired=True)} == set("cdefgz")
+
+
+def test_changes_are_told_to_who_follows_them() -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        assert rows.changes(0, user, most=2) == (0, True, [], [])
+        rows.put([Note(letter, ORDER) for letter in "abc"], user)
+        begun = rows.changes(0, user, most=2)
+        assert (begun.whole, [each.id for each in begun.items], begun.gone) == (True, ["b", "c"], [])
+        rows.put([Note("d", MAIL), Note("a", ORDER)], user)  # of these one is new
+        rows.remove(["b"], user)
+        more = rows.changes(begun.version, user, most=2)
+        assert (more.whole, [each.id for each in more.items], more.gone) == (False, ["d"], ["b"])
+        assert rows.changes(more.version, user, most=2) == (more.version, False, [], [])
+
+
+def test_a_sample_is_of_all_and_changes_too_long_ago_are_told_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = NoteRows()
+    kind.most = 1_000
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(kind), memory.core.users.of(None)
+        rows.put([Note(f"{number:03}", ORDER) for number in range(300)], user)
+        assert len(rows.sample(user, 300)) == 300
+        found = [int(each.id) for each in rows.sample(user, 40)]
+        assert len(found) == len(set(found)) == 40
+        assert (min(found), max(found)) == (0, 299)
+        monkeypatch.setattr(module, "MOST_NEAR", 32)
+        rows.change([f"{number:03}" for number in range(8)], lambda note: replace(note, text=MAIL), user)
+        memory.core.ledger.add("note", {f"{number:03}": Track(shown=3) for number in range(6)})
+        found = {each.id for each in rows.near(MAIL, user, part="hall", k=1)}  # beyond the retired ones
+        assert found <= {"006", "007"}
+        assert len(found) == 1
+
+
+# --- failing ---
+
+
+def test_damaged_rows_are_left_out_written_anew_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER, by=("ann",))], user)
+        broken = {"row": "{", "of": ["ann"]}
+        memory.core.vectors.scoped(user.namespace).upsert("note", [VectorItem("b", ORDER, broken, "hall")])
+        assert (
+            [each.id for each in rows.near(ORDER, user, part="hall")] == [each.id for each in rows.all(user)] == ["a"]
+        )
+        assert "1 note are damaged" in caplog.text
+        rows.put([Note("b", MAIL, by=("ann",))], user)
+        assert rows.get(["b"], user) == [Note("b", MAIL, by=("ann",))]
+        memory.core.vectors.scoped(user.namespace).upsert("note", [VectorItem("c", ORDER, broken, "hall")])
+        assert rows.forget_of("ann", user) == 3
+        assert rows.count(user) == 0
+
+
+def test_what_cannot_be_written_changes_nothing_and_forgetting_that_fails_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise StorageError("disk full")
+
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER, by=("ann",))], user)
+        version = rows.version(user)
+        with monkeypatch.context() as patched:
+            for name in ("upsert", "amend_items"):
+                patched.setattr(VectorStore, name, broken)
+            for change in (Note("b", MAIL), Note("a", ORDER, by=("bob",))):
+                with pytest.raises(StorageError, match="disk full"):
+                    rows.put([change], user)
+        assert (rows.version(user), list(rows.all(user))) == (version, [Note("a", ORDER, by=("ann",))])
+        monkeypatch.setattr(VectorStore, "delete", lambda *_: None)
+        with pytest.raises(StorageError, match="could not be deleted"):
+            rows.forget_of("ann", user)
+
+
+def test_another_embedder_is_told_and_rows_survive_embedding_anew(tmp_path: Path) -> None:
+    from langgraph_toolmem.search.lexical import LexicalEmbedder
+
+    folder, items = tmp_path / "memory", [Note("a", ORDER, "hall"), Note("b", ORDER, "cellar")]
+    with memory_of(folder) as memory:
+        memory.core.rows(NoteRows()).put(items, memory.core.users.of(None))
+    with memory_of(folder, embeddings=LexicalEmbedder(64)) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        with pytest.raises(EmbedderChangedError):
+            rows.near(ORDER, user, part="hall")
+        memory.core.vectors.reembed()
+        assert [each.item for each in rows.near(ORDER, user, part="cellar")] == [items[1]]
+        assert list(rows.all(user)) == items
+
+
+@pytest.mark.slow
+def test_threads_lose_nothing() -> None:
+    kind = NoteRows()
+    kind.most = 1_000
+    with memory_of(None) as memory:
+        rows, user, ledger = memory.core.rows(kind), memory.core.users.of(None), memory.core.ledger
+        errors: list[BaseException] = []
+
+        def work(me: int) -> None:
+            try:
+                for number in range(10):
+                    rows.put([Note(f"{me}-{number}", ORDER)], user)
+                    rows.put([Note(f"all-{number}", ORDER, by=(str(me),))], user)
+                    ledger.shown("note", {"all-0": None}, run=f"{me}-{number}")
+                    assert rows.near(ORDER, user, part="hall")
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert rows.count(user) == 40 + 10
+        assert {each.by for each in rows.get([f"all-{number}" for number in range(10)], user)} == {tuple("0123")}
+        assert rows.get(["all-0"], user)[0].shown == 40
+
+
+@pytest.mark.slow
+def test_processes_on_a_server_see_each_other_and_none_loses_the_others_counts(tmp_path: Path) -> None:
+    from langgraph.store.memory import InMemoryStore
+
+    now, store = [NOW], InMemoryStore()
+    with chroma_run(tmp_path) as (port, _), chroma_clients() as connect:
+        how: dict[str, Any] = {"store": store, "now": lambda: now[0]}
+        with memory_of(None, chroma=connect(port), **how) as one, memory_of(None, chroma=connect(port), **how) as two:
+            here, there = (memory.core.rows(NoteRows()) for memory in (one, two))
+            user = one.core.users.of(None)
+            here.put([Note("a", ORDER, by=("ann",)), Note("b", MAIL)], user)
+            begun = there.changes(0, user, most=10)
+            assert len(begun.items) == there.count(user) == 2
+            assert [each.id for each in there.near(ORDER, user, part="hall", k=1)] == ["a"]
+            there.put([Note("a", ORDER, by=("bob",))], user)
+            here.remove(["b"], user)
+            assert list(here.all(user)) == [Note("a", ORDER, by=("ann", "bob"))]
+            now[0] += 31
+            assert [each.id for each in there.changes(begun.version, user, most=10).items] == ["a"]
+            one.core.ledger.shown("note", {"a": None}, run="one")
+            two.core.ledger.shown("note", {"a": None}, run="two")
+            now[0] += 31
+            for memory, rows in ((one, here), (two, there)):
+                memory.core.refresh(at_once=True)
+                assert rows.get(["a"], user)[0].shown == 2
+
+
+PUTTING = """
+import sys
+from examples.own_method.lessons import Lesson, LessonRows
+from langgraph_toolmem import ToolMemory
+
+memory = ToolMemory(sys.argv[1])
+rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
+for number in range(10_000):
+    rows.put([Lesson(str(number), f"find number {number}", "late")], user)
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+@pytest.mark.slow
+def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    process = subprocess.Popen([sys.executable, "-c", PUTTING, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(15):
+        process.stdout.readline()
+    os.kill(process.pid, signal.SIGKILL)
+    last = max([14, *map(int, process.stdout.read().split())])
+    process.stdout.close()
+    process.wait()
+    with ToolMemory(folder) as memory:
+        rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
+        assert rows.count(user) in (last + 1, last + 2)
+        assert [each.request for each in rows.get(["7"], user)] == ["find number 7"]

@@ -165,7 +165,7 @@ def test_a_model_reads_the_history_up_to_the_state_and_no_further():
 
 
 def entries_of(memory: ToolMemory) -> list[Entry]:
-    return memory.entries.library.store(("toolmem", "ann")).all()
+    return list(memory.entries.rows.all(memory.core.users.of("ann")))
 
 
 def test_runs_are_kept_for_recall_once_whatever_is_imported_again():

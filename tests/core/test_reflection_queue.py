@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.stores.job_file import QueueFile
-from langgraph_toolmem.stores.job_queue import NAME, Job, JobQueue
+from langgraph_toolmem.stores.database import NAME
+from langgraph_toolmem.stores.job_queue import Job, JobQueue
 
 
 class Clock:
@@ -176,7 +176,7 @@ def test_jobs_survive_and_closing_gives_back(tmp_path: Path, clock: Clock) -> No
 def test_the_file_is_durable_and_wipes_what_it_deletes(tmp_path: Path, clock: Clock) -> None:
     with JobQueue(tmp_path, now=clock) as queue:
         queue.put("1", {})
-    with closing(QueueFile(tmp_path / NAME)) as file, file.opened() as database:
+    with JobQueue(tmp_path, now=clock) as queue, queue.opened() as database:
         asked = ("journal_mode", "synchronous", "secure_delete")
         assert [database.execute(f"PRAGMA {name}").fetchone()[0] for name in asked] == ["wal", 2, 1]
 

@@ -26,6 +26,7 @@ from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 ME = ("toolmem", "me")
+HERE = User(None, None, ME)
 
 
 def entry(name: str, **fields: Any) -> Entry:
@@ -88,7 +89,10 @@ class Office:
         how: dict[str, Any] = {"namespace": ME, "now": now, "executor": executor or ByHand()}
         self.memory = ToolMemory(folder, methods=[Entries(critic=critic)], **how)
         self.jobs, self.keeping = self.memory.core.jobs, self.memory.entries.keeping
-        self.queue, self.store = self.jobs.queue, self.keeping.library.store(ME)
+        self.queue, self.rows = self.jobs.queue, self.memory.entries.rows
+
+    def kept(self, namespace: tuple[str, ...] = ME) -> list[Entry]:
+        return list(self.rows.all(User(None, None, namespace), retired=True))
 
     def write(self, entry: Entry, namespace: tuple[str, ...] = ME) -> None:
         self.keeping.put(entry, User(None, entry.user, namespace))
@@ -144,7 +148,7 @@ def test_runs_verdicts_and_critiques_are_written_in_the_background(opens: Opens)
         assert office.jobs.flush(timeout=60)
         assert office.jobs.report() == {"pending": 0, "failing": 0, "given_up": 0}
         asked = len(server.requests)
-    found = {each.query: each for each in opens().store.all()}
+    found = {each.query: each for each in opens().kept()}
     assert {query: each.score for query, each in found.items()} == {"find ann": 1.0, "find ben": 0.0, "find cleo": 0.0}
     assert found["find ann"].critique == ""
     assert found["find ben"].critique == "What went wrong: find ben failed.\nWhere: call 1, find.\nInstead: Look."
@@ -164,11 +168,11 @@ def test_writing_waits_for_nobody(opens: Opens) -> None:
         office.write(entry(name))
     while office.queue.pending() > 1:  # entries do not wait behind the critique
         held.wait(0.01)
-    assert len(office.store) == 4
+    assert len(office.kept()) == 4
     assert not office.jobs.flush(timeout=0.05)
     held.set()
     assert office.jobs.flush()
-    assert len(office.store) == 4
+    assert len(office.kept()) == 4
 
 
 def test_what_a_former_process_left_is_done_at_the_start(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,9 +182,9 @@ def test_what_a_former_process_left_is_done_at_the_start(opens: Opens, monkeypat
         patched.setattr(jobs, "CLOSE_SECONDS", 0.0)
         left.memory.close()
     office = threaded(opens)
-    assert len(office.store) == 0
+    assert len(office.kept()) == 0
     assert office.jobs.flush()
-    assert len(office.store) == 1
+    assert len(office.kept()) == 1
 
 
 def test_unused_jobs_make_nothing(tmp_path: Path) -> None:
@@ -202,7 +206,7 @@ def test_entries_go_where_their_namespace_says(opens: Opens) -> None:
         office.write(entry(space[1], score=0.0), space)
         office.judge(entry(space[1]).run, 0.0, "late", space)
     assert office.jobs.work() is None
-    found = [[each.query for each in office.keeping.library.store(space).all()] for space in spaces]
+    found = [[each.query for each in office.kept(space)] for space in spaces]
     assert found == [["find a@b.c"], ["find ü/x"]]
     assert critic.similar == [[], []]  # nobody else's
 
@@ -219,14 +223,14 @@ def test_no_critique_is_asked_for_twice(opens: Opens) -> None:
     office.judge(entry("ann").run, 0.1)
     office.jobs.work()
     assert critic.asked == ["find ann"]
-    [kept] = office.store.all()
+    [kept] = office.kept()
     office.queue.put("again", {"namespace": list(ME), "entry": kept.id, "verdict": kept.verdict}, kind="critique")
     office.jobs.work()
     assert critic.asked == ["find ann"]
     office.judge(entry("ann").run, 0.1, "wrong house")  # more is known now
     office.jobs.work()
     assert len(critic.asked) == 2
-    [kept] = office.store.all()
+    [kept] = office.kept()
     assert "find ann 2" in kept.critique
 
 
@@ -238,23 +242,23 @@ def test_good_bad_and_good_again_ends_good(opens: Opens) -> None:
         office.judge(entry("ann").run, score)
     office.jobs.work()
     assert critic.asked == []  # it was good again when the critic's turn came
-    assert [each.score for each in office.store.all()] == [1.0]
+    assert [each.score for each in office.kept()] == [1.0]
 
 
 def test_an_answer_that_was_given_is_not_asked_for_again(opens: Opens, clock: Clock) -> None:
     """A kill between the model's answer and the entry is a failure of the writing, seen from here."""
     critic = Scripted()
     office = opens(critic)
-    original = office.store.set_critique
-    office.store.set_critique = failing  # type: ignore[method-assign,assignment]
+    original = office.rows.change
+    office.rows.change = failing  # type: ignore[method-assign]
     office.write(entry("ann", score=0.0))
     assert office.jobs.work() == pytest.approx(1.0)
-    assert office.store.all()[0].critique == ""
-    office.store.set_critique = original  # type: ignore[method-assign]
+    assert office.kept()[0].critique == ""
+    office.rows.change = original  # type: ignore[method-assign]
     clock.seconds += 2
     assert office.jobs.work() is None
     assert critic.asked == ["find ann"]
-    assert "find ann 1" in office.store.all()[0].critique
+    assert "find ann 1" in office.kept()[0].critique
 
 
 def failing(*args: Any, **options: Any) -> Any:
@@ -264,7 +268,7 @@ def failing(*args: Any, **options: Any) -> Any:
 def test_similar_entries_are_shown_to_the_critic(opens: Opens) -> None:
     critic = Scripted()
     office = opens(critic)
-    office.store.put_many([replace(entry(name), query=f"find {name} in the office") for name in "abcd"])
+    office.rows.put([replace(entry(name), query=f"find {name} in the office") for name in "abcd"], HERE)
     office.write(entry("ben in the office", score=0.0))
     office.jobs.work()
     assert [len(each) for each in critic.similar] == [3]
@@ -280,16 +284,16 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     without.write(entry("ben", score=0.0))
     assert without.jobs.work() is None
     assert without.jobs.flush(timeout=1)
-    without.keeping.import_runs(ME, [], "import")
+    without.keeping.import_runs(HERE, [], "import")
     assert without.queue.pending() == 1  # ann's, for who has a critic
     later = opens(critic)
-    later.keeping.import_runs(ME, [], "import")  # takes those too that have no critique yet
+    later.keeping.import_runs(HERE, [], "import")  # takes those too that have no critique yet
     assert later.queue.pending() == 2  # ben's is new
     clock.seconds += 2
     later.jobs.work()
     assert sorted(critic.asked) == ["find ann", "find ann", "find ben"]
-    assert all(each.critique for each in later.store.all())
-    later.keeping.import_runs(ME, [], "import")
+    assert all(each.critique for each in later.kept())
+    later.keeping.import_runs(HERE, [], "import")
     assert later.queue.pending() == 0
 
 
@@ -314,12 +318,12 @@ def test_a_critic_that_fails_is_asked_later_and_at_last_given_up(
     assert "secret" not in given_up.error
     assert "secret" not in caplog.text
     assert "given up" in caplog.text
-    assert [each.critique for each in office.store.all()] == [""]
+    assert [each.critique for each in office.kept()] == [""]
     assert office.jobs.flush(timeout=1)
     critic.errors.clear()
     assert office.queue.revive() == 1
     office.jobs.work()
-    assert office.store.all()[0].critique
+    assert office.kept()[0].critique
 
 
 def test_entries_wait_for_the_database_as_long_as_it_takes(
@@ -327,7 +331,7 @@ def test_entries_wait_for_the_database_as_long_as_it_takes(
 ) -> None:
     office = opens()
     with monkeypatch.context() as patched:
-        patched.setattr(office.store, "put", failing)
+        patched.setattr(office.rows, "put", failing)
         office.write(entry("ann"))
         office.judge(entry("ann").run, 0.0)
         for _ in range(30):
@@ -337,7 +341,7 @@ def test_entries_wait_for_the_database_as_long_as_it_takes(
             clock.seconds += wait
         assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1  # told once
     office.jobs.work()
-    assert [each.score for each in office.store.all()] == [0.0]
+    assert [each.score for each in office.kept()] == [0.0]
 
 
 def test_what_cannot_be_read_is_given_up_at_once(opens: Opens) -> None:
@@ -346,7 +350,7 @@ def test_what_cannot_be_read_is_given_up_at_once(opens: Opens) -> None:
     office.write(entry("ann"))
     assert office.jobs.work() is None
     assert [job.id for job in office.queue.given_up()] == ["broken"]
-    assert len(office.store) == 1
+    assert len(office.kept()) == 1
 
 
 def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, clock: Clock) -> None:
@@ -354,10 +358,10 @@ def test_a_verdict_waits_for_its_entry_and_is_dropped_without(opens: Opens, cloc
     office.judge(entry("ann").run, 0.0)
     office.judge(digest("run", "never"), 0.0)
     office.jobs.work()
-    office.store.put(entry("ann"))  # by another process
+    office.rows.put([entry("ann")], HERE)  # by another process
     while (wait := office.jobs.work()) is not None:
         clock.seconds += wait
-    assert [each.score for each in office.store.all()] == [0.0]
+    assert [each.score for each in office.kept()] == [0.0]
     assert office.jobs.report() == {"pending": 0, "failing": 0, "given_up": 0}
 
 
@@ -367,15 +371,15 @@ def test_jobs_of_one_run_keep_their_order_when_one_fails(
     office = opens()
     office.write(entry("ann", score=1.0))
     with monkeypatch.context() as patched:
-        patched.setattr(office.store, "put", failing)
+        patched.setattr(office.rows, "put", failing)
         office.jobs.work()
     office.judge(entry("ann").run, 0.0)
     office.write(entry("ben"))
     office.jobs.work()
-    assert [each.query for each in office.store.all()] == ["find ben"]
+    assert [each.query for each in office.kept()] == ["find ben"]
     clock.seconds += 2
     office.jobs.work()
-    assert {each.query: each.score for each in office.store.all()} == {"find ann": 0.0, "find ben": None}
+    assert {each.query: each.score for each in office.kept()} == {"find ann": 0.0, "find ben": None}
 
 
 def test_a_thread_survives_whatever_the_critic_raises(opens: Opens) -> None:
@@ -398,13 +402,13 @@ def test_what_is_being_done_for_a_forgotten_user_is_not_written(opens: Opens) ->
 
     def forget() -> None:
         office.jobs.forget("u")
-        office.store.forget_user("u")
+        office.rows.forget_of("u", HERE)
 
     critic.before = forget
     office.write(entry("ann", score=0.0))
     office.write(entry("ben", user="v"))
     office.jobs.work()
-    assert [each.query for each in office.store.all()] == ["find ben"]
+    assert [each.query for each in office.kept()] == ["find ben"]
     assert office.queue.pending() == 0
 
 
@@ -423,24 +427,24 @@ def test_a_critique_is_not_written_for_a_user_whom_another_process_forgets(
     monkeypatch.setattr(office.queue, "save", save)
     office.write(entry("ann", score=0.0))
     office.jobs.work()
-    assert [each.critique for each in office.store.all()] == [""]
+    assert [each.critique for each in office.kept()] == [""]
 
 
 def test_another_process_that_forgets_while_an_entry_is_written_wins(
     opens: Opens, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = opens()
-    original = office.store.put
+    original = office.rows.put
 
-    def put(given: Entry) -> Entry | None:
+    def put(given: list[Entry], user: User, **how: Any) -> list[Entry | None]:
         with JobQueue(tmp_path, now=clock) as another:
             another.forget("u")
-        return original(given)
+        return original(given, user, **how)
 
-    monkeypatch.setattr(office.store, "put", put)
+    monkeypatch.setattr(office.rows, "put", put)
     office.write(entry("ann"))
     office.jobs.work()
-    assert office.store.all() == []
+    assert office.kept() == []
     assert office.queue.pending() == 0
 
 
@@ -448,20 +452,20 @@ def test_an_entry_stays_that_another_process_finished(
     opens: Opens, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     office = opens()
-    original = office.store.put
+    original = office.rows.put
 
-    def put(given: Entry) -> Entry | None:
+    def put(given: list[Entry], user: User, **how: Any) -> list[Entry | None]:
         clock.seconds += 10_000  # the lease is over, another process takes the job and does it
         with JobQueue(tmp_path, now=clock) as another:
             job = another.take()
             assert job is not None
             another.done(job)
-        return original(given)
+        return original(given, user, **how)
 
-    monkeypatch.setattr(office.store, "put", put)
+    monkeypatch.setattr(office.rows, "put", put)
     office.write(entry("ann"))
     office.jobs.work()
-    assert [each.query for each in office.store.all()] == ["find ann"]
+    assert [each.query for each in office.kept()] == ["find ann"]
 
 
 # executors
@@ -513,7 +517,7 @@ def test_closing_waits_no_longer_than_told(opens: Opens, monkeypatch: pytest.Mon
     [thread] = [each for each in threading.enumerate() if each.name == "toolmem-slow" and each not in before]
     held.set()
     thread.join(30)
-    assert "find ann" in office.store.all()[0].critique  # what was begun was ended
+    assert "find ann" in office.kept()[0].critique  # what was begun was ended
 
 
 def test_a_thread_waits_until_something_is_due_and_goes_on_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -562,8 +566,8 @@ def test_langmem_keeps_the_time(opens: Opens) -> None:
         office.write(entry(name, score=0.0))
         office.write(entry(name))
     assert office.jobs.flush(timeout=60)
-    assert len(office.store) == 3
-    assert all(each.critique for each in office.store.all())
+    assert len(office.kept()) == 3
+    assert all(each.critique for each in office.kept())
     assert len(critic.asked) == 4
     executor.wake()
     executor.close()

@@ -169,7 +169,7 @@ def test_killed_at_any_moment_each_request_is_finished_once(tmp_path: Path) -> N
     assert len(REQUESTS) < sum(begun.values()) <= len(REQUESTS) + KILLS  # only what a kill broke off was begun anew
     with ToolMemory(tmp_path) as memory, BootstrapState(tmp_path, ("toolmem",)) as state:
         assert memory.flush()
-        entries = memory.entries.library.store(("toolmem",)).all(retired=True)
+        entries = list(memory.entries.rows.all(memory.core.users.of(None), retired=True))
         spent = {purpose: state.spent(purpose)[0] for purpose in ("invent", "judge")}
         assert {(query.stage, query.tries > 0) for query in state.all()} == {("done", True)}
     assert Counter(entry.query for entry in entries) == Counter(REQUESTS)

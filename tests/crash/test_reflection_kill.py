@@ -157,7 +157,7 @@ def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path:
             assert memory.flush(), queue.report()
             assert queue.report() == {"pending": 0, "failing": 0, "given_up": 0}
             assert not queue.given_up()
-            entries = {entry.run: entry for entry in memory.entries.library.store(ME).all()}
+            entries = {entry.run: entry for entry in list(memory.entries.rows.all(memory.core.users.of(None)))}
             rows = memory.core.vectors.scoped(ME).get("entries")
             asked = Counter(re.findall(r"<([\w-]+)>", str(r["messages"][-1]["content"]))[0] for r in server.requests)
     assert len(by_moment) == 3

@@ -22,10 +22,11 @@ from examples.bootstrap_office import make as make_office
 from examples.office.agent import build_graph
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, StorageError, ToolMemoryError
-from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
 from langgraph_toolmem.offline.coldstart.keeping import open_state
-from langgraph_toolmem.stores.cold_start import NAME, BootstrapState, forget_user
+from langgraph_toolmem.stores.cold_start import BootstrapState, forget_user
+from langgraph_toolmem.stores.database import NAME, look
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 
@@ -91,7 +92,7 @@ def inventor() -> Iterator[tuple[Inventor, Any, OpenAIStubServer]]:
 
 
 def entries(memory: ToolMemory, *namespace: str) -> list[Any]:
-    return memory.entries.library.store(namespace or ("toolmem",)).all(retired=True)
+    return list(memory.entries.rows.all(User(None, None, namespace or ("toolmem",)), retired=True))
 
 
 def bootstrap(memory: ToolMemory, sandbox: Any, model: Any = None, **options: Any) -> Bootstrap:
@@ -651,11 +652,11 @@ def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
             Sandbox(Toy(), about="x" * 5000)
         with ToolMemory(tmp_path, read_only=True) as reader, pytest.raises(StorageError, match="read-only"):
             bootstrap(reader, Toy())
-    assert not (tmp_path / NAME).exists()
+    assert look(tmp_path, BootstrapState.before, "SELECT * FROM queries") is None
     (tmp_path / NAME).write_bytes(b"no database at all" * 100)
-    with ToolMemory(tmp_path) as memory, pytest.raises(StorageError, match="cannot be used: file is not a database"):
-        bootstrap(memory, Toy())
-    assert (tmp_path / NAME).read_bytes().startswith(b"no database")
+    with ToolMemory(tmp_path) as memory, bootstrap(memory, Toy()) as made:
+        assert made.progress().invented == 0
+    assert (tmp_path / f"{NAME}.corrupt-1").read_bytes().startswith(b"no database")
 
 
 def test_a_file_of_a_newer_version_is_left_alone(tmp_path):

@@ -22,7 +22,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.cli.bootstrap import progress_bar
 from langgraph_toolmem.offline.coldstart import Budget, Progress, Sandbox, load_sandbox
-from langgraph_toolmem.stores.cold_start import NAME
+from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.testing import OpenAIStubServer
 
 MODEL = ("--model", "openai:gpt-4.1-mini")
@@ -109,7 +109,7 @@ def executed(folder: Path) -> list[str]:
 
 def entries(folder: Path) -> list[Any]:
     with ToolMemory(folder) as memory:
-        return memory.entries.library.store(("toolmem",)).all(retired=True)
+        return list(memory.entries.rows.all(memory.core.users.of(None), retired=True))
 
 
 AGENT = ("--memory", "memory", "--agent", "desk_sandbox:Desk", "--queries", 3)

@@ -18,7 +18,8 @@ from places import ROOT
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError
 from langgraph_toolmem.search.embedders import Embedder, resolve_embedder
 from langgraph_toolmem.search.lexical import LexicalEmbedder, LexicalIndex
-from langgraph_toolmem.words.features import features, similarity, stem, words
+from langgraph_toolmem.words.features import features, similarity
+from langgraph_toolmem.words.split import stem, words
 
 
 class Answers(Embeddings):

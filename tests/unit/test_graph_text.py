@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.words.text import MAX_TEXT_CHARS, month_day, quoted_parts, read_text, shape_of
+from langgraph_toolmem.words.text import quoted_parts, read_text, shape_of
+from langgraph_toolmem.words.values import MAX_CHARS, month_day
 
 
 def test_words_keep_their_place():
@@ -28,7 +29,7 @@ def test_any_text_is_read_and_its_words_are_found(raw: str):
         assert raw[start:end].lower() == text.words[i] == text.span(i, i).lower()
         shape_of(text.span(i, i))
     quoted_parts(raw)
-    month_day(text.words)
+    month_day(raw)
 
 
 def test_a_value_is_found_whole_and_regardless_of_case():
@@ -42,7 +43,7 @@ def test_a_value_is_found_whole_and_regardless_of_case():
 
 
 def test_long_texts_are_cut():
-    assert len(read_text("a" * (MAX_TEXT_CHARS + 100)).raw) == MAX_TEXT_CHARS
+    assert len(read_text("a" * (MAX_CHARS + 100)).raw) == MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -95,4 +96,4 @@ def test_quoted_parts():
     ],
 )
 def test_dates_in_words(words: str, found: str | None):
-    assert month_day(words.split()) == found
+    assert month_day(words) == found

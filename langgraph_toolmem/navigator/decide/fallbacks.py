@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.features import STOP_WORDS, stem, words
 from langgraph_toolmem.words.meaning import canonical, canonical_words, verb_of
+from langgraph_toolmem.words.split import STOP_WORDS, stem, words
 from langgraph_toolmem.words.vocabulary import READING, STRICT_VERBS
 
 MOST: Final = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
@@ -11,18 +10,12 @@ from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
 from langgraph_toolmem.words.meaning import meaning_of
 from langgraph_toolmem.words.result_paths import is_field, is_table, shows_fields
 from langgraph_toolmem.words.schema import MAX_DEPTH, Leaf, type_of
+from langgraph_toolmem.words.values import AMOUNT, DATE, EMAIL, URL, Value, date_of, figures_of, values_in
 
 MOST: Final = 64
 """Values that are taken, at most; the latest ones."""
 _MOST_LOOKED_AT: Final = 600
-_CURRENCY: Final = r"(?:[$€£¥]|\b(?:USD|EUR|GBP|CHF|JPY)\b)"
-_NUMBER: Final = r"\d+(?:[.,]\d{3})*(?:[.,]\d{1,2})?(?![\w.,]*\d)"
-_IN_WORDS: Final = (
-    ("email", re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
-    ("url", re.compile(r"\bhttps?://[^\s<>\"')\]]+(?<![.,;:!?])")),
-    ("date", re.compile(r"(?<![\w-])\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")),
-    ("amount", re.compile(rf"{_CURRENCY}\s?({_NUMBER})|(?<![\w.,])({_NUMBER})\s?{_CURRENCY}")),
-)
+_IN_WORDS: Final = {EMAIL: "email", URL: "url", DATE: "date", AMOUNT: "amount"}
 
 
 def known_values(run: Run, *, most: int = MOST) -> dict[str, Any]:
@@ -32,8 +25,8 @@ def known_values(run: Run, *, most: int = MOST) -> dict[str, Any]:
     - Parts of their results, by the name of the field; one that says too little alone ("id") is named after what it is
       the id of, and left out where that is not known. Lists of several elements are left out: which one is meant is
       not said.
-    - An e-mail address, URL, ISO date or amount of money in the user's words, as ``email``, ``url``, ``date`` and
-      ``amount``, where there is one of the kind and not several.
+    - An e-mail address, URL, full date or amount of money in the user's words, as ``email``, ``url``, ``date`` (as ISO
+      has it) and ``amount`` (its figures), where there is one of the kind and not several.
 
     What earlier requests were about is left out: the customer of the last one is seldom that of this one.
 
@@ -55,11 +48,20 @@ def known_values(run: Run, *, most: int = MOST) -> dict[str, Any]:
 
 
 def _in_words(text: str) -> Iterator[tuple[str, Any]]:
-    for name, pattern in _IN_WORDS:
-        matches = {next(filter(None, match.groups()), match.group()) for match in pattern.finditer(text)}
-        if len(matches) == 1:
-            (value,) = matches
-            yield name, value
+    found: dict[str, set[str]] = {}
+    for value in values_in(text, frozenset(_IN_WORDS)):
+        if plain := _plain(value):
+            found.setdefault(value.kind, set()).add(plain)
+    for kind, values in found.items():
+        if len(values) == 1:
+            yield _IN_WORDS[kind], values.pop()
+
+
+def _plain(value: Value) -> str:
+    """A value as calls are given it; "" if that is not clear."""
+    if value.kind == DATE:
+        return date_of(value.text) or ""
+    return figures_of(value.text) if value.kind == AMOUNT else value.text
 
 
 def _of_step(step: ExecutedCall) -> Iterator[tuple[str, Any]]:

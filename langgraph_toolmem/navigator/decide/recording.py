@@ -6,43 +6,38 @@
 
 and ``toolmem export --sft train.jsonl --memory FOLDER`` writes it out (`offline.finetuning`).
 
-One SQLite file, ``decisions.db``, in the memory's folder, made like the queue of reflections: what was recorded is on
-disk when the call returns, and several processes may record at once. A turn is known by its run, its step and its
-prompt, so a node that runs again replaces what it recorded before. Runs and users stand there as digests.
+A table of the memory's database: what was recorded is on disk when the call returns, and several processes may record
+at once. A turn is known by its run, its step and its prompt, so a node that runs again replaces what it recorded
+before. Runs and users stand there as digests.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.stores.job_file import QueueFile
+from langgraph_toolmem.stores.database import Database
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide.recording")
 
-NAME: Final = "decisions.db"
 MAX_TURNS: Final = 20_000
 """Turns that are kept; the oldest leave. A turn takes about 4 KB with a prompt of 9,000 characters."""
 REST_SECONDS: Final = 10.0
 """After a failure of the disk, nothing is recorded for so long: a run must not wait for it at each step."""
 
-_SCHEMA: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS turns (
+TABLES: Final[Mapping[str, str]] = {
+    "turns": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         run TEXT NOT NULL,
         task TEXT NOT NULL,
@@ -56,12 +51,10 @@ _SCHEMA: Final = (
         failed INTEGER,
         left_out INTEGER NOT NULL,
         body BLOB NOT NULL,
-        UNIQUE (run, step, prompt)
-    )
-    """,
-    "CREATE INDEX IF NOT EXISTS turns_user ON turns (user)",
-)
-_COLUMNS: Final = "seq, run, task, step, same, user, time, final, calls, failed, left_out"
+        UNIQUE (run, step, prompt),
+        UNIQUE (user, seq)
+    """
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +93,7 @@ class DeciderTurn:
         return self.left_out == 0 and self.failed == 0
 
 
-class DecisionFile(QueueFile):
-    """The file under the log. It is waited for only shortly: the agent is running."""
-
-    what = "log of decisions"
-    version = 1
-    schema = _SCHEMA
-    busy = 3.0
-
-
-class DecisionLog:
+class DecisionLog(Database):
     """Keeps decisions with their prompts; safe to use from several threads and processes.
 
     Called with what a decision hook gets, it never raises: what cannot be kept is logged once.
@@ -124,6 +108,10 @@ class DecisionLog:
         most: turns that are kept.
     """
 
+    tables = TABLES
+    before = "decisions.db"
+    busy = 3.0  # the agent is running
+
     def __init__(
         self,
         folder: Path | None,
@@ -137,9 +125,9 @@ class DecisionLog:
     ) -> None:
         if not is_count(most, 1):
             raise ConfigurationError(f"most is a whole number from 1, not {most!r}.")
-        self._file = DecisionFile(None if folder is None else folder / NAME)
+        super().__init__(folder, read_only=read_only)
         self._now, self._verdict_of, self._owner_of = now, verdict_of, owner_of
-        self._needs_user, self._read_only, self._most = needs_user, read_only, most
+        self._needs_user, self._most = needs_user, most
         self._rest_until = float("-inf")
         self._said: set[str] = set()
 
@@ -171,7 +159,7 @@ class DecisionLog:
             InputError: the event is not of this form.
             StorageError: the file cannot be written.
         """
-        if self._read_only:
+        if self.read_only:
             self._say("nothing is recorded: the memory is read-only")
             return False
         messages, decision = _texts(event)
@@ -198,7 +186,7 @@ class DecisionLog:
             int(event.get("left_out") or 0),
             zlib.compress(body.encode("ascii"), 6),
         )
-        with self._file.writing() as database:
+        with self.writing() as database:
             database.execute(
                 "INSERT INTO turns (run, task, step, prompt, same, user, time, final, calls, failed, left_out, body) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, step, prompt) DO UPDATE SET "
@@ -210,10 +198,10 @@ class DecisionLog:
         return True
 
     def _note(self, event: Mapping[str, Any]) -> None:
-        if self._read_only or self._file.empty:
+        if self.read_only or self.empty:
             return
         failed = sum(call["status"] != "ok" for call in event["calls"])
-        with self._file.writing() as database:
+        with self.writing() as database:
             database.execute(
                 "UPDATE turns SET failed = ? WHERE calls > 0 AND seq = "
                 "(SELECT seq FROM turns WHERE run = ? AND step = ? ORDER BY time DESC, seq DESC LIMIT 1)",
@@ -224,7 +212,7 @@ class DecisionLog:
 
     def __len__(self) -> int:
         """How many turns are kept. Raises StorageError if the file cannot be read."""
-        return int(self._select("SELECT count(*) FROM turns")[0][0]) if self._is_there() else 0
+        return sum(number for (number,) in self.ask("SELECT count(*) FROM turns"))
 
     def turns(self) -> list[DeciderTurn]:
         """All turns with the verdicts on their runs, in the order they were recorded.
@@ -232,9 +220,13 @@ class DecisionLog:
         Raises:
             StorageError: the file cannot be read.
         """
-        if not self._is_there():
-            return []
-        return [self._turn(*row) for row in self._select(f"SELECT {_COLUMNS} FROM turns ORDER BY seq")]
+        columns = "seq, run, task, step, time, calls, failed, left_out, final, same, user"
+        return [
+            DeciderTurn(seq, run, task, step, when, self._verdict_of(run, user), calls, failed, left, bool(final), same)
+            for seq, run, task, step, when, calls, failed, left, final, same, user in self.ask(
+                f"SELECT {columns} FROM turns ORDER BY seq"
+            )
+        ]
 
     def texts(self, turns: Iterable[DeciderTurn]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
         """Prompt in chat format and decision of each of these turns; one that was deleted meanwhile is passed over.
@@ -243,12 +235,12 @@ class DecisionLog:
             StorageError: the file cannot be read.
         """
         for turn in turns:
-            found = self._select("SELECT body FROM turns WHERE seq = ? AND same = ?", (turn.number, turn.same))
+            found = self.ask("SELECT body FROM turns WHERE seq = ? AND same = ?", (turn.number, turn.same))
             if found:
                 messages, decision = json.loads(zlib.decompress(found[0][0]))
                 yield messages, decision
 
-    # --- forgetting and closing ---
+    # --- forgetting ---
 
     def forget(self, user: str, runs: Collection[str] = ()) -> int:
         """Deletes all turns of a user (digest) and of runs of theirs, from the file and its log; returns how many.
@@ -259,53 +251,14 @@ class DecisionLog:
         """
         if not user:
             raise InputError("Whose decisions are to be forgotten?")
-        if self._file.empty:
+        if self.empty:
             return 0
-        with self._file.writing() as database:
+        with self.writing() as database:
             deleted = database.execute("DELETE FROM turns WHERE user = ?", (user,)).rowcount
             for run in runs:
                 deleted += database.execute("DELETE FROM turns WHERE run = ? AND user = ''", (run,)).rowcount
-        self._file.scrub()
+        self.scrub()
         return deleted
-
-    def close(self) -> None:
-        """Closes the file. Twice is harmless."""
-        self._file.close()
-
-    # --- parts ---
-
-    def _turn(
-        self,
-        number: int,
-        run: str,
-        task: str,
-        step: int,
-        same: str,
-        user: str,
-        when: float,
-        final: int,
-        calls: int,
-        failed: int | None,
-        left_out: int,
-    ) -> DeciderTurn:
-        score = self._verdict_of(run, user)
-        return DeciderTurn(number, run, task, step, when, score, calls, failed, left_out, bool(final), same)
-
-    def _is_there(self) -> bool:
-        return not self._file.empty
-
-    def _select(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        path = self._file.path
-        if path is None or not self._read_only:
-            with self._file.opened() as database:
-                return database.execute(sql, values).fetchall()
-        # While nobody has it open there is no log beside it, and looking must not begin one.
-        quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
-        try:
-            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{quiet}", uri=True)) as database:
-                return database.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise StorageError(f"{path} cannot be read: {error}. Check its permissions, or delete it.") from error
 
     def _quietly(self, keep: Callable[[], object]) -> None:
         if self._now() < self._rest_until:

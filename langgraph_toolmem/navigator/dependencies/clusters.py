@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
 from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-from langgraph_toolmem.words.features import stem
 from langgraph_toolmem.words.ports import Port
+from langgraph_toolmem.words.split import stem
 from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstrai
 from langgraph_toolmem.navigator.dependencies.links import Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.features import stem
 from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
 from langgraph_toolmem.words.ports import TRUST, Port, inputs_of, outputs_of
+from langgraph_toolmem.words.split import stem
 from langgraph_toolmem.words.vocabulary import FILTERING, GENERIC, PREPOSITIONS, READING, STRICT_VERBS
 
 if TYPE_CHECKING:

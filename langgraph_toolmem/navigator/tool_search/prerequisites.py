@@ -23,7 +23,7 @@ from langgraph_toolmem.navigator.tool_search.precedents import Precedents, Rates
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.tool_words import kit_name, kit_of
-from langgraph_toolmem.words.features import stem, words
+from langgraph_toolmem.words.split import stem, words
 
 SIGNALS: Final = ("request", "came before", "gives what it takes", "same toolkit", "similar requests", "came with")
 WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51], dtype=np.float32)

@@ -24,7 +24,8 @@ from langgraph_toolmem.entries.critique import describe_tools
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores.cold_start import Query
-from langgraph_toolmem.words.features import similarity, words
+from langgraph_toolmem.words.features import similarity
+from langgraph_toolmem.words.split import words
 
 Kind = Literal["one", "several"]
 

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.atoms.slots import Slots, words_of
-from langgraph_toolmem.atoms.words import DATE, NAME, TEXT, kind_of
 from langgraph_toolmem.base.text import as_text
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Taken
 from langgraph_toolmem.offline.discovery.plain_values import (
@@ -38,6 +37,7 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon, fit
 from langgraph_toolmem.words.meaning import canonical
 from langgraph_toolmem.words.ports import inputs_of
+from langgraph_toolmem.words.values import DATE, NAME, TEXT, kind_of
 from langgraph_toolmem.words.vocabulary import VERBS
 
 WIDTH, COMBINATIONS, PER_INPUT, PER_TOOL = 48, 12, 5, 5

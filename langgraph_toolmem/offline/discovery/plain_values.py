@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.atoms.known import said
 from langgraph_toolmem.atoms.slots import Parameter, Slots, label_of, listed_choices, words_of
-from langgraph_toolmem.atoms.words import DATE, EMAIL, ID, NAME, NUMBER, PLAIN, TEXT, TIME, kind_of
 from langgraph_toolmem.offline.discovery.environment import Taken
 from langgraph_toolmem.runs.values import canon, flatten
-from langgraph_toolmem.words.features import STOP_WORDS, stem, words
 from langgraph_toolmem.words.meaning import canonical, canonical_words, meaning_of
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.schema import Leaf
+from langgraph_toolmem.words.split import STOP_WORDS, stem, words
+from langgraph_toolmem.words.values import DATE, EMAIL, ID, NAME, NUMBER, PLAIN, TEXT, TIME, kind_of
 
 MAX_ROWS: Final = 12
 MAX_ANSWER: Final = 4_000

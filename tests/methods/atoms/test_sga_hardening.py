@@ -20,7 +20,8 @@ from langgraph_toolmem.atoms import texts
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
 from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.words import wording
+from langgraph_toolmem.words import split, wording
+from langgraph_toolmem.words.values import RANKED, values_in
 
 Shared = tuple[Any, tuple[str, ...]]
 """A Chroma that several memories share, and the namespace they have there."""
@@ -198,31 +199,30 @@ def test_on_a_shared_chroma_what_was_written_is_looked_for_again(
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("ann@x.org", "<mail>"),
-        ("see http://x", "<url>"),
-        ("2024-01-02", "<date>"),
-        ("March 3rd", "<date>"),
-        ("on Sundays", "<day>"),
-        ("at 9:30", "<time>"),
-        ("5 pm", "<time>"),
-        ("7 %", "<percent>"),
-        ("$12", "<money>"),
-        ("a1b", "<id>"),
-        ("#17", "<number>"),
+        ("ann@x.org", "EMAIL"),
+        ("see http://x", "URL"),
+        ("2024-01-02", "DATE"),
+        ("March 3rd", "DATE"),
+        ("on Sundays", "DAY"),
+        ("at 9:30", "TIME"),
+        ("5 pm", "TIME"),
+        ("7 %", "PERCENT"),
+        ("$12", "AMOUNT"),
+        ("a1b", "ID"),
+        ("#17", "NUMBER"),
     ],
 )
 def test_values_are_found_by_their_signs(text: str, kind: str) -> None:
-    assert [found for found, _, _ in wording.typed_values(text)] == [kind]
+    assert [value.kind for value in values_in(text, RANKED)] == [kind]
 
 
 def test_stems_are_those_of_the_whole_text_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "getUserName(order_id) Creating HTTPServers, wie schön naïve 東京"
-    plain = wording.words(text)
-    assert wording.tokens(text) == [wording.stem(word) for word in plain]
+    assert wording.tokens(text) == [split.stem(word) for word in split.words(text)]
     assert wording.tokens("getUserName creating HTTPServers") == ["get", "user", "nam", "creat", "http", "server"]
     made: list[str] = []
-    stem = wording.stem
-    monkeypatch.setattr(wording, "stem", lambda word: made.append(word) or stem(word))
+    stem = split.stem
+    monkeypatch.setattr(split, "stem", lambda word: made.append(word) or stem(word))
     wording.tokens("creating")
     assert made == []
     wording.forget()

@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, Entries, MissingExtraError, RecallPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.core.users import resolve
+from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.langmem import ENTRIES, EntryBaseStore, memory_tools
@@ -233,7 +233,8 @@ async def test_a_search_leaves_out_what_is_about_something_else(memory: ToolMemo
 async def test_retired_entries_are_not_shown(memory: ToolMemory, way: str) -> None:
     view = View(EntryBaseStore(memory), way)
     [first, second] = await view("search", OF_ANN)
-    memory.entries.library.store(resolve(memory.core.users.namespace, ANN)).credit(first.key, hurt=6)
+    key = memory.entries.rows.key(first.key, memory.core.users.of(ANN))
+    memory.core.ledger.add("entries", {key: Track(hurt=6)})
     assert [item.key for item in await view("search", OF_ANN)] == [second.key]
     assert await view("get", (*OF_ANN, ENTRIES), first.key) is None
 

@@ -11,8 +11,6 @@ from typing import Any
 import histories as h
 import pytest
 from kept import ledger
-from langgraph_toolmem.entries.cache import Changes
-from langgraph_toolmem.entries.store import EntryStore
 
 from langgraph_toolmem import (
     SIT,
@@ -29,13 +27,13 @@ from langgraph_toolmem import (
     default_methods,
 )
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core import samples
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.entries import library
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.recollection import Recollection
 from langgraph_toolmem.entries.render import BUDGET
-from langgraph_toolmem.stores import job_queue
+from langgraph_toolmem.stores import database
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
@@ -135,7 +133,7 @@ def test_entries_can_be_switched_off(tmp_path: Path) -> None:
         memory.feedback("1", score=0.0)
         with pytest.raises(ConfigurationError, match="no method 'entries'"):
             memory.entries.recall("send a mail to Bob")
-    assert not (tmp_path / job_queue.NAME).exists()
+    assert not (tmp_path / database.NAME).exists()
 
 
 def test_a_memory_that_is_never_finished_keeps_nothing_more(tmp_path: Path) -> None:
@@ -298,33 +296,28 @@ def _away(*_: Any, **__: Any) -> Any:
     raise StorageError("Chroma is away.")
 
 
-def test_a_memory_that_is_still_being_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with ToolMemory(tmp_path) as memory:
-        memory.finish(mail("Ann"), thread_id="1", success=True)
-    go = threading.Event()
-    changes = EntryStore.changes
-
-    def slow(store: EntryStore, since: int = 0) -> Changes:
-        go.wait(20)
-        return changes(store, since)
-
-    monkeypatch.setattr(EntryStore, "changes", slow)
-    with ToolMemory(tmp_path) as memory:
-        found = memory.entries.recollect(asking("Bob"))
-        assert (found.entries, found.missing) == ((), "past runs are still being read from disk")
-        go.set()
-        assert queries(memory.entries.recall("send a mail to Bob")) == {"send a mail to Ann"}
-        assert shown(memory.entries.recollect(asking("Bob"))) == {"send a mail to Ann"}
-
-
-def test_namespaces_that_leave_ram_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "MAX_NAMESPACES", 2)
+def test_each_user_has_what_was_learned_of_the_own_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "MAX_LEARNED", 2)
     with ToolMemory.ephemeral(namespace=PER_USER) as memory:
         for user in "abcd":
             memory.finish(mail(f"of {user}"), thread_id=user, success=True, user_id=user)
         for user in "abcdabcd":
             assert queries(memory.entries.recall("send a mail to me", user_id=user)) == {f"send a mail to of {user}"}
-        assert len(memory.entries.library.in_ram) == 2
+
+
+def test_of_entries_that_say_the_same_the_newest_stands_for_all_and_crowds_nobody_out() -> None:
+    clock = iter(range(10**6))
+    with ToolMemory.ephemeral(now=lambda: float(next(clock))) as memory:
+        memory.finish(mail("Bob"), thread_id="other", success=True)
+        for number in range(150):
+            memory.finish(mail("Ann"), thread_id=f"{number}", success=True)
+        memory.finish(mail("Ann"), thread_id="failed", success=False)
+        found = memory.entries.recall("send a mail to Ann", policy=RecallPolicy(kind="fixed", n=3))
+        assert sorted((each.query, each.good) for each in found) == [
+            ("send a mail to Ann", False), ("send a mail to Ann", True), ("send a mail to Bob", True),
+        ]  # fmt: skip
+        assert {each.run for each in found} >= {digest("run", "149"), digest("run", "failed")}
+        assert len(memory.entries.ranked("send a mail to Ann", alike=50)) >= 40
 
 
 # --- the record ---

@@ -135,7 +135,7 @@ BASE = Entry(entry_id(RUN), RUN, "q", (EntryCall("a", {}, "ok"),), user="u", tim
 
 
 def test_a_report_without_a_verdict_leaves_the_verdict_and_its_critique() -> None:
-    judged = replace(BASE, score=0.0, comment="bad", recalled=3, helped=1, hurt=2, retired=True)
+    judged = replace(BASE, score=0.0, comment="bad")
     judged = replace(judged, critique="c", critique_of=judged.verdict, blamed="a")
     longer = replace(BASE, calls=(*BASE.calls, EntryCall("b", {}, "ok")), time=9.0, user="")
     both = joined(judged, longer)

@@ -12,16 +12,16 @@ from typing import Any
 import histories as h
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
-from langgraph_toolmem.entries.store import EntryStore
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
 from langgraph_toolmem import Entries, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.core import jobs
-from langgraph_toolmem.entries import library
+from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.entries.render import BUDGET
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
-from langgraph_toolmem.stores import job_queue
+from langgraph_toolmem.stores import database
 from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
@@ -130,7 +130,7 @@ def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatc
             patch.setattr(JobQueue, "forget", busy)
             with pytest.raises(StorageError, match="in use"):
                 memory.forget(user_id="zeb")
-        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {job_queue.NAME}
+        assert {Path(name).name.partition("-")[0] for name in holding(tmp_path, "Zebulon")} <= {database.NAME}
         assert memory.entries.recall("send a mail to me", user_id="zeb") == []
         memory.forget(user_id="zeb")
         assert holding(tmp_path, "Zebulon") == []
@@ -186,38 +186,19 @@ def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
         assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]
 
 
-def test_a_namespace_has_one_store_whoever_is_still_using_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    critic = Critic()
-    monkeypatch.setattr(library, "MAX_NAMESPACES", 1)
-    with ToolMemory.ephemeral(namespace=PER_USER, methods=default_methods(Entries(critic=critic))) as memory:
-        ann, bob = ("toolmem", "ann"), ("toolmem", "bob")
-        store = memory.entries.library.store(ann)
-        assert memory.entries.library.store(ann) is store  # while it is empty
-        critic.go.clear()
-        memory.finish(mail("Ann"), thread_id="1", success=False, user_id="ann")
-        until(lambda: critic.asked != [])
-        memory.finish(mail("Bob"), thread_id="2", success=True, user_id="bob")
-        assert len(memory.entries.recall("send a mail to me", user_id="bob")) == 1  # Ann's leave the RAM
-        assert memory.entries.library.in_ram == [bob]
-        assert memory.entries.library.store(ann) is store
-        critic.go.set()
-        assert memory.flush()
-        (entry,) = memory.entries.recall("send a mail to me", user_id="ann")
-        assert entry.critique
-
-
 def test_looking_does_not_go_on_while_others_go_on_writing(monkeypatch: pytest.MonkeyPatch) -> None:
-    put = EntryStore.put
+    put = Rows.put
 
-    def put_and_hear_of_more(store: EntryStore, entry: Entry) -> Entry | None:
-        memory.finish(mail(f"{entry.query} and so on"), thread_id=entry.run)
-        return put(store, entry)
+    def put_and_hear_of_more(rows: Rows[Entry], items: list[Entry], user: User, **how: Any) -> list[Entry | None]:
+        for entry in items:
+            memory.finish(mail(f"{entry.query} and so on"), thread_id=entry.run)
+        return put(rows, items, user, **how)
 
     memory = ToolMemory.ephemeral(executor=Idle())
     memory.finish(mail("Ann"), thread_id="1")
     memory.finish(mail("Bob"), thread_id="2")
     with monkeypatch.context() as patch:
-        patch.setattr(EntryStore, "put", put_and_hear_of_more)
+        patch.setattr(Rows, "put", put_and_hear_of_more)
         found = memory.entries.recall("send a mail to Cid")
     assert queries(found) == {"send a mail to Ann", "send a mail to Bob"}
     assert memory.report().jobs.pending == 2
@@ -227,17 +208,17 @@ def test_looking_does_not_go_on_while_others_go_on_writing(monkeypatch: pytest.M
 def test_closing_leaves_what_takes_too_long_to_the_next_opening(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = EntryStore.put
+    put = Rows.put
 
-    def put_slowly(store: EntryStore, entry: Entry) -> Entry | None:
+    def put_slowly(rows: Rows[Entry], items: list[Entry], user: User, **how: Any) -> list[Entry | None]:
         time.sleep(0.05)
-        return put(store, entry)
+        return put(rows, items, user, **how)
 
     memory = ToolMemory(tmp_path, executor=Idle())
     for i in range(5):
         memory.finish(mail(f"N{i}"), thread_id=f"{i}")
     with monkeypatch.context() as patch:
-        patch.setattr(EntryStore, "put", put_slowly)
+        patch.setattr(Rows, "put", put_slowly)
         patch.setattr(jobs, "CLOSE_SECONDS", 0.04)
         memory.close()
     with ToolMemory(tmp_path) as memory:
@@ -263,7 +244,7 @@ def test_after_closing_nothing_is_opened_and_nobody_is_stopped(tmp_path: Path, u
         memory.entries.recall("send a mail to Cid")
     memory.close()
     assert set(threading.enumerate()) <= threads
-    assert (tmp_path / job_queue.NAME).exists() == (used and where == "folder")
+    assert (tmp_path / database.NAME).exists() == (used and where == "folder")
 
 
 def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(

@@ -24,8 +24,9 @@ from navi_script import Shop, ask, decisions, do, say, seek
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.navigator.decide.recording import NAME, REST_SECONDS, DecisionLog
+from langgraph_toolmem.navigator.decide.recording import REST_SECONDS, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.stores.database import NAME
 from langgraph_toolmem.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
@@ -333,7 +334,7 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert len(log) == 1
     log.close()
     assert (tmp_path / f"{NAME}.corrupt-1").exists()
-    assert "an empty log of decisions begun" in caplog.text
+    assert "an empty one begun" in caplog.text
 
 
 def test_a_log_beside_another_only_looks_if_it_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -357,10 +357,10 @@ def test_runs_that_cannot_be_read_leave_the_search(monkeypatch: pytest.MonkeyPat
         went(memory, 1, "alpha")
         memory.entries.recall("trip")
 
-        def broken(*_: Any) -> Any:
+        def broken(*_: Any, **__: Any) -> Any:
             raise StorageError("down")
 
-        monkeypatch.setattr(memory.entries.library, "loaded", broken)
+        monkeypatch.setattr(memory.entries.rows, "changes", broken)
         with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
             assert (
                 names(memory.navigator.search(TRIP.format(9)))

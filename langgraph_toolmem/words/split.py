@@ -1,0 +1,105 @@
+"""The words of a text: the one splitter, for every ranker.
+
+Identifiers are split too: ``getUserName``, ``get_user_name`` and ``get.user-name`` are the same words. Where values
+have to be found again letter by letter, as in templates, `words.text` keeps them whole and in their places.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from langgraph_toolmem.words import values
+from langgraph_toolmem.words.letters import unaccented
+from langgraph_toolmem.words.values import RANKED, values_in
+
+STOP_WORDS: Final = """
+a about all also am an and any are as at be been but by can could did do does for from get had has
+have he her him his how i if in into is it its just let like may me might must my need no not now of
+on or our out please shall she should so some than that the their them then there these they this
+those to up us want was we were what when where which who whom whose why will with would you your
+""".split()  # noqa: SIM905 - a list of 90 quoted words is hard to read
+_PIECE = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_VOWEL = re.compile("[aeiouy]")
+_LONGEST_CACHED: Final = 48  # characters; longer tokens are data (base64, JSON without spaces) and would fill it
+
+
+def words(text: str, *, stems: bool = False, typed: bool = False) -> list[str]:
+    """The words of a text in lower case, identifiers split, accents of Latin letters taken off.
+
+    >>> words("getUserName(order_id=12, café)")
+    ['get', 'user', 'name', 'order', 'id', '12', 'cafe']
+    >>> words("Move the 9:30 meeting to March 3rd", stems=True, typed=True)
+    ['mov', 'the', '<time>', 'meet', 'to', '<date>']
+
+    Args:
+        stems: their stems (`stem`).
+        typed: values are replaced by their kinds, ``<date>``, ``<amount>``: those of `words.values.RANKED`.
+    """
+    if not typed:
+        return _split(text, stems)
+    found: list[str] = []
+    before = 0
+    for value in values_in(text, RANKED):
+        found += _split(text[before : value.start], stems)
+        found.append(f"<{value.kind.lower()}>")
+        before = value.end
+    return [*found, *_split(text[before:], stems)]
+
+
+def _split(text: str, stems: bool) -> list[str]:
+    found: list[str] = []
+    for token in text.split():
+        found += _of_token(token, stems) if len(token) <= _LONGEST_CACHED else _analysed(token, stems)
+    return found
+
+
+def _analysed(token: str, stems: bool) -> tuple[str, ...]:
+    found: list[str] = []
+    for piece in _PIECE.findall(unaccented(token)):
+        for word in _CAMEL.split(piece):
+            if _UNSPACED.search(word):
+                # Scripts without spaces: characters and their pairs stand in for words.
+                found += word
+                found += [a + b for a, b in pairwise(word)]
+            else:
+                found.append(word.casefold())
+    return tuple(map(stem, found) if stems else found)
+
+
+_of_token = lru_cache(maxsize=32_768)(_analysed)
+
+
+def stem(word: str) -> str:
+    """A light stem of an English word: plural, -ing, -ed, -ion and a last e go; anything else stays as it is.
+
+    >>> [stem(w) for w in ("creating", "creates", "creation", "cities", "status")]
+    ['creat', 'creat', 'creat', 'city', 'status']
+    """
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "ches", "shes", "xes", "zes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for suffix in ("ing", "ed"):
+        left = word[: -len(suffix)]
+        if word.endswith(suffix) and len(left) >= 3 and _VOWEL.search(left) and not word.endswith("eed"):
+            if left[-1] == left[-2] and left[-1] not in "lsz":
+                left = left[:-1]
+            return left.removesuffix("e")
+    if len(word) > 6 and word.endswith(("tion", "sion")):
+        word = word[:-3]
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def forget() -> None:
+    """Nothing of a text is remembered any more."""
+    _of_token.cache_clear()
+    values.forget()

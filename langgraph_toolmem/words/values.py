@@ -1,0 +1,326 @@
+"""The values that stand in a text, by their looks: the one recogniser of dates, amounts, mail addresses, links, ids.
+
+Each kind is known by its shape: mail address, link, date, weekday, time, percentage, amount of money, telephone number,
+file, identifier, number, what stands in quotes, and names by their capitals, an "@" or a possessive. Who reads a text
+says which kinds are looked for (`RANKED`, `WHOLE`, `KINDS`); what is not looked for may be taken for something else: a
+telephone number for a number.
+
+Months and weekdays are known in the languages of `words.calendar`; dates that count from today ("last 3 days"), and
+words for currencies and secrets, in English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from langgraph_toolmem.words.calendar import MONTH, MONTHS, WEEKDAY, one_of
+from langgraph_toolmem.words.vocabulary import word_set
+
+EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER = (
+    "EMAIL", "URL", "DATE", "TIME", "AMOUNT", "PERCENT", "ID", "NUMBER",
+)  # fmt: skip
+PHONE, FILE, TEXT, NAME, DAY, WHEN = "PHONE", "FILE", "TEXT", "NAME", "DAY", "WHEN"
+"""TEXT: in quotes, a secret, a tag. DAY: a weekday. WHEN: a date that counts from today."""
+_QUOTE: Final = "QUOTE"
+"""A value of any kind, TEXT if it has no other."""
+RANKED: Final = frozenset({EMAIL, URL, DATE, DAY, TIME, PERCENT, AMOUNT, ID, NUMBER})
+"""What requests are compared without: the same request has another one of the kind."""
+WHOLE: Final = frozenset({EMAIL, URL, DATE, TIME, AMOUNT, PERCENT, ID, NUMBER, PHONE, FILE})
+"""What the looks of a value tell by themselves, with no text around it."""
+KINDS: Final = WHOLE | {TEXT, NAME}
+"""All kinds: a weekday, or "last Friday", is a DATE unless it is looked for by itself."""
+PLAIN: Final = frozenset({EMAIL, URL, DATE, TIME, PHONE, AMOUNT})
+"""What the looks of a value tell for sure, whatever its parameter is called."""
+
+MAX_CHARS: Final = 6000
+MAX_VALUES: Final = 400
+_LONGEST: Final = 200
+"""Characters of a whole value; longer ones are words."""
+_LONGEST_QUOTE: Final = 2000
+_CJK: Final = r"\u3040-\u9fff\uac00-\ud7a3"  # scripts in which words touch each other
+_LEFT: Final = rf"(?-i:(?<![^\W{_CJK}]))"
+_RIGHT: Final = rf"(?-i:(?![^\W{_CJK}]))"
+"""The edges of a word in any script. Case is regarded: else each letter is looked up when a pattern is made."""
+
+
+def _quoted(longest: int) -> str:
+    some = f"(.{{1,{longest}}}?)"
+    pairs = "|".join(f"{a}{some}{b}" for a, b in ("''", '""', "``", "“”", "‘’", "„“"))
+    return rf"(?<!\w)(?:{pairs})(?!\w)|«\s?{some}\s?»|「{some}」|『{some}』"
+
+
+_ISO: Final = r"\d{4}-\d\d?-\d\d?"
+_CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?"
+_UNIT: Final = r"(?:minute|hour|day|week|weekend|month|quarter|year|night|morning|afternoon|evening)s?"
+_DAY_OF_MONTH: Final = r"\d\d?(?:st|nd|rd|th|er|[.ºª°])?"
+_OF: Final = r"(?:of\s+|del?\s+|di\s+|d['’])?"
+_OF_YEAR: Final = r"(?:(?:,|\s+del?|\s+of)?\s+\d{4}\b)?"
+_CURRENCY: Final = r"(?:US|A|C)?[$€£¥₹]|(?:usd|eur|gbp|jpy|chf|cad|aud|inr|rmb|cny)\b"
+_COUNTED: Final = one_of(
+    word_set(
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+        "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million"
+    )
+)
+_LOOKS: Final = (
+    (_QUOTE, _quoted(_LONGEST_QUOTE)),
+    (
+        TEXT,
+        r"\b(?:password|passcode|passphrase|pin|secret|api[ _-]?key|access token|cvv|otp)(?:\s+is|\s*[:=])\s*"
+        r"(?=[^\s\"'“‘`<])(\S*[^\s.,;:!?)])",
+    ),
+    (EMAIL, r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+"),
+    (URL, r"\bhttps?://[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|(?<![\w@/.])www\.[\w-]+\.[^\s,;]*[^\s,;.:!?)'\"]"),
+    (
+        DATE,
+        rf"(?<![\w-]){_ISO}(?:[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?)?(?![\w-])"
+        r"|(?<![\w.])(?:\d{4}(?P<s>[./])\d\d?(?P=s)\d\d?|\d\d?(?P<t>[./-])\d\d?(?P=t)(?:19|20)?\d\d)(?![\w/]|\.\d)"
+        # Chinese, Japanese, Korean: nothing but a digit before it makes it another one
+        r"|(?<!\d)(?:\d{4}\s?[年년]\s?)?1?\d[月월]\s?\d\d?[日号號일]"
+        # A day before the month (d), or a number after it, or a word that makes it a date: names are tried where one is
+        rf"|(?<!\w)(?:(?P<d>{_DAY_OF_MONTH}\s+{_OF})|(?P<n>(?=\S{{3,14}}\s+\d))|(?<=\bin )|(?<=\bsince )|(?<=\bof ))"
+        rf"{MONTH}(?(d)(?!\w)\.?{_OF_YEAR}"
+        rf"|(?(n)(?:\.?\s+\d\d?(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?|[.,]?\s+\d{{4}}\b)|(?!\w|\s+\d)))",
+    ),
+    (
+        WHEN,
+        r"\b(?:today|tonight|tomorrow|yesterday|(?:the\s+)?(?:next|last|past|previous|coming|following|this)"
+        rf"\s+(?:\d+\s+|few\s+|couple\s+of\s+)?(?:{_UNIT}|{WEEKDAY})|\d+\s+{_UNIT}\s+(?:ago|from\s+now))\b",
+    ),
+    (DAY, rf"{_LEFT}{WEEKDAY}s?{_RIGHT}"),
+    (
+        ID,
+        r"(?<![\w.])(?=\d|[a-f]{2}[:-]|[a-f]\d|[a-z]{2}\d)(?:(?:\d{1,3}\.){3}\d{1,3}|(?:[\da-f]{2}[:-]){5}[\da-f]{2}"
+        r"|\d{3}-\d\d-\d{4}|(?:\d{4}[ -]){3}\d{4}"
+        r"|[a-z]{2}\d\d(?: ?[\da-z]{4}){3,7}(?: ?[\da-z]{1,3})?)(?![\w]|\.\d)",
+    ),
+    (PHONE, r"(?<![\w-])(?:\+\d[\d ().-]{6,16}\d|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}|0\d{1,5}[/ -]\d{5,9})(?![\w-])"),
+    (TIME, rf"\b{_CLOCK}(?:\s*[ap]\.?m\b\.?)?|\b\d{{1,2}}\s*(?:[ap]\.?m\b\.?|uhr\b)|\b\d\d?h\d\d\b"),
+    (PERCENT, r"(?<![\w.,])\d+(?:[.,]\d+)?\s*(?:%|percent\b)"),
+    (
+        AMOUNT,
+        rf"(?<!\w)(?=[a-z]{{0,3}}\W?\s?\d)(?:{_CURRENCY})\s?\d[\d.,]*k?(?<![.,])(?!\w)"
+        rf"|(?<![\w#])(?:\d(?:[\d.,]*\d)?k?|{_COUNTED}(?:[ -]{_COUNTED})*)\s?"
+        r"(?:[$€£¥₹]|(?:dollars?|euros?|pounds?|cents?|bucks|rupees?|usd|eur|gbp|jpy|chf|cad|aud|inr|rmb|cny)\b)",
+    ),
+    (
+        FILE,
+        r"(?<![\w@/.])(?:[\w~-]*/)*[\w-]+\.(?=[a-z])[a-z0-9]{2,5}\b(?!@)|(?<![\w:/])~?(?:/[\w.-]+)+",
+    ),
+    (NUMBER, r"(?<!\w)(?=[\w-]{3})\d+[-_]?[a-z]{1,9}(?![\w-])"),  # 30-minute
+    (ID, r"(?<!\w)#?(?=[a-z_-]*\d)(?=[\d_-]*[a-z])[\w-]{3,64}"),
+    (ID, r"(?-i:(?<![\w#.-])#?(?:[A-Z]{1,3}\d{1,4}[A-Z]?|\d{1,3}[A-Z])(?![\w-]))"),
+    (NUMBER, r"(?<!\w)#?\d[\d,]*(?:\.\d+)?\b"),
+    (NAME, r"(?<![\w@.])@(\w[\w.-]{1,38}\w)"),
+    (TEXT, r"(?<![\w#&/])#([^\W\d_]\w{2,})"),
+)
+"""Kinds and their looks. Of two that begin at the same place the first counts; a group is the value within.
+
+Some look ahead for what they need, a digit mostly, before they try what takes longer.
+"""
+_SCRIPTS: Final = "".join(map(chr, range(0xC0, 0x590)))
+_UPPER: Final = "A-Z" + "".join(filter(str.isupper, _SCRIPTS))
+_LOWER: Final = "a-z" + "".join(filter(str.islower, _SCRIPTS))
+_NAME = re.compile(
+    rf"\b[{_UPPER}][\w'-]*[{_LOWER}][\w'-]*"
+    rf"(?:\s+(?:(?:of|de|van|von|la|di|da|al|bin|ibn)\s+(?:(?:der|den|la)\s+)?)?[{_UPPER}][\w'-]*)*"
+)
+_INNER = re.compile(rf"(?:Mac|Mc|O['’]|[DL]['’])[{_UPPER}][{_LOWER}]+")
+_OWNER = re.compile(r"\b([a-z][\w-]{2,})['’]s\b")
+_NOT_OWNERS: Final = word_set(
+    "it that what there here let who how where when she everyone everybody someone somebody one today tomorrow "
+    "yesterday week month year day company team user customer system world"
+)
+_NO_NAMES: Final = word_set(
+    "i i'm i'd i've i'll also otherwise additionally furthermore moreover afterwards subsequently finally next then "
+    "once after before if when while since please thanks thank hello hi hey dear ok okay yes no not you your we our "
+    "it it's its he she they this that these those there here what who how which where why can could would should the "
+    "an and or but for to from in on at with by as my me let let's do does did is are was were be been"
+)
+_BEGINS = re.compile(r"(?:^|[.!?:;\n•*-])\s*[\"'“‘(]*$")
+
+
+class Value(NamedTuple):
+    """A value in a text: its kind, and where it stands."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class _Scanner(NamedTuple):
+    pattern: re.Pattern[str]
+    kinds: tuple[str, ...]
+    """By the number of the group."""
+
+
+def _shown(kind: str, kinds: frozenset[str]) -> str:
+    """What a value of a kind is called; "" if it is not looked for."""
+    if kind in (DAY, WHEN) and kinds == KINDS:
+        return DATE
+    return kind if (TEXT if kind == _QUOTE else kind) in kinds else ""
+
+
+@lru_cache
+def _scanner(kinds: frozenset[str]) -> _Scanner:
+    looks = [(shown, look) for kind, look in _LOOKS if (shown := _shown(kind, kinds))]
+    # Within a word no value begins: to see that at once makes reading three times as fast.
+    either = "|".join(f"({look})" for _, look in looks)
+    pattern = re.compile(rf"(?<![a-zA-Z])(?=\S)(?:{either})", re.IGNORECASE | re.DOTALL)
+    groups = [kind for kind, look in looks for _ in range(1 + re.compile(look).groups)]
+    return _Scanner(pattern, ("", *groups))
+
+
+@lru_cache(maxsize=2048)
+def values_in(text: str, kinds: frozenset[str] = KINDS) -> tuple[Value, ...]:
+    """The values of some kinds in a text, in order; they do not overlap.
+
+    At most MAX_VALUES, of the first MAX_CHARS characters. What stands in quotes is one value: TEXT if its looks tell no
+    other kind.
+
+    >>> [(v.kind, v.text) for v in values_in("Mail ann@x.org the file 'a.txt' by last Friday")]
+    [('EMAIL', 'ann@x.org'), ('FILE', 'a.txt'), ('DATE', 'last Friday')]
+    """
+    text = text[:MAX_CHARS]
+    found = list(_by_looks(text, kinds))
+    if NAME in kinds:
+        taken = bytearray(len(text))
+        for value in found:
+            taken[value.start : value.end] = b"\1" * (value.end - value.start)
+        found += (Value(NAME, text[a:b], a, b) for a, b in _names(text) if a < b and not any(taken[a:b]))
+        found.sort(key=lambda value: value.start)
+    return tuple(found[:MAX_VALUES])
+
+
+def _by_looks(text: str, kinds: frozenset[str]) -> Iterator[Value]:
+    pattern, by_group = _scanner(kinds)
+    for match in pattern.finditer(text):
+        group = match.lastindex or 0
+        kind = by_group[group]
+        if kind in (_QUOTE, TEXT, NAME):  # the value is a group within
+            group = next(inner for inner in range(group + 1, len(by_group)) if match.start(inner) >= 0)
+            kind = (kind_of(match[group]) or TEXT) if kind == _QUOTE else kind
+        yield Value(kind, match[group], *match.span(group))
+
+
+def _names(text: str) -> Iterator[tuple[int, int]]:
+    for match in _NAME.finditer(text):
+        start, end = match.span()
+        # The first word of a sentence has a capital anyway.
+        begins = _BEGINS.search(text[max(0, start - 6) : start]) is not None and not _INNER.match(text, start)
+        while start < end:
+            first, space, _ = text[start:end].partition(" ")
+            if not (begins or first[:1].islower() or first.lower().replace("’", "'") in _NO_NAMES):
+                break
+            start, begins = start + len(first) + len(space), False
+        yield start, end - (2 if text[start:end].endswith(("'s", "’s")) else 0)
+    yield from (match.span(1) for match in _OWNER.finditer(text) if match[1] not in _NOT_OWNERS)
+
+
+@lru_cache(maxsize=8192)
+def kind_of(value: str) -> str:
+    """The kind of a whole value, one of WHOLE; "" for words. A datetime is a DATE.
+
+    >>> kind_of("2024-05-01 10:00:00"), kind_of("#W1234567"), kind_of("in progress")
+    ('DATE', 'ID', '')
+    """
+    stripped = value.strip()
+    if not stripped or len(stripped) > _LONGEST:
+        return ""
+    pattern, by_group = _scanner(WHOLE)
+    if match := pattern.fullmatch(stripped):
+        return by_group[match.lastindex or 0]
+    return ID if " " not in stripped and any(char.isdigit() for char in stripped) else ""
+
+
+@lru_cache(maxsize=2048)
+def quotes_in(text: str, longest: int = _LONGEST_QUOTE) -> tuple[tuple[int, int], ...]:
+    """Where the parts of a text that stand in quotes begin and end, in order.
+
+    >>> quotes_in("call it 'the plan'")
+    ((9, 17),)
+
+    Args:
+        longest: characters of such a part, at most.
+    """
+    return tuple(match.span(match.lastindex or 0) for match in _quotes(longest).finditer(text))
+
+
+@lru_cache
+def _quotes(longest: int) -> re.Pattern[str]:
+    return re.compile(_quoted(longest), re.DOTALL)
+
+
+def forget() -> None:
+    """Nothing of a text is remembered any more."""
+    for each in (values_in, kind_of, quotes_in):
+        each.cache_clear()
+
+
+# --- normal forms -------------------------------------------------------------------------------------------
+
+_MONTH = re.compile(r"1?\d[月월]|[^\s\d.,;:/()'’-]+")
+_YEAR_MONTH_DAY = re.compile(r"(\d{4})([-/.年년])\s?(\d\d?)(?:\2|[月월])\s?(\d\d?)(?!\d)")
+_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+_DAY = re.compile(r"(?<!\d)\d\d?(?!\d)")
+_FIGURES = re.compile(r"\d(?:[\d.,]*\d)?(?![\d.,]*k)", re.IGNORECASE)
+
+
+def month_day(text: str) -> str | None:
+    """``"11-21"`` for *November 21st*, *21 novembre* or *11月21日*; None if a text names no month, or no day of it."""
+    low = text.lower()
+    month = next((word for word in _MONTH.finditer(low) if word[0] in MONTHS), None)
+    day = None if month is None else _DAY.search(f"{low[: month.start()]} {low[month.end() :]}")
+    if month is None or day is None or not 1 <= int(day[0]) <= 31:
+        return None
+    return f"{MONTHS[month[0]]:02d}-{int(day[0]):02d}"
+
+
+def date_of(text: str) -> str | None:
+    """A day as ISO has it: ``"2024-05-03"`` for *3 May 2024* or *2024-5-3*; None without a year, month and day.
+
+    Of *3/5/2024* nobody can tell which is the month.
+    """
+    if found := _YEAR_MONTH_DAY.match(text):
+        year, month, day = found[1], found[3], found[4]
+    elif (named := _YEAR.search(text)) and (rest := month_day(text)):
+        year, (month, day) = named[0], rest.split("-")
+    else:
+        return None
+    try:
+        return date(int(year), int(month), int(day)).isoformat()
+    except ValueError:
+        return None
+
+
+def figures_of(text: str) -> str:
+    """The figures in an amount, as they were written; "" if there are none, several, or thousands are left out ("5k").
+
+    >>> figures_of("EUR 1,200.50")
+    '1,200.50'
+    """
+    found = _FIGURES.findall(text)
+    return found[0] if len(found) == 1 else ""
+
+
+def number_of(text: str) -> int | float | None:
+    """The number in a text, with points or commas between thousands or before the fraction; None if there is none.
+
+    What could be both, a single comma before three digits, separates thousands; a single point does not.
+
+    >>> number_of("$1,200"), number_of("1.234,56 €"), number_of("12,5 %"), number_of("1'5")
+    (1200, 1234.56, 12.5, None)
+    """
+    figures = figures_of(text)
+    if not figures:
+        return None
+    whole, mark, fraction = figures.rpartition("," if figures.rfind(",") > figures.rfind(".") else ".")
+    if not mark or mark in whole or (mark == "," and len(fraction) == 3 and "." not in whole):
+        whole, fraction = figures, ""
+    plain = whole.replace(",", "").replace(".", "")
+    return float(f"{plain}.{fraction}") if fraction else int(plain)

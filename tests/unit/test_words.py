@@ -1,0 +1,226 @@
+"""The one splitter, the one recogniser of values, the one table of months and weekdays."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.words import calendar, clauses, letters, small_talk, split, values, wording
+from langgraph_toolmem.words.calendar import MONTHS, WEEKDAYS
+from langgraph_toolmem.words.split import stem, words
+from langgraph_toolmem.words.text import dates_in, masked
+from langgraph_toolmem.words.values import (
+    DAY,
+    KINDS,
+    RANKED,
+    WHEN,
+    WHOLE,
+    date_of,
+    figures_of,
+    kind_of,
+    month_day,
+    number_of,
+    quotes_in,
+    values_in,
+)  # fmt: skip
+
+MODULES = [calendar, clauses, letters, small_talk, split, values, wording]
+PARTS = ["3", "May", "mai", "$", "5月", "日", "2024-05-03", "a@b.c", "'", "“", "#W1", ".", " ", "k"]
+ANY_TEXT = st.one_of(st.text(max_size=120), st.lists(st.sampled_from(PARTS)).map("".join))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_the_examples_in_the_docstrings(module):
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
+
+
+def found(text: str, kinds: frozenset[str] = KINDS) -> list[tuple[str, str]]:
+    return [(value.kind, value.text) for value in values_in(text, kinds)]
+
+
+# --- months and weekdays ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "date", "iso"),
+    [
+        ("on May 3rd, 2024", "05-03", "2024-05-03"),
+        ("the 21st of November 2023", "11-21", "2023-11-21"),
+        ("Sept. 9", "09-09", None),
+        ("am 3. März 2024", "03-03", "2024-03-03"),
+        ("bis 24 Dez", "12-24", None),
+        ("AM 1. MÄRZ", "03-01", None),
+        ("le 1er août 2024", "08-01", "2024-08-01"),
+        ("le 14 fevrier", "02-14", None),
+        ("el 3 de mayo de 2024", "05-03", "2024-05-03"),
+        ("21 de diciembre", "12-21", None),
+        ("il 2 giugno", "06-02", None),
+        ("7 de março de 2025", "03-07", "2025-03-07"),
+        ("op 5 mei 2024", "05-05", "2024-05-05"),
+        ("den 6 juni", "06-06", None),
+        ("3 maja 2024", "05-03", "2024-05-03"),
+        ("3 мая 2024", "05-03", "2024-05-03"),
+        ("29 Ekim 2023", "10-29", "2023-10-29"),
+        ("5 KASIM", "11-05", None),
+        ("3 مايو 2024", "05-03", "2024-05-03"),
+        ("3 मई 2024", "05-03", "2024-05-03"),
+        ("2024年5月3日に会う", "05-03", "2024-05-03"),
+        ("私は12月25日に", "12-25", None),
+        ("我们12月5号见", "12-05", None),
+        ("2024년 5월 3일에", "05-03", "2024-05-03"),
+    ],
+)
+def test_dates_are_known_in_many_languages(text: str, date: str, iso: str | None):
+    (value,) = values_in(text, frozenset({"DATE"}))
+    assert month_day(value.text) == date
+    assert date_of(value.text) == iso
+    assert dates_in(text) == (date,)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("on Friday", "Friday"), ("on mondays", "mondays"), ("am Mittwoch", "Mittwoch"), ("Montags nie", "Montags"),
+        ("ce vendredi", "vendredi"), ("el miercoles", "miercoles"), ("el miércoles", "miércoles"),
+        ("na segunda-feira", "segunda-feira"), ("в понедельник", "понедельник"), ("次の月曜日に", "月曜日"),
+        ("星期三见", "星期三"), ("下周五见", "周五"), ("월요일에", "월요일"), ("सोमवार को", "सोमवार"),
+    ],
+)  # fmt: skip
+def test_weekdays_are_known_in_many_languages(text: str, day: str):
+    assert found(text, frozenset({DAY})) == [(DAY, day)]
+    assert ("DATE", day) in found(text)
+    assert "<day>" in words(text, typed=True)
+
+
+def test_every_name_is_found_in_any_case():
+    assert set(MONTHS.values()) == set(range(1, 13))
+    assert set(WEEKDAYS.values()) == set(range(7))
+    for name, number in MONTHS.items():
+        for form in (name, name.upper(), name.title()):
+            assert month_day(f"{form} 3日" if name[0].isdigit() else f"3 {form}") == f"{number:02d}-03", form
+    for form in itertools.chain(WEEKDAYS, map(str.upper, WEEKDAYS)):
+        assert found(form, frozenset({DAY})) == [(DAY, form)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["10 out of 12", "set 5 alarms, 3 set", "5 ago 3", "3 gen 4", "may I march on", "5 lip 3", "sunny, Montague"],
+)
+def test_words_that_look_like_months_are_none(text: str):
+    assert {kind for kind, _ in found(text, RANKED)} <= {"NUMBER"}
+
+
+# --- other values -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("to ann.b+c@mail.x.org.", [("EMAIL", "ann.b+c@mail.x.org")]),
+        ("a@b, @ann", [("NAME", "ann")]),
+        ("(see https://x.org/a?b=1, www.y.org/z.)", [("URL", "https://x.org/a?b=1"), ("URL", "www.y.org/z")]),
+        ("<http://x.org/a_b>", [("URL", "http://x.org/a_b")]),
+        ("$1,200.50, 1.234,56 €", [("AMOUNT", "$1,200.50"), ("AMOUNT", "1.234,56 €")]),
+        ("EUR 20 und 12 USD, 7, $8", [("AMOUNT", "EUR 20"), ("AMOUNT", "12 USD"), ("NUMBER", "7"), ("AMOUNT", "$8")]),
+        ("¥5000 or 50k dollars", [("AMOUNT", "¥5000"), ("AMOUNT", "50k dollars")]),
+        ("12,5 % of 1,000", [("PERCENT", "12,5 %"), ("NUMBER", "1,000")]),
+        ("order #W5442520, A-17x, paypal_39", [("ID", "#W5442520"), ("ID", "A-17x"), ("ID", "paypal_39")]),
+        ("10.0.0.1, 00:1b:44:11:3a:b7", [("ID", "10.0.0.1"), ("ID", "00:1b:44:11:3a:b7")]),
+        ("DE89 3704 0044 0532 0130 00", [("ID", "DE89 3704 0044 0532 0130 00")]),
+        ("at 9:30, 5 p.m.", [("TIME", "9:30"), ("TIME", "5 p.m.")]),
+        ("um 8 Uhr, 14h30", [("TIME", "8 Uhr"), ("TIME", "14h30")]),
+        ("2024-05-01T10:00:00Z", [("DATE", "2024-05-01T10:00:00Z")]),
+        ("in 2024-05-067", [("NUMBER", "2024"), ("NUMBER", "05"), ("NUMBER", "067")]),
+        ("„neu“, «vieux jour», 「新しい」", [("TEXT", "neu"), ("TEXT", "vieux jour"), ("TEXT", "新しい")]),
+        ("plots/2023-10-19_bar.png", [("FILE", "plots/2023-10-19_bar.png")]),
+        ("password: hunter2!", [("TEXT", "hunter2")]),
+    ],
+)  # fmt: skip
+def test_values_by_their_looks(text: str, said: list[tuple[str, str]]):
+    assert found(text) == said
+
+
+def test_what_is_looked_for_is_what_is_found():
+    text = "Mail 'it' to ann@x.org by next Friday or May 3, call +49 170 1234567, $5, Ann"
+    assert {value.kind for value in values_in(text)} == {"TEXT", "EMAIL", "DATE", "PHONE", "AMOUNT"} | {"NAME"}
+    assert found(text, frozenset({"EMAIL", "AMOUNT"})) == [("EMAIL", "ann@x.org"), ("AMOUNT", "$5")]
+    assert found(text, frozenset({WHEN})) == [(WHEN, "next Friday")]
+    assert (DAY, "Friday") in found(text, RANKED)
+    assert kind_of("next Friday") == kind_of("Friday") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "figures"),
+    [
+        ("$1,200", 1200, "1,200"), ("1.234,56 €", 1234.56, "1.234,56"), ("1,234.56", 1234.56, "1,234.56"),
+        ("12,5 %", 12.5, "12,5"), ("1.234.567", 1234567, "1.234.567"), ("1,234,567", 1234567, "1,234,567"),
+        ("1.5", 1.5, "1.5"), ("0.5", 0.5, "0.5"), ("7", 7, "7"), ("50k dollars", None, ""), ("3 or 4", None, ""),
+        ("twenty dollars", None, ""), ("1,234,567.8", 1234567.8, "1,234,567.8"),
+    ],
+)  # fmt: skip
+def test_numbers_have_points_and_commas(text: str, number: float | None, figures: str):
+    assert number_of(text) == number
+    assert figures_of(text) == figures
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [("2024-5-3", "2024-05-03"), ("2024/05/03", "2024-05-03"), ("2024-05-03 10:00", "2024-05-03"), ("3/5/2024", None),
+     ("2024-13-01", None), ("30 February 2024", None), ("May 2024", None), ("May 3", None), ("tomorrow", None)],
+)  # fmt: skip
+def test_a_date_has_one_form(text: str, iso: str | None):
+    assert date_of(text) == iso
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANY_TEXT, st.sampled_from([KINDS, RANKED, WHOLE, frozenset({"DATE", "AMOUNT"})]))
+def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, kinds: frozenset[str]):
+    told = values_in(text, kinds)
+    assert all(text[value.start : value.end] == value.text != "" and value.kind in kinds for value in told)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(told))
+    for value in told:
+        month_day(value.text), date_of(value.text), number_of(value.text), kind_of(value.text)
+
+
+def test_quotes_can_be_bounded():
+    assert quotes_in("say 'abc' or 'ab'", 2) == ((14, 16),)
+    assert quotes_in("it's Bob's, O'Neill") == ()
+
+
+# --- words ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(ANY_TEXT)
+def test_stems_are_the_stems_of_the_words(text: str):
+    assert words(text, stems=True) == [stem(word) for word in words(text)]
+    plain = Counter(words(text))
+    typed = Counter(word for word in words(text, typed=True) if not word.startswith("<"))
+    if not values_in(text, RANKED):
+        assert typed == plain
+
+
+def test_values_are_kinds_among_the_words():
+    said = "Pay ann.lee@x.org €1.200 by 3. März, order W-17"
+    assert words(said, typed=True) == ["pay", "<email>", "<amount>", "by", "<date>", "order", "<id>"]
+
+
+def test_what_was_said_is_masked_letter_by_letter():
+    assert masked("Ann's order 17 and Bo", ["ann wants Order 17"]) == "%'s % % and Bo"
+    assert masked("17, ann!", ["ann", "17"]) == ""
+
+
+@pytest.mark.parametrize("text", ["that's fine, thanks!", "Don't worry", "olá, adios", "OK"])
+def test_small_talk_has_apostrophes_and_accents(text: str):
+    assert small_talk.is_small_talk(text, frozenset({"that", "do"}))
+
+
+def test_what_is_in_quotes_is_no_small_talk():
+    assert not small_talk.is_small_talk("'delete it'", frozenset())
