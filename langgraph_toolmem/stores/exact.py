@@ -1,7 +1,7 @@
 """Rows compared one by one, where Chroma's index gives fewer than are there.
 
-The index loses rows whose vectors were changed, as when a verdict moves them to another part: of 41 rows that were moved
-7 were not found any more.
+The index loses rows whose vectors were changed, as when a verdict moves them to another part: of 41 rows that
+were moved 7 were not found any more.
 """
 
 from __future__ import annotations

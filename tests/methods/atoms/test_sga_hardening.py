@@ -16,7 +16,6 @@ from test_sga_memory import TOOLS, found, order, refund
 from test_sga_rows import Kept, Letters, atom, support
 
 from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
-from langgraph_toolmem.atoms import texts
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
 from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -234,7 +233,7 @@ def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:
     with ToolMemory.ephemeral() as memory:
         memory.atoms.keep([refund(goal="refund zorblax quickly")], user_id="zeb")
         assert memory.atoms.search("refund zorblax")
-        caches = (texts._terms, wording.terms, wording.looks)
+        caches = (wording.terms, wording.looks)
         assert all(each.cache_info().currsize for each in caches)
         memory.forget(user_id="zeb")
         assert not any(each.cache_info().currsize for each in caches)
