@@ -10,9 +10,10 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 ===================================  ==========================================================
 ``Atoms``                            this method: what is kept, when, and what became of it
 ``atoms``, ``extract``, ``mask`` …   an atom, made of a step of a run; ``abstract``, ``writer``: worded by a model
-``slots``, ``words``, ``texts`` …    types of values, words, and the index over them
-``store``, ``support``, ``library``  atoms of namespaces in Chroma, with the runs that support them
-``retrieve``                         the hybrid score: words and types
+``slots``, ``words``                 types of values, and words in their place
+``rows``, ``support``                atoms as rows in Chroma, with the runs that support them
+``record``                           what became of their hints, and what that is worth
+``retrieve``, ``texts``, ``resolve`` the hybrid score: words and types; how like words are; tools of other names
 ``keeping``                          extraction and storing in the background
 ``known``, ``tracker``               K: what a run knows by now
 ``planning``, ``planner``            from messages to hints, with or without a planner's model
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 
 from langgraph_toolmem.atoms.record import AtomRecord
 from langgraph_toolmem.base.checks import is_count, is_share
@@ -266,7 +267,7 @@ class Atoms(Method):
         with self.core.lock:
             if self._keeping is None:
                 self.core.refuse_if_closed()
-                from langgraph_toolmem.atoms.keeping import AtomKeeping  # numpy: only when atoms are used
+                from langgraph_toolmem.atoms.keeping import AtomKeeping  # only when atoms are used
 
                 self._keeping = AtomKeeping(self.core, self._writer)
             return self._keeping
@@ -324,5 +325,5 @@ def _atoms_of(given: object) -> list[Atom]:
     return found
 
 
-def _are_specs(tools: object) -> bool:
+def _are_specs(tools: object) -> TypeGuard[Mapping[str, ToolSpec]]:
     return isinstance(tools, Mapping) and all(isinstance(each, ToolSpec) for each in tools.values())

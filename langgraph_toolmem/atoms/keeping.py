@@ -40,7 +40,7 @@ Namespace = tuple[str, ...]
 
 
 class AtomKeeping:
-    """The atoms of a memory, and the work of keeping them. Made when atoms are first used (numpy).
+    """The atoms of a memory, and the work of keeping them. Made when atoms are first used.
 
     Args:
         core: of the memory.

@@ -48,8 +48,6 @@ LEAST_LIKE: Final = 0.05
 """Likeness of question and atom from which it is shown."""
 MORE: Final = 2
 """Atoms that an event tells of beside those that are shown."""
-PATIENCE: Final = 0.5
-"""Seconds a step waits for atoms that are still being read from disk."""
 MISSES: Final = 2
 """Times in a row without a usable answer after which a planner's model is left alone until the user speaks."""
 CHARS_PER_TOKEN: Final = 4

@@ -35,10 +35,6 @@ class AtomRecord(NamedTuple):
     succeeded: int = 0
     failed: int = 0
 
-    def plus(self, other: AtomRecord) -> AtomRecord:
-        """Both together; no count goes below 0."""
-        return AtomRecord(*(max(0, one + more) for one, more in zip(self, other, strict=True)))
-
     @property
     def usefulness(self) -> float:
         """How often following it went well, from 0 to 1; ½ while nobody judged."""

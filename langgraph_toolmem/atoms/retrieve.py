@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.known import Known
@@ -68,10 +68,18 @@ class AtomSearch:
 
     def __init__(self, rows: AtomRows, *, dense: bool) -> None:
         self._rows, self._dense = rows, dense
-        self._rarity = Learned(rows, lambda sample: Rarity(each.atom for each in sample if each.atom is not None))
+        self._learned = Learned(rows, _Sampled.of)
 
     def __call__(
-        self, user: User, state: str, goals: Sequence[str], slots: Known | Iterable[str], **how: Any
+        self,
+        user: User,
+        state: str,
+        goals: Sequence[str],
+        slots: Known | Iterable[str],
+        *,
+        k: int = K,
+        beta: float = BETA,
+        tools: Mapping[str, ToolSpec] | None = None,
     ) -> list[AtomHit]:
         """The atoms that fit best, best first, without those that mislead; arguments as for `fitting`.
 
@@ -79,36 +87,61 @@ class AtomSearch:
             StorageError: Chroma or the embedder fails.
         """
         vectors = [self._rows.embed(query_text(state, goal)) for goal in dict.fromkeys(goals)]
-        k = LONGLIST
+        sample, count, most = self._learned.of(user), self._rows.count(user), LONGLIST
+        wanted = min(k, sample.reachable(tools))
         while True:
             near: dict[str, StoredAtom] = {}
             cosines: dict[str, float] = {}
-            more = False
             for vector in vectors:
-                found = self._rows.near(vector, user, k=k, part=GOOD)
-                more |= len(found) == k
-                for each in found:
+                for each in self._rows.near(vector, user, k=most, part=GOOD):
                     near[each.id] = each.item
                     cosines[each.id] = max(each.similarity, cosines.get(each.id, -1.0))
-            atoms = [each.atom for each in near.values() if each.atom is not None]
-            priors = {each.id: prior(each.atom, each.record) for each in near.values() if each.atom is not None}
+            found = [(each.atom, each.record) for each in near.values() if each.atom is not None]
             hits = fitting(
-                atoms,
+                [atom for atom, _ in found],
                 state,
                 goals,
                 slots,
-                rarity=self._rarity.of(user),
+                k,
+                beta,
+                tools=tools,
+                rarity=sample.rarity,
                 cosines=cosines if self._dense else None,
-                priors=priors,
-                **how,
+                priors={atom.id: prior(atom, record) for atom, record in found},
             )
-            if len(hits) >= how.get("k", K) or not more or k >= MOST_NEAR:
+            if len(hits) >= wanted or most >= min(count, MOST_NEAR):
                 return hits
-            k *= 4
+            most *= 4
 
     def forget(self, user: User) -> None:
         """What is known of a user's atoms goes."""
-        self._rarity.forget(user)
+        self._learned.forget(user)
+
+
+class _Sampled(NamedTuple):
+    """What a sample of atoms tells.
+
+    Attributes:
+        rarity: of their terms.
+        found: one of each tool, of those that may be found.
+    """
+
+    rarity: Rarity
+    found: tuple[Atom, ...]
+
+    @classmethod
+    def of(cls, sample: Iterable[StoredAtom]) -> _Sampled:
+        atoms = [(each.atom, each.record.misleads) for each in sample if each.atom is not None]
+        found = {atom.tool: atom for atom, misleads in atoms if not misleads}
+        return cls(Rarity(atom for atom, _ in atoms), tuple(found.values()))
+
+    def reachable(self, tools: Mapping[str, ToolSpec] | None) -> int:
+        """How many tools at hand there are atoms of: more need not be looked for."""
+        if tools is None:
+            return len(self.found)
+        resolver = _resolver(_Tools(tools))
+        resolved = (resolver.resolve(atom) for atom in self.found)
+        return len({each.tool for each in resolved if each is not None})
 
 
 def fitting(
@@ -181,11 +214,13 @@ def fitting(
 
 
 class _Tools:
-    """Tools at hand, equal if they have the same names and descriptions."""
+    """Tools at hand, equal if they have the same names, descriptions and parameters."""
 
     def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
         self.specs = specs
-        self._key = tuple((name, spec.description) for name, spec in specs.items())
+        self._key = tuple(
+            (name, spec.description, *spec.properties, None, *sorted(spec.required)) for name, spec in specs.items()
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Tools) and self._key == other._key

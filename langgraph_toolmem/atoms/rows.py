@@ -4,7 +4,7 @@
   nothing; put with more, or judged anew, it takes the place of what it gave before.
 - An atom that misleads (`AtomRecord.misleads`) is found no longer. It keeps its place, so that the next run that does
   the same does not bring it back.
-- Where there are too many, those that no good run supports go first, then those that mislead, then those whose value
+- Where there are too many, those that mislead go first, then those that no good run supports, then those whose value
   and record say least for them, then those that were left alone for longest.
 """
 

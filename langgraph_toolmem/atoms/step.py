@@ -51,7 +51,7 @@ class PlanHints(Step[Atoms]):
         self, method: Atoms, settings: SGASettings | None = None, *, tools: Iterable[ToolLike] | None = None
     ) -> None:
         super().__init__(method)
-        from langgraph_toolmem.atoms.planning import HintPlanner  # numpy: only when planning is used
+        from langgraph_toolmem.atoms.planning import HintPlanner  # only when planning is used
 
         settings = settings or SGASettings()
         self.settings = settings.with_(model=_model(settings.model))

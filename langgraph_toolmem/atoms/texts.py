@@ -137,4 +137,5 @@ def _looks(term: Term) -> float:
 def forget_words() -> None:
     """Nothing of a text is remembered any more."""
     _terms.cache_clear()
+    wording.looks.cache_clear()
     wording.forget()

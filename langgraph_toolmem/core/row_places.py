@@ -173,10 +173,10 @@ class RowPlaces(Generic[T]):
                 same.append(made)
         if new:
             place.store.upsert(self.kind.name, new, vectors=vectors)
-            place.nothing_in -= {each.part for each in new}
         if same:
             moved = [each for each in same if _moved(each, known[each.id][0])]
             place.store.amend_items(self.kind.name, same, moved=moved)
+        place.nothing_in -= {each.part for each in (*new, *same)}
         if place.size is not None:
             place.size += sum(each.id not in known for each in new)
         self._note(place, [each.id for each in (*new, *same)])

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.search.embedders import Embedder, clean
-from langgraph_toolmem.stores import parts
+from langgraph_toolmem.stores import exact, parts
 from langgraph_toolmem.stores import reembed as collections
 from langgraph_toolmem.stores.chroma import ChromaConnection
 from langgraph_toolmem.stores.collections import BATCH, Collections
@@ -323,13 +323,16 @@ class VectorStore(Collections):
         self, kind: str, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, part: str
     ) -> list[Hit]:
         def ask(collection: Any) -> list[Hit]:
+            asked, condition = parts.asked(vector, part), _condition(where)
             answer = collection.query(
-                query_embeddings=[parts.asked(vector, part)],
+                query_embeddings=[asked],
                 n_results=k,
-                where=_condition(where),
+                where=condition,
                 include=["documents", "metadatas", "distances"],
             )
-            columns = (answer[name][0] for name in ("ids", "documents", "metadatas", "distances"))
+            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
+            if len(columns[0]) < k:
+                columns = exact.nearest(collection, asked, k, condition, len(columns[0])) or columns
             return [
                 Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance))))
                 for key, text, metadata, distance in zip(*columns, strict=True)

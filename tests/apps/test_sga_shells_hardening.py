@@ -28,7 +28,7 @@ from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.known import MAX_VALUE, Known
 from langgraph_toolmem.atoms.planner import messages_of
 from langgraph_toolmem.atoms.render import render
-from langgraph_toolmem.atoms.retrieve import AtomIndex
+from langgraph_toolmem.atoms.retrieve import fitting
 from langgraph_toolmem.atoms.rules import complaints
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.core.contributions import Section
@@ -96,10 +96,9 @@ def lines_of(known: dict[str, Any], **changes: Any) -> list[str]:
         "arguments": {"order": "<ORDER_ID>"},
         "required_slots": ["ORDER_ID"],
     }
-    index = AtomIndex()
-    index.add(make_atom(**(given | changes)))
+    atoms = [make_atom(**(given | changes))]
     values = {label: [value] for label, value in known.items()}
-    return render(index.search("known: order id", "cancel the order", Known(values)), rules=False).splitlines()
+    return render(fitting(atoms, "known: order id", "cancel the order", Known(values)), rules=False).splitlines()
 
 
 @pytest.mark.parametrize("value", INTRUDERS.values(), ids=INTRUDERS.keys())

@@ -164,6 +164,16 @@ def test_k_is_never_too_large_nor_too_small(store: VectorStore) -> None:
     assert store.query("entries", "a", k=0) == store.query("entries", "a", k=-1) == []
 
 
+def test_many_rows_of_one_text_hide_no_other(store: VectorStore) -> None:
+    store.upsert("entries", [VectorItem(f"same{number}", "cancel the order", part="b") for number in range(60)])
+    store.upsert("entries", [VectorItem("other", "weather in Rome", part="b"), VectorItem("apart", "x", part="a")])
+    assert ids(store.query("entries", "the weather", k=100, part="b"))[0] == "other"
+    assert ids(store.query("entries", "the weather", k=8, part="b"))[0] == "other"
+    assert len(store.query("entries", "cancel the order", k=100, part="b")) == 61
+    (apart,) = store.query("entries", "x", k=8, part="a", where={"part": "a"})
+    assert (apart.id, round(apart.similarity, 5)) == ("apart", 1.0)
+
+
 def test_awkward_texts_come_back(store: VectorStore) -> None:
     texts = ["", "   ", "nul\x00byte", "天気 🌦", "x" * 20_000, "lone \ud83d surrogate"]
     store.upsert("entries", [VectorItem(f"é/{n}", text, {"t": text}) for n, text in enumerate(texts)])

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import random
-import threading
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import chromadb
 import histories as h
-import numpy as np
 import pytest
 from chromadb.config import Settings
-from langgraph_toolmem.atoms.postings import Postings
-from langgraph_toolmem.atoms.store import AtomStore
-from langgraph_toolmem.atoms.store_rows import AtomRow, AtomRows
-from test_sga_library import Clock, Letters, atom, support
 from test_sga_memory import TOOLS, found, order, refund
+from test_sga_rows import Kept, Letters, atom, support
 
 from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
-from langgraph_toolmem.atoms import bags, postings, store_rows, term_numbers, texts
 from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
-from langgraph_toolmem.atoms.support import MAX_DEPTH, from_text
-from langgraph_toolmem.atoms.texts import TextRows
-from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.words import split, wording
 from langgraph_toolmem.words.values import RANKED, values_in
 
-NAMESPACE = ("toolmem",)
+Shared = tuple[Any, tuple[str, ...]]
+"""A Chroma that several memories share, and the namespace they have there."""
 
 
-@pytest.fixture(params=[None, Letters()], ids=["builtin", "dense"])
-def vectors(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[VectorStore]:
-    with VectorStore(tmp_path, embedder=resolve_embedder(request.param), namespace=NAMESPACE) as opened:
-        yield opened
+@pytest.fixture
+def shared() -> Shared:
+    return chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False)), (f"toolmem-{uuid.uuid4().hex}",)
 
 
 def nested(depth: int) -> Any:
@@ -162,205 +151,48 @@ def test_who_only_looks_sees_what_is_written_later(tmp_path: Path) -> None:
 # --- what others do meanwhile ---
 
 
-def test_what_is_deleted_while_all_is_read_hides_nothing_else(
-    vectors: VectorStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = AtomRows(vectors)
-    AtomStore(vectors, now=Clock()).put([support(atom(tool=f"tool_{number}")) for number in range(8)])
-    ids = rows.ids()
-    monkeypatch.setattr(store_rows, "PAGE", 2)
-    read = rows.read()
-    first = next(read)
-    assert isinstance(first, AtomRow)
-    rows.remove(ids[:2])
-    assert [row.id for row in read if isinstance(row, AtomRow)][-6:] == ids[2:]
-
-
+@pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
 def test_a_support_that_another_process_wrote_over_comes_back(
-    vectors: VectorStore, monkeypatch: pytest.MonkeyPatch
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embeddings: Any
 ) -> None:
-    one, two = (AtomStore(vectors.scoped(NAMESPACE), now=Clock(), refresh=0.0) for _ in range(2))
-    one.put([support(run="a")])
-    mine, theirs = support(run="mine"), support(run="theirs")
-    amend = AtomRows.amend
+    client, namespace = shared
+    how: dict[str, Any] = {"chroma": client, "namespace": namespace, "embeddings": embeddings}
+    with ToolMemory(tmp_path / "one", **how) as first, ToolMemory(tmp_path / "two", **how) as second:
+        one, two = Kept(first), Kept(second)
+        one.put(support(run="a"))
+        mine, theirs = support(run="mine"), support(run="theirs")
+        amend = VectorStore.amend_items
 
-    def between(self: AtomRows, rows: Any) -> None:
-        monkeypatch.setattr(AtomRows, "amend", amend)
-        two.put([theirs])
-        amend(self, rows)
+        def between(self: VectorStore, *args: Any, **more: Any) -> None:
+            monkeypatch.setattr(VectorStore, "amend_items", amend)
+            two.put(theirs)
+            amend(self, *args, **more)
 
-    monkeypatch.setattr(AtomRows, "amend", between)
-    one.put([mine])
-    assert {each.run for each in one.supports(atom().id)} == {"a", "mine"}
-    one.judge("a", 0.0)
-    assert two.put([theirs, support(run="a")], missing=True) == 1
-    assert two.put([theirs, support(run="a")], missing=True) == 0
-    assert {each.run: each.score for each in one.supports(atom().id)} == {"a": 0.0, "mine": 1.0, "theirs": 1.0}
+        monkeypatch.setattr(VectorStore, "amend_items", between)
+        one.put(mine)
+        assert {each.run for each in one.supports(atom())} == {"a", "mine"}
+        one.judge("a", 0.0)
+        assert two.put(theirs, support(run="a"), missing=True) == 1
+        assert two.put(theirs, support(run="a"), missing=True) == 0
+        assert {each.run: each.score for each in one.supports(atom())} == {"a": 0.0, "mine": 1.0, "theirs": 1.0}
 
 
 def test_on_a_shared_chroma_what_was_written_is_looked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("langgraph_toolmem.atoms.keeping.CHECK_SECONDS", 0.5)
-    client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
-    namespace = (f"toolmem-{uuid.uuid4().hex}",)
-    with ToolMemory(
-        tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True)), chroma=client, namespace=namespace
-    ) as memory:
+    client, namespace = shared
+    methods = default_methods(Atoms(keep=True))
+    with ToolMemory(tmp_path, tools=TOOLS, methods=methods, chroma=client, namespace=namespace) as memory:
         memory.finish(order(), thread_id="1", success=True)
         assert len(found(memory)) == 2
-        rows = AtomRows(memory.core.vectors.scoped(namespace))
-        rows.remove(rows.ids())  # as if another process had written over it
+        store = memory.core.vectors.scoped(namespace)
+        store.delete("atoms", store.ids("atoms"))  # as if another process had written over it
         assert memory.flush()
-        read = [row for row in rows.read() if isinstance(row, AtomRow)]
-        assert [len(from_text(row.id, row.rest)) for row in read] == [1, 1]
-        memory.core.vectors.scoped(namespace).drop()
+        assert [len(each.supports) for each in Kept(memory).rows.all(memory.core.users.of(None))] == [1, 1]
 
 
-def test_closing_interrupts_neither_writing_nor_who_waits_for_an_answer(
-    vectors: VectorStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    AtomStore(vectors.scoped(NAMESPACE), now=Clock()).put([support(), support(atom("x", "other"))])
-    store = AtomStore(vectors.scoped(NAMESPACE), now=Clock())
-    read = AtomRows.read
-    closing: list[threading.Thread] = []
-
-    def closed_meanwhile(*args: Any, **more: Any) -> Any:
-        for row in read(*args, **more):
-            if not closing:
-                closing.append(threading.Thread(target=store.close))
-                closing[0].start()
-                while not store.closing:
-                    closing[0].join(0.01)
-            yield row
-
-    monkeypatch.setattr(AtomRows, "read", closed_meanwhile)
-    assert len(store.all()) == 2
-    closing.pop().join(20)
-    amend = AtomRows.amend
-
-    def closed_while_written(self: AtomRows, rows: Any) -> None:
-        if not closing:
-            closing.append(threading.Thread(target=store.close))
-            closing[0].start()
-            while not store.closing:
-                closing[0].join(0.01)
-        amend(self, rows)
-
-    monkeypatch.setattr(AtomRows, "amend", closed_while_written)
-    assert store.put([support(run="b")]) == 0
-    closing.pop().join(20)
-    assert [each.run for each in store.supports(atom().id)] == ["run1", "b"]
-
-
-# --- the index of words ---
-
-
-def test_the_index_is_the_same_in_whatever_portions_it_grew(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = random.Random(5)
-    vocabulary = ["".join(letters) for letters in itertools.product("bdfgk", "aeiou", "lmnprt", "o")]
-    vocabulary += ["the", "please"]
-    states = [" ".join(draw.choices(vocabulary, k=6)) for _ in range(40)]
-    said = [
-        (draw.choice(states), " ".join(draw.choices(vocabulary, k=9)), " ".join(draw.choices(vocabulary[:9], k=3)))
-        for _ in range(600)
-    ]
-    gone = draw.sample(range(600), 150)
-    asked = [(draw.choice(states), [draw.choice(said)[1] + " zorblax", draw.choice(said)[1]]) for _ in range(20)]
-    monkeypatch.setattr(texts, "LONGLIST", 50)
-    whole = TextRows()
-    for row in said:
-        whole.add(*row)
-    for number in gone:
-        whole.remove(number)
-    answers = [whole.near(*each) for each in asked]
-    for module, name, value in (
-        (bags, "MOST_WAITING", 40),
-        (bags, "CHUNK", 7),
-        (postings, "WAITING", 50),
-        (postings, "SEGMENT", 2_000),
-        (term_numbers, "MERGED", 100),
-    ):
-        monkeypatch.setattr(module, name, value)
-    segments: list[int] = []
-    sort = Postings.sort
-
-    def noted(posts: Postings) -> None:
-        sort(posts)
-        segments.append(len(posts.segments))
-
-    monkeypatch.setattr(Postings, "sort", noted)
-    bit_by_bit = TextRows()
-    for number, row in enumerate(said):
-        assert bit_by_bit.add(*row) == number
-        if number % 37 == 0:
-            bit_by_bit.near(row[0], [row[1]])
-        if number % 41 == 0:
-            bit_by_bit.settle()
-        if number - 10 in gone:
-            bit_by_bit.remove(number - 10)
-    for number in gone:
-        bit_by_bit.remove(number)
-    assert len(bit_by_bit) == len(whole) == 450
-    assert max(segments) > 1
-    for one, each in zip(answers, asked, strict=True):
-        other = bit_by_bit.near(*each)
-        assert one.rows.tolist() == other.rows.tolist()
-        assert one.cosines.tolist() == other.cosines.tolist()
-        assert len(one.rows) == 50
-        assert not set(one.rows.tolist()) & set(gone)
-
-    monkeypatch.setattr(texts, "LONGLIST", 600)
-    left = [number for number in range(600) if number not in gone]
-    fresh = TextRows()
-    for number in left:
-        fresh.add(*said[number])
-    for each in asked:
-        one, other = fresh.near(*each), bit_by_bit.near(*each)
-        assert other.rows.tolist() == left
-        assert other.cosines.tolist() == pytest.approx(one.cosines.tolist(), abs=1e-12)
-
-
-def test_sums_are_the_same_to_the_last_digit_in_whatever_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(7)
-    posts = Postings()
-    for _ in range(40):
-        rows = [draw.permutation(30)[: draw.integers(1, 12)].astype(np.int32) for _ in range(10)]
-        posts.add(np.concatenate(rows), np.array([len(row) for row in rows], dtype=np.int64))
-    terms, weights = np.arange(0, 30, 2, dtype=np.int32), draw.random(15)
-    looked_through = posts.sums(terms, weights, 10**6)
-    assert not posts.segments
-    monkeypatch.setattr(postings, "WAITING", 0)
-    assert posts.sums(terms, weights, 10**6).tolist() == looked_through.tolist()
-    assert posts.segments
-    owner, has = posts.entries(np.arange(len(posts)))
-    by_hand = np.bincount(owner, np.where(has % 2 == 0, weights[has // 2], 0.0))
-    assert looked_through.tolist() == pytest.approx(by_hand.tolist())
-    # A term that has more entries than are left is passed over, the one that gives most never is.
-    of_one = [int(each) for each in np.flatnonzero(posts.sums(terms, weights, 1))]
-    assert of_one == sorted({int(row) for row, term in zip(owner, has, strict=True) if term == terms[weights.argmax()]})
-
-
-def test_the_reading_does_what_the_first_search_would_have_to(
-    vectors: VectorStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = AtomStore(vectors, now=Clock())
-    store.put([support(atom(tool=f"tool{number}")) for number in range(5)])
-    store.close()
-    counted: list[str] = []
-    count = bags.Bags.count
-
-    def noted(self: bags.Bags, rows: int) -> None:
-        counted.append(threading.current_thread().name)
-        count(self, rows)
-
-    monkeypatch.setattr(bags.Bags, "count", noted)
-    while not store.loaded(5.0):
-        pass
-    assert set(counted) == {"toolmem-atoms"}
-    before = len(counted)
-    assert store.search("known: order id", ["cancel the order"], ())
-    assert len(counted) == before
+# --- words ---
 
 
 @pytest.mark.parametrize(
@@ -397,9 +229,19 @@ def test_stems_are_those_of_the_whole_text_and_forgotten(monkeypatch: pytest.Mon
     assert made == ["creating"]
 
 
+def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:
+    with ToolMemory.ephemeral() as memory:
+        memory.atoms.keep([refund(goal="refund zorblax quickly")], user_id="zeb")
+        assert memory.atoms.search("refund zorblax")
+        caches = (wording.terms, wording.looks)
+        assert all(each.cache_info().currsize for each in caches)
+        memory.forget(user_id="zeb")
+        assert not any(each.cache_info().currsize for each in caches)
+        assert memory.atoms.search("refund zorblax") == []
+
+
 def test_a_stored_atom_is_plain_json(tmp_path: Path) -> None:
     with ToolMemory(tmp_path) as memory:
         memory.atoms.keep([refund()])
-        (row,) = AtomRows(memory.core.vectors.scoped(memory.core.users.namespace)).read()
-        assert isinstance(row, AtomRow)
-        assert json.loads(row.rest)["tool"] == "refund"
+        (row,) = memory.core.vectors.scoped(memory.core.users.namespace).get("atoms")
+        assert json.loads(row.metadata["row"])["tool"] == "refund"

@@ -9,8 +9,7 @@ from typing import Any
 import histories as h
 import pytest
 from kept import ledger
-from langgraph_toolmem.atoms.store_rows import AtomRows
-from test_sga_library import Letters
+from test_sga_rows import Letters
 from typer.testing import CliRunner
 
 from langgraph_toolmem import (
@@ -27,6 +26,7 @@ from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.core.listener import Import
 from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.stores.vectors import VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
 TOOLS = [
@@ -163,11 +163,12 @@ def test_atoms_that_cannot_be_stored_wait_in_the_queue(tmp_path: Path, monkeypat
         raise StorageError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(AtomRows, "write", broken)
+        patch.setattr(VectorStore, "upsert", broken)
+        patch.setattr("langgraph_toolmem.atoms.SETTLE", 0.2)
         with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
             memory.finish(order(), thread_id="1", success=True)
             assert not memory.flush(timeout=0.2)
-            assert found(memory, wait=1.0) == []
+            assert found(memory) == []
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
         assert memory.flush()
         assert len(found(memory)) == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem.atoms.atoms import from_plain, merge_all, to_plain
 from langgraph_toolmem.atoms.extract import Extractor
 from langgraph_toolmem.atoms.known import Known
-from langgraph_toolmem.atoms.retrieve import AtomIndex
+from langgraph_toolmem.atoms.retrieve import fitting
 from langgraph_toolmem.atoms.words import delexicalised
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.words.values import values_in
@@ -60,16 +60,15 @@ def test_any_run_can_be_read_kept_and_asked_for(text: str, steps: list[tuple[str
     extractor = Extractor(SPECS)
     atoms = [each.atom for each in extractor.steps(run)]
     assert len(atoms) == len(steps)
-    index = AtomIndex()
-    for atom in merge_all(atoms):
+    kept = merge_all(atoms)
+    for atom in kept:
         assert from_plain(json.loads(json.dumps(to_plain(atom)))) == atom
         assert "ann@x.org" not in json.dumps(atom.arguments)
-        index.add(atom)
     where, known = extractor.before(run)
     again = Known.from_plain(json.loads(json.dumps(known.to_plain())))
     assert again == known
     assert again.types == known.types
-    for hit in index.search(where.state, where.goals or ("",), known, tools=SPECS):
+    for hit in fitting(kept, where.state, where.goals or ("",), known, tools=SPECS):
         assert 0.0 <= hit.similarity <= 1.0
         assert 0.0 <= hit.feasibility <= 1.0
 

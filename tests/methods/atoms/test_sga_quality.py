@@ -1,11 +1,9 @@
-"""What atoms look like: nothing of a person's data is left, near-identical steps are one, the index finds the best."""
+"""What atoms look like: nothing of a person's data is left, near-identical steps are one."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,16 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import sga as bench
-from langgraph_toolmem.atoms import retrieve, texts
 from langgraph_toolmem.atoms.abstract import Pattern, applied
-from langgraph_toolmem.atoms.atoms import Wording, make_atom, merge_all, to_plain
+from langgraph_toolmem.atoms.atoms import make_atom, merge_all, to_plain
 from langgraph_toolmem.atoms.extract import Extractor, atoms_of, distil
 from langgraph_toolmem.atoms.known import Known, known_of
 from langgraph_toolmem.atoms.mask import Habits, mask
-from langgraph_toolmem.atoms.retrieve import AtomIndex, filled
+from langgraph_toolmem.atoms.retrieve import filled
 from langgraph_toolmem.atoms.situation import parts_of
 from langgraph_toolmem.atoms.slots import Slots
-from langgraph_toolmem.atoms.texts import TextRows
 from langgraph_toolmem.atoms.words import delexicalised, is_in, names_in
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.words.values import kind_of
@@ -328,89 +324,6 @@ def test_the_extractor_says_the_same_as_one_that_reads_no_other_run():
     assert extractor.steps(office("ask kofi", name="kofi")) == Extractor(SPECS).steps(office("ask kofi", name="kofi"))
 
 
-# --- the index -----------------------------------------------------------------------------------------------
-
-
-def test_rows_with_one_state_are_found_as_those_with_their_own(monkeypatch: pytest.MonkeyPatch):
-    draw = random.Random(5)
-    vocabulary = ["".join(letters) for letters in itertools.product("bdfgk", "aeiou", "lmnprt", "o")]
-    rows = TextRows()
-    asked = []
-    for number in range(600):
-        state, about = f"state {vocabulary[number % 7]}", f"about {vocabulary[number % 5]}"
-        goal = " ".join(draw.choices(vocabulary, k=5))
-        rows.add(state, goal, about)
-        asked.append((state, [goal, "the other one"]))
-    for number in range(0, 600, 3):
-        rows.remove(number)
-    exact = [rows.near(*each) for each in asked[1::60]]
-    monkeypatch.setattr(texts, "LONGLIST", 32)
-    monkeypatch.setattr(texts, "BUDGET", 40)
-    for whole, each in zip(exact, asked[1::60], strict=True):
-        part = rows.near(*each)
-        assert 0 < len(part.rows) <= 32
-        assert not any(row % 3 == 0 for row in part.rows)
-        cosines = dict(zip(whole.rows.tolist(), whole.cosines.tolist(), strict=True))
-        assert [cosines[row] for row in part.rows.tolist()] == pytest.approx(part.cosines.tolist())
-        assert part.cosines.max() == pytest.approx(whole.cosines.max())
-
-
-def test_what_is_added_after_the_rarities_were_counted_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(texts, "LONGLIST", 16)
-    monkeypatch.setattr(texts, "SMALL", 10)
-    rows = TextRows()
-    for number in range(300):
-        rows.add(f"state {number % 9}", f"goal{number} common", "about")
-    rows.near("state 1", ["goal5"])
-    new = rows.add("state new", "zorblax common", "about")
-    near = rows.near("state new", ["zorblax"])
-    assert near.rows[near.cosines.argmax()] == new
-
-
-def test_feasible_atoms_are_among_those_whose_cosine_is_computed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(texts, "LONGLIST", 32)
-    index = AtomIndex()
-    for number in range(500):
-        index.add(
-            make_atom(
-                state="here", goal=f"do the thing {number}", tool=f"t{number}", arguments={},
-                required_slots=["CITY"] if number != 77 else [],
-            )
-        )  # fmt: skip
-    assert index.search("here", "do the thing", (), beta=0.9)[0].tool == "t77"
-
-
-@pytest.mark.parametrize("dense", [False, True], ids=["words", "vectors"])
-def test_other_tools_are_found_behind_many_rows_of_one(monkeypatch: pytest.MonkeyPatch, dense: bool):
-    monkeypatch.setattr(texts, "LONGLIST", 32)
-    monkeypatch.setattr(retrieve, "LONGLIST", 32)
-    index = AtomIndex()
-    for number in range(400):
-        tool = f"t{number}" if number % 100 == 0 else "usual"
-        goal = "another thing" if number % 100 == 0 else f"do the thing {number}"
-        vector = [[0.0, 1.0]] if number % 100 == 0 else [[1.0, 0.0]]
-        index.add(make_atom(state="here", goal=goal, tool=tool, arguments={"n": number}), vector if dense else None)
-    how: dict[str, Any] = {"vectors": [[1.0, 0.0]]} if dense else {}
-    misleads = index.search("here", "do the thing 7", **how)[0].atom.id
-    hits = index.search("here", "do the thing 7", k=5, **how)
-    assert [hit.tool for hit in hits] == ["usual", "t0", "t100", "t200", "t300"]
-    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    others = index.search("here", "do the thing 7", k=5, exclude=[misleads], **how)
-    assert [hit.tool for hit in others] == [hit.tool for hit in hits]
-    every = index.search("here", "do the thing 7", k=100, one_per_tool=False, **how)
-    assert len({hit.atom.id for hit in every}) == 100
-
-
-def test_an_atom_can_have_many_wordings_and_leave_again():
-    index = AtomIndex()
-    atom = make_atom(state="s", goal="g", tool="t", arguments={})
-    index.add(replace(atom, wordings=tuple(Wording("s", f"goal {n}") for n in range(20))))
-    index.add(replace(atom, wordings=(Wording("s", "other"),)))
-    assert [hit.tool for hit in index.search("s", "goal 7")] == ["t"]
-    assert index.remove(atom.id)
-    assert index.search("s", "goal 7") == []
-
-
 # --- the benchmark -------------------------------------------------------------------------------------------
 
 
@@ -423,6 +336,6 @@ def test_the_benchmark_takes_splits_from_any_seed_on(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(bench, "load", lambda *args, **how: ([], {}))
     monkeypatch.setattr(bench, "work", work)
-    bench.main(["--seeds", "2", "--first-seed", "5", "--sets", "one", "--stored", "0"])
+    bench.main(["--seeds", "2", "--first-seed", "5", "--sets", "one"])
     assert seen == [5, 6, 5, 6]
     assert "splits 5 to 6" in capsys.readouterr().out

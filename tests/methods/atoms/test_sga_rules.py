@@ -10,7 +10,7 @@ from histories import FAILED, call, calls, run_of, schema, user
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.render import HEAD, RULES, pattern, render
-from langgraph_toolmem.atoms.retrieve import AtomHit, AtomIndex
+from langgraph_toolmem.atoms.retrieve import AtomHit, fitting
 from langgraph_toolmem.atoms.rules import complaints
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -77,9 +77,7 @@ def hits(known: Known, **changes: Any) -> list[AtomHit]:
         "arguments": {"order": "<ORDER_ID>", "to": ["<EMAIL>"], "notify": True, "how": {"unit": "day"}},
         "required_slots": ["ORDER_ID"],
     }
-    index = AtomIndex()
-    index.add(make_atom(**(given | changes)))
-    return index.search("known: order id", "cancel the order", known)
+    return fitting([make_atom(**(given | changes))], "known: order id", "cancel the order", known)
 
 
 def test_a_hint_is_a_pattern_with_what_is_known_in_place():
