@@ -323,6 +323,8 @@ class ToolMemory:
             raise NamespaceError("forget needs the user id whose data is to go.")
         core = self._core
         user = core.users.of(user_id)
+        # What is written meanwhile may bring pieces of the process's memory into Chroma's files again.
+        core.quietly("what waits could not be written", core.jobs.settle)
         with core.lock:
             runs = core.graph.runs_of(str(user.digest))
         rows = [partial(each.forget, user, runs) for each in self._methods]

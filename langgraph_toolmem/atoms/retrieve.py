@@ -87,7 +87,7 @@ class AtomSearch:
             StorageError: Chroma or the embedder fails.
         """
         vectors = [self._rows.embed(query_text(state, goal)) for goal in dict.fromkeys(goals)]
-        sample, count, most = self._learned.of(user), self._rows.count(user), LONGLIST
+        sample, count, most = self._learned.of(user), self._rows.size(user), LONGLIST
         wanted = min(k, sample.reachable(tools))
         while True:
             near: dict[str, StoredAtom] = {}

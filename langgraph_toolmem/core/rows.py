@@ -208,6 +208,15 @@ class Rows(RowPlaces[T]):
         """How many items there are in a user's namespace, retired ones too."""
         return 0 if self._vectors.empty else self._place(user).store.count(self.kind.name)
 
+    def size(self, user: User) -> int:
+        """About how many items there are: as counted once, and as this process changed it since."""
+        if self._vectors.empty:
+            return 0
+        place = self._place(user)
+        if place.size is None:
+            place.size = place.store.count(self.kind.name)
+        return place.size
+
     def sample(self, user: User, most: int) -> list[T]:
         """Items from all over the namespace, at most about so many."""
         if self._vectors.empty:

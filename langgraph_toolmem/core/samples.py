@@ -56,7 +56,7 @@ class Learned(Generic[T, L]):
                 if known.asked < ASKED and version - known.version <= GROWTH * known.items:
                     return known.value
         items = self._rows.sample(user, SAMPLE)
-        made = _Learned(self._learn(items), self._rows.count(user) if len(items) >= SAMPLE else len(items), version)
+        made = _Learned(self._learn(items), self._rows.size(user) if len(items) >= SAMPLE else len(items), version)
         with self._lock:
             self._known[user.namespace] = made
             if len(self._known) > MAX_LEARNED:

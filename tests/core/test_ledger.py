@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import Counter
 
 import pytest
 from histories import FAILED, call, calls, run_of, user, words
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Credit, Followed, ItemsJudged, Ledger, LedgerTable, Shown
+from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemsJudged, Ledger, LedgerTable, Shown
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import RunSeen
@@ -20,12 +19,11 @@ from langgraph_toolmem.runs.run import Turn
 
 
 class Kept:
-    """A ledger with the bookings that it made."""
+    """A ledger on a graph."""
 
     def __init__(self) -> None:
         self.graph = EvidenceGraph()
-        self.credited: list[Credit] = []
-        self.ledger = Ledger(self.graph, self.graph.apply, self.credited.append, threading.RLock())
+        self.ledger = Ledger(self.graph, self.graph.apply, threading.RLock())
         self.table = self.graph.register(LedgerTable)
 
     def follow(self, turn: Turn) -> None:
@@ -35,10 +33,9 @@ class Kept:
         self.graph.apply(None, self.ledger.judged(run, score))
 
     def sums(self, item: str) -> tuple[int, ...]:
-        """What the rows of an item have: shown, followed, right, helped, hurt."""
-        self.ledger.flush()
-        mine = [booking for booking in self.credited if item in booking.ids]
-        return tuple(sum(column) for column in zip(*(booking[4:] for booking in mine), strict=True)) or (0,) * 5
+        """The record of an item: shown, followed, right, helped, hurt. Only one method has it in these tests."""
+        tracks = (self.ledger.tracks(method, [item])[0] for method in self.table.records)
+        return tuple(sum(column) for column in zip(*tracks, strict=True)) or (0,) * 5
 
     def figures(self, method: str = "sit") -> tuple[float, ...]:
         return tuple(self.table.figures_of(method)[name] for name in FIGURES)
@@ -174,4 +171,15 @@ def test_turns_and_runs_are_bounded(kept, monkeypatch):
 
     assert (list(kept.table.turns), list(kept.table.runs)) == (["t2", "t3"], ["r2", "r3"])
     kept.judge("r0", 1.0)
-    assert Counter(booking.helped for booking in kept.credited) == {}
+    assert kept.sums("e") == (4, 0, 0, 0, 0)
+
+
+def test_records_are_bounded_added_to_and_dropped(kept, monkeypatch):
+    monkeypatch.setattr(ledger, "MAX_RECORDS", 3)
+    kept.ledger.add("entries", {"kept elsewhere": Track(shown=2, hurt=1)})
+    kept.ledger.shown("entries", {"e": None, "f": None}, run="r")
+    assert kept.ledger.tracks("entries", ["kept elsewhere", "e", ledger.ALL]) == [
+        Track(), Track(shown=1), Track(shown=2),
+    ]  # fmt: skip
+    kept.ledger.drop("entries", ["e", "nobody"])
+    assert kept.ledger.tracks("entries", ["e", "f", ledger.ALL]) == [Track(), Track(shown=1), Track(shown=1)]
