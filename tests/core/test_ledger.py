@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemsJudged, Ledger, LedgerTable, Shown
+from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemsJudged, Ledger, LedgerTable, Shown, Track
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import RunSeen
