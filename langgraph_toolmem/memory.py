@@ -329,7 +329,8 @@ class ToolMemory:
             runs = core.graph.runs_of(str(user.digest))
         rows = [partial(each.forget, user, runs) for each in self._methods]
         # The jobs first: what is being done ends with them. The graph before rows: nothing is made of it any more.
-        everything = [partial(core.jobs.forget, str(user.digest)), partial(core.forget, user), *rows]
+        everything: list[Callable[[], int]] = [partial(core.jobs.forget, str(user.digest)), partial(core.forget, user)]
+        everything += [*rows, core.former.refuse_if_waiting]
         removed = 0
         failures: list[Exception] = []
         for forget in [partial(core.forget, user)] if core.read_only else everything:

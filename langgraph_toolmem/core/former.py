@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ledger import NO_TRACK, Tracked
 from langgraph_toolmem.core.users import User
@@ -42,12 +44,26 @@ class TakeOver:
     def __init__(self, evidence: Evidence, vectors: VectorStore, jobs: Jobs, listeners: Sequence[Listener]) -> None:
         self._evidence, self._vectors, self._jobs, self._listeners = evidence, vectors, jobs, listeners
         self.taken: dict[str, int] = {}
+        self._doing = threading.Lock()
         jobs.handle(FORMER, self.do)
 
     def begin(self) -> None:
         """Puts the job, if there is something to take over."""
         if self._vectors.former and not self._evidence.read_only:
             self._jobs.put(FORMER, {}, key=FORMER, line="")
+
+    def refuse_if_waiting(self) -> int:
+        """For who is to be forgotten: what was not taken over yet may hold something of them.
+
+        Raises:
+            StorageError: it was not.
+        """
+        if self._jobs.any and self._jobs.queue.pending((FORMER,)):
+            raise StorageError(
+                "What the version before kept was not taken over yet. Wait (`flush`) or type `toolmem migrate`, and "
+                "forget again."
+            )
+        return 0
 
     def do(self, _job: Job | None = None) -> None:
         """Does it, page by page; done again after it was cut off, nothing is there twice."""
@@ -58,16 +74,17 @@ class TakeOver:
         def take(label: Label, page: list[tuple[Hit, list[float] | None]]) -> bool:
             rows = kinds.get(label.kind)
             if rows is not None:
-                self._take(rows, User(None, None, label.namespace), page)
-                self.taken[label.kind] = self.taken.get(label.kind, 0) + len(page)
+                kept = self._take(rows, User(None, None, label.namespace), page)
+                self.taken[label.kind] = self.taken.get(label.kind, 0) + kept
             return rows is not None or label.kind in DERIVED
 
-        self._vectors.take_former(take)
+        with self._doing:
+            self._vectors.take_former(take)
         if self.taken:
             told = ", ".join(f"{number:,} {kind}" for kind, number in self.taken.items())
             logger.info("taken over from the version before: %s", told)
 
-    def _take(self, rows: Rows[Any], user: User, page: list[tuple[Hit, list[float] | None]]) -> None:
+    def _take(self, rows: Rows[Any], user: User, page: list[tuple[Hit, list[float] | None]]) -> int:
         ids = rows.take_in(page, user)
         tracks = {rows.key(key, user): list(rows.kind.former_track(hit)) for key, (hit, _) in ids.items()}
         known = {key: track for key, track in tracks.items() if track != list(NO_TRACK)}
@@ -75,3 +92,4 @@ class TakeOver:
         if known:
             with evidence.lock:
                 evidence.apply(digest("former", rows.kind.name, *user.namespace, *known), [Tracked(rows.method, known)])
+        return len(ids)
