@@ -35,7 +35,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
-	$(BIN)/python -m benchmarks.recall_scale
+	$(BIN)/python -m benchmarks.rows_scale
 	$(BIN)/python -m benchmarks.navigator
 	$(BIN)/python -m benchmarks.tool_search
 	$(BIN)/python -m benchmarks.trace

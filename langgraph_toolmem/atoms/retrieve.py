@@ -32,7 +32,7 @@ BETA: Final = 0.3
 EPSILON: Final = 1e-5
 K: Final = 3
 LONGLIST: Final = 64
-"""Atoms that are weighed for a question; more where too few of them are of tools at hand."""
+"""Atoms that are weighed for each goal of a question; more where too few of them are of tools at hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ ABOUT: Final = 0.5
 """Factor of the words of the tool's description."""
 UNKNOWN: Final = 0.1
 """Share that words which no wording has count in the length of a question: most are names."""
-WORDINGS: Final = 8
+WORDINGS: Final = 32
 """Wordings of an atom that are compared, the most usual ones."""
 MAX_LENGTHS: Final = 100_000
 """Texts whose length is remembered."""

@@ -65,15 +65,11 @@ def feedback(
 
 def _entry_of(memory: ToolMemory, thread_id: str, user_id: str | None) -> Entry | None:
     from langgraph_toolmem.base.keys import digest
+    from langgraph_toolmem.core.users import User
     from langgraph_toolmem.entries.entry import entry_id
 
     core, run = memory.core, digest("run", thread_id)
     namespace = core.place_of(run, user_id)
     if namespace is None or core.vectors.empty:
         return None
-    return next(
-        iter(
-            memory.entries.rows.get([entry_id(run)], core.users.of(user_id, warn=False)._replace(namespace=namespace))
-        ),
-        None,
-    )
+    return next(iter(memory.entries.rows.get([entry_id(run)], User(None, None, namespace))), None)

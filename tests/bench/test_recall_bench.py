@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import recall as bench
+from benchmarks import rows_scale as scale
 from benchmarks.recall_data import SETS, Request, Split, f1, held_out, split
 from benchmarks.recall_fit import logistic
 from benchmarks.replay import DATA
@@ -67,7 +68,7 @@ def test_the_command_runs_on_a_small_set(tmp_path, capsys):
     ]
     (folder / "trajectories.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = tmp_path / "figures.json"
-    options = ["--data", str(tmp_path), "--seeds", "2", "--embedders", "--entries", "200", "--samples", "5"]
+    options = ["--data", str(tmp_path), "--seeds", "2", "--embedders"]
     assert bench.main([*options, "--json", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "skipped: no recorded runs in nestful" in printed
@@ -77,7 +78,6 @@ def test_the_command_runs_on_a_small_set(tmp_path, capsys):
     assert 0 < by_method["TF-IDF: fixed 3"]["all"] <= hindsight
     assert by_method["nothing"]["none"] == 1.0
     assert by_method["nothing"]["some"] == 0.0
-    assert figures["times"]["p50"] > 0
 
 
 @pytest.mark.skipif(not (DATA / "workbench_gpt4").is_dir(), reason="the recorded runs are not there")
@@ -90,3 +90,16 @@ def test_the_target_holds_on_one_split_of_recorded_runs():
     ]
     assert fmean(f for f, _ in figures) >= 0.72
     assert fmean(f for f, left_out in figures if left_out) >= 0.72
+
+
+@pytest.mark.slow
+def test_the_cost_of_rows_is_measured_for_each_kind(tmp_path, capsys):
+    out = tmp_path / "figures.json"
+    options = ["--rows", "40", "--users", "2", "--samples", "4", "--finish", "5", "--json", str(out)]
+    assert scale.main(options) == 0
+    figures = json.loads(out.read_text(encoding="utf-8"))
+    assert [(each["kind"], each["users"]) for each in figures["costs"]] == [
+        (kind, users) for kind in scale.KINDS for users in (1, 2)
+    ]
+    assert all(each["p50_ms"] > 0 and each["row_kb"] > 0 for each in figures["costs"])
+    assert "finish of a run with 10 calls" in capsys.readouterr().out
