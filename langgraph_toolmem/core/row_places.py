@@ -85,7 +85,8 @@ class RowPlaces(Generic[T]):
         self._vectors, self._ledger, self.method = vectors, ledger, method
         self._apart, self._read_only = apart, read_only
         self._now, self._refresh = now, refresh
-        self._writing = threading.RLock()
+        self._writing = threading.RLock()  # over a change, its vectors and database calls; nobody who asks waits for it
+        self._noting = threading.Lock()  # over what is known of the namespaces
         self._places: OrderedDict[tuple[str, ...], Place] = OrderedDict()
 
     def key(self, item: str, user: User) -> str:
@@ -93,7 +94,7 @@ class RowPlaces(Generic[T]):
         return digest(*user.namespace, item) if self._apart else item
 
     def _place(self, user: User) -> Place:
-        with self._writing:
+        with self._noting:
             found = self._places.pop(user.namespace, None)
             if found is None:
                 found = Place(self._vectors.scoped(user.namespace))
@@ -201,8 +202,9 @@ class RowPlaces(Generic[T]):
         self._ledger.drop(self.method, [self.key(key, user) for key in ids])
 
     def _note(self, place: Place, ids: Collection[str]) -> None:
-        place.version += len(ids)
-        place.changed.extend(ids)
+        with self._noting:
+            place.version += len(ids)
+            place.changed.extend(ids)
 
     def _make_room(self, place: Place, user: User) -> None:
         """Beyond `most`, a hundredth goes: the least useful of some rows, others at the next time."""

@@ -235,7 +235,7 @@ class Rows(RowPlaces[T]):
         if self._vectors.empty:
             return RowChanges(0, True, [], [])
         place, name = self._place(user), self.kind.name
-        with self._writing:
+        with self._noting:
             if self._refresh is not None and not 0 <= self._now() - place.looked < self._refresh:
                 place.looked, place.version = self._now(), place.version + REMEMBERED + 1
             back, version = place.version - since, place.version

@@ -14,12 +14,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from chroma_server import chroma_clients, chroma_run
+from langchain_core.embeddings import Embeddings
 from plugs import APART, NOW, files, memory_of
 
 from examples.own_method.lessons import Lesson, LessonRows
 from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
 from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.extend import Hit, Near, RowKind, VectorItem
+from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores.vectors import VectorStore
 
 
@@ -144,6 +146,19 @@ class Note:
     room: str = "hall"
     by: tuple[str, ...] = ()
     shown: int = 0
+
+
+class Named(Embeddings):
+    """An embedder of one's own."""
+
+    def __init__(self, inner: LexicalEmbedder) -> None:
+        self.inner = inner
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return self.inner.embed_documents(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.inner.embed_query(text)
 
 
 class NoteRows(RowKind[Note]):
@@ -298,6 +313,32 @@ def test_a_sample_is_of_all_and_beyond_retired_rows_others_are_found() -> None:
         assert not {*found_now} & {*near[:35]}
 
 
+def test_who_asks_does_not_wait_for_who_writes() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow(LexicalEmbedder):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            if MAIL in texts:
+                begun.set()
+                assert go.wait(20)
+            return super().embed_documents(texts)
+
+    with memory_of(None, embeddings=Named(Slow())) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER)], user)
+        writing = threading.Thread(target=rows.put, args=([Note("b", MAIL)], user))
+        writing.start()
+        try:
+            assert begun.wait(20)
+            assert [each.id for each in rows.near(ORDER, user, part="hall")] == ["a"]
+            assert (rows.get(["a"], user), rows.count(user)) == ([Note("a", ORDER)], 1)
+            assert len(rows.changes(0, user, most=10).items) == rows.size(user) == 1
+        finally:
+            go.set()
+            writing.join()
+        assert rows.count(user) == 2
+
+
 # --- failing ---
 
 
@@ -341,8 +382,6 @@ def test_what_cannot_be_written_changes_nothing_and_forgetting_that_fails_is_tol
 
 
 def test_another_embedder_is_told_and_rows_survive_embedding_anew(tmp_path: Path) -> None:
-    from langgraph_toolmem.search.lexical import LexicalEmbedder
-
     folder, items = tmp_path / "memory", [Note("a", ORDER, "hall"), Note("b", ORDER, "cellar")]
     with memory_of(folder) as memory:
         memory.core.rows(NoteRows()).put(items, memory.core.users.of(None))
