@@ -18,7 +18,7 @@ from benchmarks import damage
 from benchmarks.damage import LEFT, Hashed, items, segments, store
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.cli.health import examine
-from langgraph_toolmem.stores import integrity
+from langgraph_toolmem.stores import integrity, parts
 from langgraph_toolmem.stores.hnsw_files import FILES, IDS, Header, fingerprint, flaw
 from langgraph_toolmem.stores.integrity import ASIDE, NOTE
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -26,6 +26,9 @@ from langgraph_toolmem.stores.vectors import VectorStore
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damaged index")]
 
 TEXT = "text 7 of me"
+
+WIDTH = damage.NUMBERS + parts.WIDTH
+"""Numbers of the vectors as they are kept."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def of_me(folder: Path) -> Path:
     with closing(sqlite3.connect(folder / "chroma" / "chroma.sqlite3")) as database:
         found = database.execute(
             "SELECT segments.id FROM segments JOIN collections ON collections.id = collection "
-            "WHERE scope = 'VECTOR' AND name = 'tm.entries.toolmem.me.v1'"
+            "WHERE scope = 'VECTOR' AND name = 'tm.entries.toolmem.me.v2'"
         ).fetchall()
     [[segment]] = found
     return folder / "chroma" / segment
@@ -96,13 +99,13 @@ def test_looking_at_files_never_fails(copied: Callable[[str], Path], name: str) 
     rows = rows_of(folder, one)
     kept = {file: (one / file).read_bytes() for file in FILES}
     known = fingerprint(one)
-    assert flaw(one, damage.NUMBERS, rows, rows) is None
+    assert flaw(one, WIDTH, rows, rows) is None
     seen = 0
     for seed in range(150):
         chance = random.Random(seed)
         file = chance.choice(FILES)
         damage.DAMAGES[chance.choice(list(damage.DAMAGES))](one / file, chance, other)
-        seen += flaw(one, damage.NUMBERS, rows, rows) is not None
+        seen += flaw(one, WIDTH, rows, rows) is not None
         was = (one / file).read_bytes() if (one / file).exists() else None
         assert (fingerprint(one) == known) == (was == kept[file])
         (one / file).write_bytes(kept[file])
@@ -119,7 +122,7 @@ def test_every_number_of_the_header_counts(copied: Callable[[str], Path]) -> Non
         data = bytearray(whole)
         data[at] ^= 0x80
         file.write_bytes(data)
-        if flaw(segment, damage.NUMBERS, rows, rows) is None:
+        if flaw(segment, WIDTH, rows, rows) is None:
             harmless.add(at)
     assert harmless == room | last_digits | width
 
@@ -155,7 +158,7 @@ def test_the_doctor_names_it_and_changes_nothing(copied: Callable[[str], Path]) 
     os.truncate(of_me(folder) / "link_lists.bin", 50)
     before = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
     [problem] = [each for each in examine(folder).problems if "Chroma" in each]
-    assert "tm.entries.toolmem.me.v1" in problem
+    assert "tm.entries.toolmem.me.v2" in problem
     assert before == {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
     with store(folder, "me") as mine:
         assert found(mine) == ["row-7"]
@@ -238,6 +241,6 @@ def test_a_damaged_database_ends_no_process(databases: Path, seed: int) -> None:
 def test_a_header_is_a_hundred_bytes(copied: Callable[[str], Path]) -> None:
     header = Header.read(segments(copied("closed"))[0])
     assert header is not None
-    assert header.is_sound(damage.NUMBERS)
-    assert not header.is_sound(damage.NUMBERS + 1)
+    assert header.is_sound(WIDTH)
+    assert not header.is_sound(WIDTH + 1)
     assert struct.calcsize("<i6Qii3QdQ") == 100
