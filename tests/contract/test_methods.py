@@ -18,7 +18,10 @@ from typer.testing import CliRunner
 from langgraph_toolmem import StorageError, ToolMemory, default_methods
 from langgraph_toolmem.cli import atoms, evolve, recall
 from langgraph_toolmem.cli.derived import add_commands
+from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.core.row_places import RowPlaces
 from langgraph_toolmem.extend import Command, Method, Section
+from langgraph_toolmem.stores.chroma import ChromaConnection
 
 EVENTS = ("turn", "learned", "ended", "judged", "imported", "report", "forget", "close")
 """What every method is told of in `live`."""
@@ -377,3 +380,16 @@ async def test_a_read_only_memory_looks_and_keeps_nothing(kind: type[Method], tm
         run = memory.core.read(run_of(1), "ann-1").digest
         assert memory.flush()
         assert memory.core.score_of(run) == 0.0
+
+
+def test_a_shortcut_decision_touches_neither_chroma_nor_any_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything = [make(kind) for kind in KINDS]
+    with memory_of(tmp_path / "memory", *everything) as memory:
+        work(memory)
+    with memory_of(tmp_path / "memory", *[make(kind) for kind in KINDS]) as memory:
+        for owner, name in ((ChromaConnection, "client"), (RowPlaces, "_place"), (Jobs, "settle")):
+            monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("it was asked"))
+        begun = run_of(0)[:-1]
+        assert all(memory.inertia.explain(begun[:upto]).options for upto in (1, 3))  # it weighed what it knows
