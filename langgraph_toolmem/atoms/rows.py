@@ -28,7 +28,7 @@ from langgraph_toolmem.atoms.support import (
     without,
 )
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import NO_TRACK, Track
 from langgraph_toolmem.core.row_kinds import RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
@@ -125,6 +125,8 @@ class AtomKind(RowKind[StoredAtom]):
 
     def tracked(self, item: StoredAtom, track: Track, others: Track) -> StoredAtom:
         """See `RowKind`."""
+        if track == NO_TRACK:
+            return item
         return replace(item, record=record_of(track))
 
     def former_track(self, row: Hit) -> Track:

@@ -322,6 +322,10 @@ class Ledger:
             new = any(counted != good for items in methods.values() for counted in items.values())
         return [ItemsJudged(run, good)] if new else []
 
+    def tracked(self, method: str) -> bool:
+        """Whether any item of a method has a record."""
+        return bool(self._table.records.get(method))
+
     def tracks(self, method: str, items: Iterable[str]) -> list[Track]:
         """The records of items; of ALL: the sums over the items of the method."""
         with self._lock:

@@ -137,6 +137,8 @@ class RowPlaces(Generic[T]):
             logger.warning("%d %s are damaged; left out", damaged, self.kind.name)
 
     def _tracked(self, batch: Sequence[tuple[Hit, T]], user: User) -> list[tuple[Hit, T]]:
+        if not self._ledger.tracked(self.method):
+            return list(batch)
         whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(hit.id, user) for hit, _ in batch)])
         return [
             (hit, self.kind.tracked(item, track, Track(*(a - b for a, b in zip(whole, track, strict=True)))))

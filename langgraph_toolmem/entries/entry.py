@@ -126,7 +126,7 @@ class Entry:
             InputError: it is no entry.
         """
         try:
-            known = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
+            known = {name: plain[name] for name in _FIELDS if name in plain}
             known["calls"] = tuple(
                 EntryCall(str(c["tool"]), dict(c["args"]), c["status"], str(c.get("answer", "")))
                 for c in plain["calls"]
@@ -134,6 +134,9 @@ class Entry:
             return cls(**known)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"This is no entry: {type(error).__name__} at {error}.") from error
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Entry))
 
 
 def entry_id(run: str) -> str:

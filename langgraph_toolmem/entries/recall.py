@@ -67,10 +67,10 @@ class Recall:
         for part in (JUDGED, UNJUDGED) if unjudged else (JUDGED,):
             groups = self._near(vector, user, part, policy, alike, exclude)
             if groups:
-                candidates = [_candidate(group[0]) for group in groups]
+                candidates = [candidate for candidate, _ in groups]
                 how = {"policy": policy, "k": k, "dense": self._dense or policy.kind == "paper"}
                 chosen = ranker.recall(query, candidates, self._weights.of(user), **how)  # type: ignore[arg-type]
-                of = {group[0].id: [near.item for near in group[:alike]] for group in groups}
+                of = {candidate.id: same[:alike] for candidate, same in groups}
                 found += [(each, of[each.id]) for each in chosen]
         found.sort(key=lambda each: -each[0].score)
         most = policy.max_n if k is None else min(k, policy.max_n)
@@ -83,17 +83,18 @@ class Recall:
 
     def _near(
         self, vector: Sequence[float], user: User, part: str, policy: RecallPolicy, alike: int, exclude: Collection[str]
-    ) -> list[list[Near[Entry]]]:
-        """The entries nearest to a request, those that say the same together, the newest first."""
+    ) -> list[tuple[Candidate, list[Entry]]]:
+        """The entries nearest to a request: the newest of those that say the same, and all of these."""
         k: int | None = LONGLIST * (2 if self._dense else 1) * (1 if alike == 1 else 4)
         if policy.kind == "paper":
             k = None
         while True:
             found = self._rows.near(vector, user, k=k, part=part)
-            groups: dict[object, list[Near[Entry]]] = {}
+            groups: dict[object, tuple[Candidate, list[Entry]]] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 if near.id not in exclude:
-                    groups.setdefault(_candidate(near).like, []).append(near)
+                    candidate = _candidate(near)
+                    groups.setdefault(candidate.like, (candidate, []))[1].append(near.item)
             if k is None or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
                 return list(groups.values())
             k *= 4

@@ -18,7 +18,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import shortened
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import NO_TRACK, Track
 from langgraph_toolmem.core.row_kinds import RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
@@ -63,6 +63,8 @@ class EntryKind(RowKind[Entry]):
 
     def tracked(self, item: Entry, track: Track, others: Track) -> Entry:
         """See `RowKind`."""
+        if track == NO_TRACK:
+            return item
         usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
         bad = hurts(track.helped, track.hurt, usual)
         return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.ledger import NO_TRACK, Track
 from langgraph_toolmem.core.row_kinds import Near, RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
@@ -93,6 +93,8 @@ class SummaryKind(RowKind[StoredSummary]):
 
     def tracked(self, item: StoredSummary, track: Track, others: Track) -> StoredSummary:
         """See `RowKind`."""
+        if track == NO_TRACK:
+            return item
         return replace(item, offered=track.shown, followed=track.followed, right=track.right)
 
     def former_track(self, row: Hit) -> Track:
