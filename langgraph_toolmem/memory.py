@@ -323,16 +323,13 @@ class ToolMemory:
             raise NamespaceError("forget needs the user id whose data is to go.")
         core = self._core
         user = core.users.of(user_id)
-        # What is written meanwhile may bring pieces of the process's memory into Chroma's files again.
-        core.quietly("what waits could not be written", core.jobs.settle)
         with core.lock:
             runs = core.graph.runs_of(str(user.digest))
-        rows = [partial(each.forget, user, runs) for each in self._methods]
+        rows = (partial(each.forget, user, runs) for each in self._methods)
         # The jobs first: what is being done ends with them. The graph before rows: nothing is made of it any more.
-        everything: list[Callable[[], int]] = [partial(core.jobs.forget, str(user.digest)), partial(core.forget, user)]
-        everything += [*rows, core.former.refuse_if_waiting]
-        removed = 0
-        failures: list[Exception] = []
+        first = partial(core.jobs.forget, str(user.digest)), partial(core.forget, user)
+        everything: list[Callable[[], int]] = [*first, *rows, core.former.refuse_if_waiting]
+        removed, failures = 0, list[Exception]()
         for forget in [partial(core.forget, user)] if core.read_only else everything:
             try:
                 removed += forget()

@@ -41,6 +41,8 @@ LOOK_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 5.0
 """Closing waits so long for quick jobs; what is left is done at the next opening."""
 FLUSH_SECONDS: Final = 60.0
+BEFORE_FORGETTING: Final = 1.0
+"""Forgetting waits so long for what is due."""
 
 Do = Callable[[Job], "Callable[[], object] | None"]
 """Does a job; returns what takes back what it did, for a user who was forgotten meanwhile."""
@@ -253,6 +255,8 @@ class Jobs:
         """
         if not self.any:
             return 0
+        # What is written meanwhile brings pieces of the process's memory into Chroma's files again.
+        self.flush(timeout=BEFORE_FORGETTING)
         with self._changing:
             return self.queue.forget(user)
 

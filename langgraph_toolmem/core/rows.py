@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 NEAR: Final = 64
 """Rows that are looked at for a question."""
+ABOUT: Final = 64
+"""Rows by which the order of writing may differ from that of the runs."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
 
@@ -231,7 +233,10 @@ class Rows(RowPlaces[T]):
         return [item for page in pages for _, item in self._items(page, user)]
 
     def changes(self, since: int, user: User, *, most: int) -> RowChanges[T]:
-        """What this process changed after a version; the latest `most` items if that was too long ago, or 0."""
+        """What this process changed after a version; the latest `most` items and some if that was too long ago, or 0.
+
+        Jobs may be done in another order than they came: who wants the latest looks at the items' own times.
+        """
         if self._vectors.empty:
             return RowChanges(0, True, [], [])
         place, name = self._place(user), self.kind.name
@@ -242,7 +247,7 @@ class Rows(RowPlaces[T]):
             ids = list(dict.fromkeys(list(place.changed)[max(0, len(place.changed) - back) :]))
         whole = not 0 <= back <= len(place.changed)
         if whole:
-            start = max(0, place.store.count(name) - most)
+            start = max(0, place.store.count(name) - most - ABOUT)
             hits: Iterable[Hit] = place.store.each(name, start=start)
         else:
             hits = place.store.get(name, ids)
