@@ -185,7 +185,7 @@ class Rows(RowPlaces[T]):
         while True:
             hits = self._nearest(place, vector, count, part)
             found = [
-                Near(item, hit.id, hit.similarity, self.key(hit.id, user))
+                Near(item, hit.id, hit.similarity)
                 for hit, item in self._items(hits, user)
                 if not self.kind.retired(item) and (fits is None or fits(item))
             ]
