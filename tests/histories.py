@@ -7,6 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
+from langgraph_toolmem.atoms.atoms import Atom
+from langgraph_toolmem.atoms.extract import Extractor
+from langgraph_toolmem.atoms.known import Known
+from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.state import RunState
@@ -135,3 +139,16 @@ class Learner:
         state = RunState.of(run)
         thought = thought or run.thought
         return self.inertia.decide(state, thought=thought, policy=self.policy, user=user, specs=specs)[0]
+
+
+def atoms_of(run: Run, specs: Mapping[str, ToolSpec], **how: Any) -> list[Atom]:
+    """The atoms of one run."""
+    return [each.atom for each in Extractor(specs).steps(run, **how)]
+
+
+def known_of(run: Run, specs: Mapping[str, ToolSpec]) -> Known:
+    """What a run knows after its last event."""
+    known, slots = Known(), Slots(specs)
+    for event in run.events:
+        known.push(event, slots)
+    return known

@@ -107,19 +107,6 @@ def abstracted(
     return applied(answer, atom, step, request=request)
 
 
-async def aabstracted(
-    model: BaseChatModel, atom: Atom, step: ExecutedCall, *, request: str, known: Sequence[str] = ()
-) -> Atom:
-    """Async twin of `abstracted`."""
-    try:
-        prompt = prompt_of(atom, step, request, known)
-        answer = await model.with_structured_output(Pattern).ainvoke(prompt, ASIDE)
-    except Exception as error:  # noqa: BLE001 - as above
-        log_failure(logger, logging.WARNING, "the model-free atom is kept: the model did not answer", error=error)
-        return atom
-    return applied(answer, atom, step, request=request)
-
-
 def applied(answer: Any, atom: Atom, step: ExecutedCall, *, request: str = "") -> Atom:
     """The atom with the parts of an answer that stand the check; see the module."""
     if not isinstance(answer, Pattern):

@@ -156,20 +156,6 @@ def goal_of(step: ExecutedCall, where: Situation, about: str) -> str:
     return where.goals[place] if place is not None else " ".join(where.goals)
 
 
-def atoms_of(
-    run: Run,
-    specs: Mapping[str, ToolSpec],
-    *,
-    value: float = 1.0,
-    origin: str = "runs",
-    source: str | None = None,
-    habits: Habits | None = None,
-) -> list[Atom]:
-    """The atoms of one run; see `Extractor.steps`. For many runs make one `Extractor`."""
-    read = Extractor(specs, habits=habits).steps(run, value=value, origin=origin, source=source)
-    return [each.atom for each in read]
-
-
 def distil(runs: Iterable[Run], specs: Mapping[str, ToolSpec], *, values: Sequence[float] | None = None) -> list[Atom]:
     """The merged atoms of runs that went well; what never varies among them stays literal.
 

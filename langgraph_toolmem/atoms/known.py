@@ -13,8 +13,7 @@ from typing import Any, Final
 from langgraph_toolmem.atoms.slots import Slots
 from langgraph_toolmem.atoms.words import labelled
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.run import ExecutedCall, Turn, UserMessage
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.words.result_paths import is_table
 from langgraph_toolmem.words.values import FILE, ID, NAME, NUMBER, PLAIN, TEXT, Value, kind_of, number_of, values_in
@@ -155,15 +154,6 @@ class Known:
         if not isinstance(plain, Mapping) or not all(isinstance(values, list) for values in plain.values()):
             raise InputError("What is known is a dict of types to lists of values.")
         return cls(plain)
-
-
-def known_of(run: Run, specs: Mapping[str, ToolSpec] | Slots | None = None) -> Known:
-    """What a run knows after its last event."""
-    slots = specs if isinstance(specs, Slots) else Slots(specs)
-    known = Known()
-    for event in run.events:
-        known.push(event, slots)
-    return known
 
 
 def said(text: str, slots: Slots) -> Iterator[tuple[str, Any]]:

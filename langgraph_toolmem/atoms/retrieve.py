@@ -186,7 +186,7 @@ def fitting(
     known = slots if isinstance(slots, Known) else None
     types = slots.types if isinstance(slots, Known) else frozenset(slots)
     if cosines is None:
-        question = Question(state, goals, rarity or Rarity(atoms))
+        question = Question(state, goals, Rarity(atoms) if rarity is None else rarity)
         cosines = {atom.id: question.cosine(atom) for atom in atoms}
     scored: list[tuple[float, float, float, Atom]] = []
     for atom in atoms:

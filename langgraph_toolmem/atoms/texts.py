@@ -37,32 +37,26 @@ Term = tuple[int, str]
 """A field and a word, or two."""
 
 
-class Rarity:
-    """How many wordings have each term. Safe to use from several threads.
+class Rarity(dict[Term, float]):
+    """The squared weight of each term, by how many wordings have it. Safe to use from several threads.
 
     Args:
         atoms: a sample.
     """
 
     def __init__(self, atoms: Iterable[Atom] = ()) -> None:
-        self.rows, self._seen = 0, Counter[Term]()
+        super().__init__()
+        self.rows, self.seen = 0, Counter[Term]()
         for atom in atoms:
             for fields in _rows(atom):
                 self.rows += 1
                 for text in fields:
-                    self._seen.update(_terms(*text))
-        self._squares: dict[Term, float] = {}
+                    self.seen.update(_terms(*text))
         self._lengths: dict[tuple[int, str], float] = {}
 
-    def __contains__(self, term: Term) -> bool:
-        return term in self._seen
-
-    def square(self, term: Term) -> float:
-        """Its squared weight."""
-        found = self._squares.get(term)
-        if found is None:
-            rarity = math.log1p(self.rows / max(1, self._seen[term]))
-            found = self._squares[term] = (_looks(term) * rarity) ** 2
+    def __missing__(self, term: Term) -> float:
+        rarity = math.log1p(self.rows / max(1, self.seen[term]))
+        found = self[term] = (_looks(term) * rarity) ** 2
         return found
 
     def length(self, field: int, text: str) -> float:
@@ -70,8 +64,9 @@ class Rarity:
         found = self._lengths.get((field, text))
         if found is None:
             if len(self._lengths) > MAX_LENGTHS:
-                self._lengths, self._squares = {}, {}
-            found = self._lengths[field, text] = sum(map(self.square, _terms(field, text)))
+                self._lengths = {}
+                self.clear()
+            found = self._lengths[field, text] = sum(map(self.__getitem__, _terms(field, text)))
         return found
 
 
@@ -106,7 +101,7 @@ class Question:
         """What a text has in common with each of the goals, or with the state."""
         found = self._shared.get((field, text))
         if found is None:
-            terms, square = _terms(field, text), self._rarity.square
+            terms, square = _terms(field, text), self._rarity.__getitem__
             asked = [self._state] if field == _STATE else self._goals
             found = [sum(map(square, terms & each)) for each in asked]
             found = self._shared[field, text] = found * (len(self._goals) if field == _STATE else 1)
@@ -115,7 +110,7 @@ class Question:
     def _length(self, terms: Iterable[Term]) -> float:
         rarity = self._rarity
         unknown = UNKNOWN * math.log(1 + rarity.rows) ** 2
-        return sum(rarity.square(term) if term in rarity else unknown * _looks(term) ** 2 for term in terms)
+        return sum(rarity[term] if term in rarity.seen else unknown * _looks(term) ** 2 for term in terms)
 
 
 def _rows(atom: Atom) -> Iterator[tuple[tuple[int, str], tuple[int, str], tuple[int, str]]]:

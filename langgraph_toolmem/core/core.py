@@ -122,7 +122,7 @@ class Core(Evidence):
             kind: of the items.
             method: whose items they are in the ledger; the kind's name if None.
         """
-        how: dict[str, Any] = {"apart": self.users.apart, "read_only": self.read_only, "now": self.now}
+        how: dict[str, Any] = {"users": self.users, "read_only": self.read_only, "now": self.now}
         how["refresh"] = REFRESH_SECONDS if self.shared or self.read_only else None
         return Rows(kind, self.vectors, self.ledger, method=method or kind.name, **how)
 

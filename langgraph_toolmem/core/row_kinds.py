@@ -72,13 +72,11 @@ class Near(NamedTuple, Generic[T]):
         item: the item.
         id: of its row.
         similarity: cosine of its text and the query, -1 to 1.
-        key: its name in the ledger.
     """
 
     item: T
     id: str
     similarity: float
-    key: str
 
 
 class RowChanges(NamedTuple, Generic[T]):

@@ -22,7 +22,7 @@ from langgraph_toolmem.stores.parts import KEY as PART
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.ledger import Ledger
-    from langgraph_toolmem.core.users import User
+    from langgraph_toolmem.core.users import User, Users
     from langgraph_toolmem.stores.vectors import VectorStore
 
 logger = logging.getLogger("langgraph_toolmem.rows")
@@ -63,7 +63,7 @@ class RowPlaces(Generic[T]):
         vectors: Chroma.
         ledger: has the records.
         method: whose items they are in the ledger.
-        apart: each user has a namespace.
+        users: whose namespaces there are.
         read_only: nothing is written.
         now: seconds since 1970.
         refresh: seconds after which others may have changed what `changes` told; None: there are no others.
@@ -76,22 +76,23 @@ class RowPlaces(Generic[T]):
         ledger: Ledger,
         *,
         method: str,
-        apart: bool,
+        users: Users,
         read_only: bool,
         now: Callable[[], float],
         refresh: float | None,
     ) -> None:
         self.kind = kind
         self._vectors, self._ledger, self.method = vectors, ledger, method
-        self._apart, self._read_only = apart, read_only
+        self._users, self.apart, self._read_only = users, users.apart, read_only
         self._now, self._refresh = now, refresh
         self._writing = threading.RLock()  # over a change, its vectors and database calls; nobody who asks waits for it
         self._noting = threading.Lock()  # over what is known of the namespaces
         self._places: OrderedDict[tuple[str, ...], Place] = OrderedDict()
+        self._changes = 1  # of all namespaces
 
     def key(self, item: str, user: User) -> str:
         """The name of an item (its id) in the ledger: what two users keep under one id has two records."""
-        return digest(*user.namespace, item) if self._apart else item
+        return digest(*user.namespace, item) if self.apart else item
 
     def _place(self, user: User) -> Place:
         with self._noting:
@@ -120,8 +121,8 @@ class RowPlaces(Generic[T]):
                 place.nothing_in.add(part)
         return hits
 
-    def _items(self, hits: Iterable[Hit], user: User) -> Iterator[tuple[Hit, T]]:
-        """The items of rows, with their records; damaged rows are left out."""
+    def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[Hit, T]]:
+        """The items of rows, with their records if their user is named; damaged rows are left out."""
         batch: list[tuple[Hit, T]] = []
         damaged = 0
         for hit in hits:
@@ -136,8 +137,8 @@ class RowPlaces(Generic[T]):
         if damaged:
             logger.warning("%d %s are damaged; left out", damaged, self.kind.name)
 
-    def _tracked(self, batch: Sequence[tuple[Hit, T]], user: User) -> list[tuple[Hit, T]]:
-        if not self._ledger.tracked(self.method):
+    def _tracked(self, batch: Sequence[tuple[Hit, T]], user: User | None) -> list[tuple[Hit, T]]:
+        if user is None or not self._ledger.tracked(self.method):
             return list(batch)
         whole, *tracks = self._ledger.tracks(self.method, [ALL, *(self.key(hit.id, user) for hit, _ in batch)])
         return [
@@ -206,6 +207,7 @@ class RowPlaces(Generic[T]):
     def _note(self, place: Place, ids: Collection[str]) -> None:
         with self._noting:
             place.version += len(ids)
+            self._changes += len(ids)
             place.changed.extend(ids)
 
     def _make_room(self, place: Place, user: User) -> None:

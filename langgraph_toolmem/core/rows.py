@@ -28,6 +28,8 @@ NEAR: Final = 64
 """Rows that are looked at for a question."""
 ABOUT: Final = 64
 """Rows by which the order of writing may differ from that of the runs."""
+USERS: Final = 16
+"""Users of whom some items are looked at."""
 MOST_NEAR: Final = 1_024
 """The same where most of them are retired, or say the same."""
 
@@ -90,7 +92,7 @@ class Rows(RowPlaces[T]):
         if self._vectors.empty:
             return 0
         with self._changing(user) as place:
-            if self._apart:
+            if self.apart:
                 gone = place.store.ids(self.kind.name)
                 place.store.drop(self.kind.name)
                 self._left(place, gone, user)
@@ -183,7 +185,7 @@ class Rows(RowPlaces[T]):
         while True:
             hits = self._nearest(place, vector, count, part)
             found = [
-                Near(item, hit.id, hit.similarity, self.key(hit.id, user))
+                Near(item, hit.id, hit.similarity)
                 for hit, item in self._items(hits, user)
                 if not self.kind.retired(item) and (fits is None or fits(item))
             ]
@@ -219,11 +221,17 @@ class Rows(RowPlaces[T]):
             place.size = place.store.count(self.kind.name)
         return place.size
 
-    def sample(self, user: User, most: int) -> list[T]:
-        """Items from all over the namespace, at most about so many."""
+    def sample(self, user: User | None, most: int) -> list[T]:
+        """Items from all over a namespace, or of some users if None is named; at most about so many."""
         if self._vectors.empty:
             return []
-        store, name = self._place(user).store, self.kind.name
+        name = self.kind.name
+        if user is None:
+            spaces = [each for each in self._vectors.namespaces(name) if self._users.has(each)][:USERS]
+            stores = map(self._vectors.scoped, spaces)
+            some = [each.some(name, start=0, size=most // len(spaces)) for each in stores]
+            return [item for page in some for _, item in self._items(page, None)]
+        store = self._place(user).store
         count, windows = store.count(name), 3  # the farther back one begins, the longer Chroma takes
         if count <= most:
             return [item for _, item in self._items(store.each(name), user)]
@@ -255,6 +263,6 @@ class Rows(RowPlaces[T]):
         gone = [] if whole else [key for key in ids if key not in found]
         return RowChanges(version, whole, list(found.values()), gone)
 
-    def version(self, user: User) -> int:
-        """Another number after every change by this process."""
-        return self._place(user).version
+    def version(self, user: User | None) -> int:
+        """Another number after every change by this process, of a user's items or of any."""
+        return self._changes if user is None else self._place(user).version

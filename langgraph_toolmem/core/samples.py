@@ -1,4 +1,8 @@
-"""What is learned from a sample of a user's rows, such as how rare words are; made again when enough has changed."""
+"""What is learned from a sample of rows, such as how rare words are; made again when enough has changed.
+
+Where each user has a namespace, most have few rows, and an application asks much the same of all: so it is learned of
+them together, and of a user alone who has enough for a sample. What crosses from one to another are these numbers.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ T = TypeVar("T")
 L = TypeVar("L")
 
 SAMPLE: Final = 512
-"""Items that are looked at."""
+"""Items that are looked at; who has as many is learned of alone."""
 GROWTH: Final = 0.1
-"""Share of items that changed after which it is learned again …"""
+"""Share of items, or of all changes, after which it is learned again …"""
 ASKED: Final = 1_000
 """… and questions: another process may have written."""
 MAX_LEARNED: Final = 256
@@ -33,7 +37,7 @@ class _Learned(Generic[L]):
 
 
 class Learned(Generic[T, L]):
-    """Something learned for each namespace. Safe to use from several threads.
+    """Something learned of all namespaces, and of large ones. Safe to use from several threads.
 
     Args:
         rows: of the items.
@@ -43,27 +47,30 @@ class Learned(Generic[T, L]):
     def __init__(self, rows: Rows[T], learn: Callable[[Sequence[T]], L]) -> None:
         self._rows, self._learn = rows, learn
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, ...], _Learned[L]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...] | None, _Learned[L]] = OrderedDict()
 
     def of(self, user: User) -> L:
         """What was learned for a user. Raises StorageError if Chroma fails."""
-        version = self._rows.version(user)
+        whose = user if not self._rows.apart or self._rows.size(user) >= SAMPLE else None
+        key, version = whose and whose.namespace, self._rows.version(whose)
         with self._lock:
-            known = self._known.get(user.namespace)
+            known = self._known.get(key)
             if known is not None:
-                self._known.move_to_end(user.namespace)
+                self._known.move_to_end(key)
                 known.asked += 1
-                if known.asked < ASKED and version - known.version <= GROWTH * known.items:
+                if known.asked < ASKED and version - known.version <= GROWTH * max(known.items, known.version):
                     return known.value
-        items = self._rows.sample(user, SAMPLE)
-        made = _Learned(self._learn(items), self._rows.size(user) if len(items) >= SAMPLE else len(items), version)
+        items = self._rows.sample(whose, SAMPLE)
+        count = len(items) if whose is None or len(items) < SAMPLE else self._rows.size(whose)
+        made = _Learned(self._learn(items), count, version)
         with self._lock:
-            self._known[user.namespace] = made
+            self._known[key] = made
             if len(self._known) > MAX_LEARNED:
                 self._known.popitem(last=False)
         return made.value
 
     def forget(self, user: User) -> None:
-        """What was learned for a user goes."""
+        """What was learned of a user goes, and so what was learned of all."""
         with self._lock:
-            self._known.pop(user.namespace, None)
+            for key in (user.namespace, None):
+                self._known.pop(key, None)

@@ -60,6 +60,12 @@ class Users:
             )
         return User(user_id, user_digest(user_id), namespace)
 
+    def has(self, namespace: tuple[str, ...]) -> bool:
+        """Whether a namespace is that of some user."""
+        pairs = zip(self.namespace, namespace, strict=False)
+        same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
+        return same and len(self.namespace) == len(namespace)
+
     @staticmethod
     def digest_of(user_id: str | None) -> str | None:
         """How a user appears in what is kept."""

@@ -66,7 +66,7 @@ def _dynamic(values: Sequence[float], policy: RecallPolicy) -> int:
     radius = min(policy.radius, (len(values) - SLOPES) // 2)
     if radius < 1:
         return policy.fallback
-    from scipy.signal import find_peaks  # takes longer to import than everything else here
+    from scipy.signal import find_peaks  # half a second to import
 
     peaks, _ = find_peaks(slopes(values, radius), prominence=policy.prominence)
     if not len(peaks):

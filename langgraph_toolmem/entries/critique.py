@@ -116,13 +116,6 @@ def critique(
     return _read(model.with_structured_output(Critique).invoke(_asked(entry, tools, similar), ASIDE))
 
 
-async def acritique(
-    model: BaseChatModel, entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry] = ()
-) -> Critique:
-    """Async twin of `critique`."""
-    return _read(await model.with_structured_output(Critique).ainvoke(_asked(entry, tools, similar), ASIDE))
-
-
 def describe_tools(tools: Mapping[str, ToolSpec], first: Sequence[str] = ()) -> str:
     """Tools in one line each, those named `first` before the others, bounded."""
     order = [name for name in dict.fromkeys(first) if name in tools]

@@ -6,7 +6,6 @@ learned from a sample of the memory (see `weights`).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -18,7 +17,7 @@ from langgraph_toolmem.entries import relevance, weights
 from langgraph_toolmem.entries.choose import how_many, worth_showing
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.relevance import BY_MEANING, BY_WORDS, Model
-from langgraph_toolmem.entries.weights import Floats, Weights
+from langgraph_toolmem.entries.weights import Floats, Incidence, Weights
 from langgraph_toolmem.words import wording
 
 SHORTLIST: Final = 20
@@ -130,43 +129,38 @@ def recall(
 
 def rank(query: str, candidates: Sequence[Candidate], learned: Weights, *, dense: bool = False) -> Ranked:
     """The candidates, most similar wording first; arguments as for `recall`."""
-    from scipy import sparse  # a tenth of a second to import
-
     model = BY_MEANING if dense else BY_WORDS
     if not candidates:
         nothing = np.empty(0)
         features = np.empty((0, len(model.names)))
         return Ranked([], nothing, nothing if dense else None, np.empty(0, np.intp), features, model)
     rows = [wording.terms(query), *(wording.terms(each.query) for each in candidates)]
-    places, columns, used = weights.incidence(rows)
-    # Sparse: of dense ones BLAS would make work for all cores, and wait for them on a busy machine.
-    weight, shape = learned.of(used, Counter(term for row in rows[1:] for term in row)), (len(rows), len(used))
-    ones = sparse.csr_array((np.ones(len(places)), (places, columns)), shape=shape)
-    weighted = sparse.csr_array((weight[columns], (places, columns)), shape=shape)
-    shared = (weighted @ ones.T).toarray()
-    sizes: Floats = np.asarray(weighted.sum(axis=1)).ravel()
-    dice = 2 * shared / np.maximum(sizes[:, None] + sizes[None, :], 1e-12)
-    order = np.argsort(-np.round(dice[0, 1:], 9), kind="stable")
+    texts = Incidence.of(rows)
+    seen = np.bincount(texts.columns[len(rows[0]) :], minlength=len(texts.terms))
+    weight = learned.of(texts.terms, seen)
+    sizes, shared = texts.sums(weight), texts.shared([0], weight)[0, 1:]
+    dice = 2 * shared / np.maximum(sizes[0] + sizes[1:], 1e-12)
+    order = np.argsort(-np.round(dice, 9), kind="stable")
     found = [candidates[place] for place in order]
-    similarity = dice[0, 1:][order]
-    covered = (shared[0, 1:] / np.maximum(np.maximum(sizes[0], sizes[1:]), 1e-12))[order]
-    neighbour = _second(dice[1:, 1:])[order]
-    ids = [each.id for each in found]
+    ids, similarity = [each.id for each in found], dice[order]
+    cosine = np.array([each.cosine for each in found]) if dense else None
     short = np.arange(min(SHORTLIST, len(found)))
-    if not dense:
-        features = relevance.by_words(
-            covered[short], neighbour[short], similarity[short], _same(found, short), learned.agreement
-        )
-        return Ranked(ids, similarity, None, short, features, model)
-    cosine = np.array([each.cosine for each in found])
-    short = np.union1d(short, np.argsort(-cosine, kind="stable")[:SHORTLIST])
-    features = relevance.by_meaning(covered[short], neighbour[short], cosine[short], _same(found, short))
+    if cosine is not None:
+        short = np.union1d(short, np.argsort(-cosine, kind="stable")[:SHORTLIST])
+    mine = order[short] + 1  # in `texts`
+    covered = shared[mine - 1] / np.maximum(np.maximum(sizes[0], sizes[mine]), 1e-12)
+    between = 2 * texts.shared(mine, weight) / np.maximum(sizes[mine, None] + sizes, 1e-12)
+    neighbour, same = _second(between[:, 1:]), _same(found, short)
+    if cosine is None:
+        features = relevance.by_words(covered, neighbour, similarity[short], same, learned.agreement)
+    else:
+        features = relevance.by_meaning(covered, neighbour, cosine[short], same)
     return Ranked(ids, similarity, cosine, short, features, model)
 
 
 def _second(between: Floats) -> Floats:
-    """Of each request, the similarity to the second nearest other one; texts that are the same do not count."""
-    if len(between) < 2:
+    """Of some requests, the similarity to the second nearest other one; texts that are the same do not count."""
+    if between.shape[1] < 2:
         return np.zeros(len(between))
     others = np.where(between >= weights.SAME, 0.0, between)
     found: Floats = np.sort(others, axis=1)[:, -2]

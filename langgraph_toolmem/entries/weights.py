@@ -8,8 +8,9 @@ the neighbours too is structure, what does not is a value.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,45 @@ SAME: Final = 0.999
 """Similarity from which two texts are taken for one: they tell nothing about what may differ."""
 
 
+class Incidence(NamedTuple):
+    """Which text has which term, as (row, column) pairs of a matrix, row by row.
+
+    Sums over them are made without BLAS, which would make work for all cores, and wait for them on a busy machine.
+
+    Attributes:
+        places, columns: of the pairs.
+        terms: of the columns.
+        rows: how many texts there are.
+    """
+
+    places: Places
+    columns: Places
+    terms: list[str]
+    rows: int
+
+    @classmethod
+    def of(cls, texts: Sequence[Sequence[str]]) -> Incidence:
+        """Of texts given by their terms, each once."""
+        numbers = {term: number for number, term in enumerate(dict.fromkeys(chain.from_iterable(texts)))}
+        columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(texts)), dtype=np.intp)
+        return cls(np.repeat(np.arange(len(texts)), list(map(len, texts))), columns, list(numbers), len(texts))
+
+    def sums(self, weight: Floats) -> Floats:
+        """Of each text, the sum of its terms' weights."""
+        return np.bincount(self.places, weight[self.columns], minlength=self.rows).astype(np.float64, copy=False)
+
+    def shared(self, rows: Iterable[int], weight: Floats) -> Floats:
+        """Of some texts and every text, the sum of the weights of the terms that both have."""
+        ends = np.searchsorted(self.places, np.arange(self.rows + 1))
+
+        def with_all(row: int) -> Floats:
+            own, mine = np.zeros(len(weight)), self.columns[ends[row] : ends[row + 1]]
+            own[mine] = weight[mine]
+            return self.sums(own)
+
+        return np.array([with_all(row) for row in rows])
+
+
 class Weights:
     """What terms weigh: rarity times looks times stability, learned from a sample of past requests.
 
@@ -51,45 +91,37 @@ class Weights:
     """
 
     def __init__(self, requests: Sequence[Sequence[str]] = (), signatures: Sequence[str] = ()) -> None:
-        self._seen = Counter(term for terms in requests for term in terms)
+        self._seen = Counter(chain.from_iterable(requests))
         self._requests = len(requests)
         self._stability: dict[str, float] = {}
         self.agreement = 0.0
         if len(requests) > 1:
-            places, columns, used = incidence(requests)
-            base = rarity(np.array([self._seen[term] for term in used], dtype=np.float64), len(requests))
-            stability, self.agreement = _learn(places, columns, used, base * _looks_of(used), signatures)
-            self._stability = dict(zip(used, stability.tolist(), strict=True))
+            found = Incidence.of(requests)
+            base = rarity(np.array([self._seen[term] for term in found.terms], float), len(requests))
+            stability, self.agreement = _learn(found, base * _looks_of(found.terms), signatures)
+            self._stability = dict(zip(found.terms, stability.tolist(), strict=True))
         self._unknown = UNKNOWN if self._stability else 1.0
 
-    def of(self, terms: Sequence[str], seen: Mapping[str, int]) -> Floats:
+    def of(self, terms: Sequence[str], seen: npt.ArrayLike) -> Floats:
         """Their weights; `seen`: how many of the requests that are compared have each, for terms the sample lacks."""
-        often = np.array([max(self._seen[term], seen.get(term, 0)) for term in terms], dtype=np.float64)
-        stability = np.array([self._stability.get(term, self._unknown) for term in terms])
-        found: Floats = rarity(often, max(self._requests, *seen.values(), 0)) * _looks_of(terms) * stability
+        known = np.fromiter((self._seen.get(term, 0) for term in terms), float, len(terms))
+        often: Floats = np.maximum(known, seen)
+        stability = np.fromiter((self._stability.get(term, self._unknown) for term in terms), float, len(terms))
+        found: Floats = rarity(often, max(self._requests, np.max(seen, initial=0))) * _looks_of(terms) * stability
         return found
 
 
-def rarity(seen: Floats, requests: int) -> Floats:
+def rarity(seen: Floats, requests: float) -> Floats:
     """Inverse document frequency, ln((N+1) / (n+½)), not below USUAL; UNSEEN where n ≤ 1."""
     found: Floats = np.where(seen <= 1, UNSEEN, np.maximum(np.log((requests + 1) / (seen + 0.5)), USUAL))
     return found
 
 
-def incidence(rows: Sequence[Sequence[str]]) -> tuple[Places, Places, list[str]]:
-    """Which text has which term: the ones of a matrix as (row, column) pairs, and the terms of its columns."""
-    numbers: dict[str, int] = {}
-    columns = np.array([numbers.setdefault(term, len(numbers)) for row in rows for term in row], dtype=np.intp)
-    return np.repeat(np.arange(len(rows)), [len(row) for row in rows]), columns, list(numbers)
-
-
 def _looks_of(terms: Sequence[str]) -> Floats:
-    return np.array([wording.looks(term) for term in terms])
+    return np.fromiter(map(wording.looks, terms), float, len(terms))
 
 
-def _learn(
-    places: Places, columns: Places, used: Sequence[str], base: Floats, signatures: Sequence[str]
-) -> tuple[Floats, float]:
+def _learn(texts: Incidence, base: Floats, signatures: Sequence[str]) -> tuple[Floats, float]:
     """Stability of terms: the share of neighbours that have the term too, weighed by similarity; and the agreement.
 
     With N(e) the NEAREST requests to e whose similarity s is at least LEAST:
@@ -98,26 +130,19 @@ def _learn(
 
     pulled towards the mean of its kind (word or pair) by PRIOR, raised to FLOOR, to the power of SHARPNESS.
     """
-    from scipy import sparse  # a tenth of a second to import
-
-    rows = len(signatures)
-    matrix = sparse.csr_array((np.ones(len(columns)), (places, columns)), shape=(rows, len(used)))
-    weighted = sparse.csr_array((base[columns], (places, columns)), shape=matrix.shape)
-    sizes = np.bincount(places, base[columns], minlength=rows)
-    shared = (weighted @ matrix.T).toarray()
-    similarity = 2 * shared / np.maximum(sizes[:, None] + sizes[None, :], 1e-12)
+    places, columns, used, rows = texts
+    sizes = texts.sums(base)
+    similarity = 2 * texts.shared(range(rows), base) / np.maximum(sizes[:, None] + sizes[None, :], 1e-12)
     similarity[similarity >= SAME] = 0.0
     np.fill_diagonal(similarity, 0.0)
-    count = min(NEAREST, rows - 1)
-    near = np.argsort(-similarity, axis=1, kind="stable")[:, :count]
+    near = np.argsort(-similarity, axis=1, kind="stable")[:, : min(NEAREST, rows - 1)]
     strength = np.take_along_axis(similarity, near, axis=1)
     agreement = _agreement(near, strength, signatures)
     strength[strength < LEAST] = 0.0
 
-    total = matrix.T @ strength.sum(axis=1)
-    neighbours = np.repeat(np.arange(rows), count)
-    links = sparse.csr_array((strength.ravel(), (neighbours, near.ravel())), shape=(rows, rows))
-    hits = np.bincount(columns, np.asarray((links @ matrix)[places, columns]).ravel(), minlength=len(used))
+    has_too = np.isin(near[places] * len(used) + columns[:, None], places * len(used) + columns)
+    total = np.bincount(columns, strength.sum(axis=1)[places], minlength=len(used))
+    hits = np.bincount(columns, (strength[places] * has_too).sum(axis=1), minlength=len(used))
 
     is_pair = np.array([" " in term for term in used], dtype=bool)
     mean = np.full(len(used), 1.0)

@@ -14,6 +14,7 @@ from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
 
 T = TypeVar("T")
 
+LISTED = 128  # collections that are looked at for some namespaces: all of a thousand would take half a second
 BATCH = 1000  # rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower
 
 
@@ -77,6 +78,14 @@ class Collections:
             part = ids[start : start + BATCH]
             what = partial(_update, ids=part, metadatas=[dict(changes[key]) for key in part])
             self._on(kind, "write", what, None)
+
+    def namespaces(self, kind: str) -> list[tuple[str, ...]]:
+        """Some of the namespaces in which there are texts of the kind: Chroma tells of its collections in no order."""
+        if self._connection.empty:
+            return []
+        with self._connection.errors("list the collections"):
+            found = collections.labelled(self._connection, most=LISTED)
+        return [label.namespace for label in found.values() if label.kind == kind]
 
     def _name(self, kind: str) -> str:
         return collection_name(self._connection.prefix, kind, self.namespace)

@@ -11,7 +11,6 @@ A record is stored as ``{"r": <its JSON text>}``: as text it survives what a JSO
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -89,10 +88,6 @@ class SharedLog:
                 self._flush()
         return not refused and self._stored >= ticket
 
-    async def aappend(self, record: Any) -> bool:
-        """``append`` for coroutines; the store is called from a thread."""
-        return await asyncio.to_thread(self.append, record)
-
     def poll(self) -> list[Any]:
         """New records of the other workers; at first also those this worker wrote before it was restarted.
 
@@ -107,10 +102,6 @@ class SharedLog:
                     for record in self._read(worker):
                         found.append(record)  # noqa: PERF402 - what came before an error is kept
         return found
-
-    async def apoll(self) -> list[Any]:
-        """``poll`` for coroutines; the store is called from a thread."""
-        return await asyncio.to_thread(self.poll)
 
     def rewrite(self, change: Callable[[Any], Any]) -> int:
         """Replace stored records of all workers, for example to take out what came from one person.

@@ -16,7 +16,6 @@ vectors, so that `VectorStore.check` can compare without opening Chroma.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.search.embedders import Embedder, clean
 from langgraph_toolmem.stores import exact, parts
 from langgraph_toolmem.stores import reembed as collections
@@ -45,7 +43,7 @@ class VectorStore(Collections):
     """Texts of one namespace by kind, found by meaning. Safe to use from several threads.
 
     Every method raises `StorageError` when Chroma or the embedder fails, and `EmbedderChangedError` when
-    what is stored was made by another embedder. Methods whose name starts with ``a`` are the async twins.
+    what is stored was made by another embedder.
 
     Args:
         folder: the memory's folder. ``None`` without a client: in memory, and two such stores share nothing.
@@ -110,12 +108,6 @@ class VectorStore(Collections):
             known.update(zip((item.id for item in missing), made, strict=True))
             self._put(kind, batch, [known[item.id] for item in batch])
 
-    async def aupsert(self, kind: str, items: Sequence[VectorItem]) -> None:
-        """Async twin of `upsert`."""
-        for batch in _batches(items):
-            vectors = await self.embedder.aembed_documents([item.text for item in batch])
-            await asyncio.to_thread(self._put, kind, batch, vectors)
-
     def query(
         self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
     ) -> list[Hit]:
@@ -124,19 +116,30 @@ class VectorStore(Collections):
         `where` is Chroma's filter on metadata, slow in large collections; several keys in it must all hold. Of a
         collection with parts (`VectorItem.part`) one is searched.
         """
-        if k <= 0 or self._collection(kind) is None:
+        known = self._collection(kind) if k > 0 else None
+        if known is None:
             return []
         vector = self.embedder.embed_query(text) if isinstance(text, str) else text
-        return self._nearest(kind, vector, k, where, part)
+        label, asked, condition = known[1], parts.asked(vector, part), _condition(where)
+        require_same(label.embedder, label.dimension, self.embedder, self._connection.where, now=len(vector))
 
-    async def aquery(
-        self, kind: str, text: str | Sequence[float], *, k: int, where: Mapping[str, Any] | None = None, part: str = ""
-    ) -> list[Hit]:
-        """Async twin of `query`."""
-        if k <= 0 or await asyncio.to_thread(self._collection, kind) is None:
-            return []
-        vector = await self.embedder.aembed_query(text) if isinstance(text, str) else text
-        return await asyncio.to_thread(self._nearest, kind, vector, k, where, part)
+        def ask(collection: Any) -> list[Hit]:
+            answer = collection.query(
+                query_embeddings=[asked],
+                n_results=k,
+                where=condition,
+                include=["documents", "metadatas", "distances"],
+            )
+            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
+            if len(columns[0]) < k:
+                columns = exact.nearest(collection, asked, k, condition, len(columns[0])) or columns
+            return [
+                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance))))
+                for key, text, metadata, distance in zip(*columns, strict=True)
+                if (metadata or {}).get(parts.KEY, "") == part
+            ]
+
+        return self._on(kind, "search", ask, [])
 
     def get(self, kind: str, ids: Sequence[str] | None = None, *, where: Mapping[str, Any] | None = None) -> list[Hit]:
         """The texts with these ids that are there, in the order asked; without ids, all that meet a condition."""
@@ -307,9 +310,6 @@ class VectorStore(Collections):
         if self._owner:
             self._connection.close()
 
-    aget, adelete, acount, adrop, ascrub = twin(get), twin(delete), twin(count), twin(drop), twin(scrub)
-    acheck, areembed, asize, aclose = twin(check), twin(reembed), twin(size), twin(close)
-
     def _count(self, kind: str) -> int:
         """As `count`, also of what another embedder made."""
         return int(collections.opened(self._connection, self._name(kind)).count())
@@ -318,32 +318,6 @@ class VectorStore(Collections):
         documents, metadatas = [clean(item.text) for item in batch], [_metadata(item) for item in batch]
         kept = [parts.kept(vector, item.id, item.part) for item, vector in zip(batch, vectors, strict=True)]
         self.write(kind, [item.id for item in batch], embeddings=kept, documents=documents, metadatas=metadatas)
-
-    def _nearest(
-        self, kind: str, vector: Sequence[float], k: int, where: Mapping[str, Any] | None, part: str
-    ) -> list[Hit]:
-        def ask(collection: Any) -> list[Hit]:
-            asked, condition = parts.asked(vector, part), _condition(where)
-            answer = collection.query(
-                query_embeddings=[asked],
-                n_results=k,
-                where=condition,
-                include=["documents", "metadatas", "distances"],
-            )
-            columns = [answer[name][0] for name in ("ids", "documents", "metadatas", "distances")]
-            if len(columns[0]) < k:
-                columns = exact.nearest(collection, asked, k, condition, len(columns[0])) or columns
-            return [
-                Hit(key, text or "", dict(metadata or {}), max(-1.0, min(1.0, parts.cosine(1.0 - distance))))
-                for key, text, metadata, distance in zip(*columns, strict=True)
-                if (metadata or {}).get(parts.KEY, "") == part
-            ]
-
-        known = self._collection(kind)
-        if known is not None:
-            label = known[1]
-            require_same(label.embedder, label.dimension, self.embedder, self._connection.where, now=len(vector))
-        return self._on(kind, "search", ask, [])
 
 
 def _checked(namespace: Any) -> tuple[str, ...]:

@@ -84,17 +84,23 @@ WEEKDAYS: Final = _numbers(_WEEKDAYS, 0)
 def one_of(names: Iterable[str]) -> str:
     """A regular expression for the longest of some names that stands at a place, quick however many there are.
 
+    Small letters stand for capitals too.
+
     >>> one_of(["may", "march", "mar"])
-    'ma(?:r(?:ch)?|y)'
+    '[mM][aA](?:[rR](?:[cC][hH])?|[yY])'
     """
     tails: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         tails.setdefault(name[:1], []).append(name[1:])
     ends = tails.pop("", None) is not None
-    parts = [re.escape(first) + one_of(rest) for first, rest in tails.items()]
+    parts = [_both(first) + one_of(rest) for first, rest in tails.items()]
     if ends:
         return f"(?:{'|'.join(parts)})?" if parts else ""
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def _both(letter: str) -> str:
+    return f"[{letter}{letter.upper()}]" if letter.islower() and len(letter.upper()) == 1 else re.escape(letter)
 
 
 MONTH: Final = one_of(MONTHS)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,8 +22,10 @@ from plugs import APART, NOW, files, memory_of
 from examples.own_method.lessons import Lesson, LessonRows
 from langgraph_toolmem import EmbedderChangedError, InputError, StorageError, ToolMemory
 from langgraph_toolmem.core.ledger import Track
+from langgraph_toolmem.core.samples import SAMPLE, Learned
 from langgraph_toolmem.extend import Hit, Near, RowKind, VectorItem
 from langgraph_toolmem.search.lexical import LexicalEmbedder
+from langgraph_toolmem.stores.reembed import WAITING
 from langgraph_toolmem.stores.vectors import VectorStore
 
 
@@ -479,3 +483,38 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) ->
         rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
         assert rows.count(user) in (last + 1, last + 2)
         assert [each.request for each in rows.get(["7"], user)] == ["find number 7"]
+
+
+def test_of_users_with_few_rows_is_learned_together_and_of_one_with_many_alone(tmp_path: Path) -> None:
+    learned: list[set[str]] = []
+    kind = NoteRows()
+    kind.most = 1_000
+    with memory_of(tmp_path, namespace=APART) as memory:
+        rows = memory.core.rows(kind)
+        of_all = Learned(rows, lambda sample: learned.append({each.text.split()[-1] for each in sample}) or learned[-1])
+        ann, bob, cleo = map(memory.core.users.of, ("ann", "bob", "cleo"))
+        rows.put([Note(f"a{number}", f"{ORDER} ann") for number in range(20)], ann)
+        rows.put([Note("b", f"{MAIL} bob")], bob)
+        assert of_all.of(ann) == of_all.of(bob) == of_all.of(cleo) == {"ann", "bob"}
+        assert len(learned) == 1
+        rows.put([Note(f"c{number}", f"{MAIL} cleo") for number in range(SAMPLE)], cleo)
+        assert of_all.of(cleo) == {"cleo"}
+        assert of_all.of(bob) == {"ann", "bob", "cleo"}  # so much has changed
+        rows.forget(ann)
+        of_all.forget(ann)
+        assert of_all.of(bob) == {"bob", "cleo"}
+        assert len(learned) == 4
+
+
+def test_what_waits_for_an_index_is_little_and_found_at_once(tmp_path: Path) -> None:
+    """Else who has a thousand users waits 0.2 s for the first question of each."""
+    most = WAITING + 6
+    with memory_of(tmp_path) as memory:
+        places = [Place(f"{number}", f"{ORDER} {number}", 1) for number in range(most)]
+        memory.core.rows(PlaceRows()).put(places, memory.core.users.of(None))
+    with closing(sqlite3.connect(tmp_path / "chroma" / "chroma.sqlite3")) as database:
+        assert database.execute("SELECT count(*) FROM embeddings_queue").fetchone()[0] < WAITING
+        how = "EXPLAIN QUERY PLAN SELECT id FROM embeddings_queue WHERE topic = 'a' AND seq_id > 1 ORDER BY seq_id"
+        assert "toolmem_waiting" in str(database.execute(how).fetchall())
+    with memory_of(tmp_path) as memory:
+        assert memory.core.rows(PlaceRows()).count(memory.core.users.of(None)) == most

@@ -187,18 +187,18 @@ def test_threads_of_one_worker_share_its_log_without_gaps(store: BaseStore) -> N
         assert [i for m, i in records if m == n] == list(range(25))
 
 
-async def test_coroutines_do_the_same(store: BaseStore) -> None:
+async def test_threads_of_coroutines_do_the_same(store: BaseStore) -> None:
     a, b = log(store, "a"), log(store, "b")
-    assert await asyncio.gather(*(a.aappend(number) for number in range(20))) == [True] * 20
-    assert sorted(await b.apoll()) == list(range(20))
+    assert await asyncio.gather(*(asyncio.to_thread(a.append, number) for number in range(20))) == [True] * 20
+    assert sorted(await asyncio.to_thread(b.poll)) == list(range(20))
 
 
 async def test_an_async_store_is_called_from_a_thread(server: str) -> None:
     aio = pytest.importorskip("langgraph.store.postgres.aio")
     async with aio.AsyncPostgresStore.from_conn_string(server) as store:
         await store.setup()
-        assert await log(store, "a", ("aio",)).aappend({"x": 1})
-        assert await log(store, "b", ("aio",)).apoll() == [{"x": 1}]
+        assert await asyncio.to_thread(log(store, "a", ("aio",)).append, {"x": 1})
+        assert await asyncio.to_thread(log(store, "b", ("aio",)).poll) == [{"x": 1}]
 
 
 def test_nothing_is_indexed(store: BaseStore) -> None:

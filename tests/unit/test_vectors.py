@@ -197,22 +197,6 @@ def test_more_than_one_batch_and_page(tmp_path: Path, monkeypatch: pytest.Monkey
         assert store.count("entries") == 3
 
 
-async def test_the_async_twins_do_the_same(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path, embedder=LEXICAL, namespace=ME)
-    await store.acheck()
-    assert await store.aquery("entries", "a", k=1) == []
-    await store.aupsert("entries", [VectorItem("a", "rotate the image"), VectorItem("b", "send mail")])
-    assert await store.aquery("entries", "mail", k=1) == store.query("entries", "mail", k=1)
-    assert await store.aget("entries", ["b"]) == store.get("entries", ["b"])
-    assert await store.acount("entries") == 2
-    assert await store.asize() == store.size()
-    await store.adelete("entries", ["a"])
-    assert await store.areembed() == {}
-    await store.adrop("entries")
-    assert store.kinds() == []
-    await store.aclose()
-
-
 def test_many_threads_at_once(store: VectorStore) -> None:
     errors: list[BaseException] = []
 
@@ -566,12 +550,12 @@ def connect() -> Iterator[Callable[[int], Any]]:
         yield client
 
 
-async def test_two_workers_share_a_server(server: int, connect: Callable[[int], Any], tmp_path: Path) -> None:
+def test_two_workers_share_a_server(server: int, connect: Callable[[int], Any], tmp_path: Path) -> None:
     clients = [connect(server), connect(server)]
     one, two = (VectorStore(tmp_path, embedder=LEXICAL, client=c, namespace=("shared", "é")) for c in clients)
     one.upsert("entries", [VectorItem("a", "send mail", {"n": 1}), VectorItem("b", "book a flight")])
     assert ids(two.query("entries", "mail", k=1)) == ["a"]
-    assert ids(await two.aquery("entries", "flights", k=1, where=None)) == ["b"]
+    assert ids(two.query("entries", "flights", k=1, where=None)) == ["b"]
     two.upsert("entries", [VectorItem("a", "send a letter", {"n": None})])
     assert one.get("entries", ["a"]) == [Hit("a", "send a letter", {})]
     two.drop("entries")

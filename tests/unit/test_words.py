@@ -141,6 +141,11 @@ def test_words_that_look_like_months_are_none(text: str):
         ("„neu“, «vieux jour», 「新しい」", [("TEXT", "neu"), ("TEXT", "vieux jour"), ("TEXT", "新しい")]),
         ("plots/2023-10-19_bar.png", [("FILE", "plots/2023-10-19_bar.png")]),
         ("password: hunter2!", [("TEXT", "hunter2")]),
+        # What begins with letters, or with a mark, is not overlooked
+        ("US$ 5, ab1, Q1", [("AMOUNT", "US$ 5"), ("ID", "ab1"), ("ID", "Q1")]),
+        ("Five dollars, eur 3 in March", [("AMOUNT", "Five dollars"), ("AMOUNT", "eur 3"), ("DATE", "March")]),
+        ("the next day, tonight", [("DATE", "the next day"), ("DATE", "tonight")]),
+        ("a/b.txt. (x@y.org) pin: 7 , .c/d", [("FILE", "a/b.txt"), ("EMAIL", "x@y.org"), ("TEXT", "7")]),
     ],
 )  # fmt: skip
 def test_values_by_their_looks(text: str, said: list[tuple[str, str]]):

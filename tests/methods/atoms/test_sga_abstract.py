@@ -7,13 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-from histories import call, run_of, schema, user
-from httpx import AsyncClient
+from histories import atoms_of, call, run_of, schema, user
 from langchain_core.messages import AIMessage
 
-from langgraph_toolmem.atoms.abstract import Pattern, Typed, aabstracted, abstracted, applied
+from langgraph_toolmem.atoms.abstract import Pattern, Typed, abstracted, applied
 from langgraph_toolmem.atoms.atoms import Atom
-from langgraph_toolmem.atoms.extract import atoms_of
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
@@ -64,17 +62,6 @@ def test_the_model_words_state_and_goal_and_names_the_slots():
         assert said in human
 
 
-@pytest.mark.slow
-async def test_the_async_twin_says_the_same():
-    async with AsyncClient() as client:
-        with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
-            model = make_chat_model(server, http_async_client=client)
-            asked = {"request": REQUEST, "known": ["DATE"]}
-            assert await aabstracted(model, draft(), step(), **asked) == abstracted(model, draft(), step(), **asked)
-            one, other = (request["messages"] for request in server.requests)
-    assert one == other
-
-
 def test_what_must_be_known_keeps_the_name_under_which_it_is_known():
     assert draft().required_slots == ("DATE",)
     atom = applied(
@@ -112,13 +99,12 @@ def test_an_answer_that_does_not_parse_leaves_the_atom_as_it_is(reply: str, capl
     assert "Rome" not in caplog.text
 
 
-async def test_a_model_that_fails_leaves_the_atom_as_it_is():
+def test_a_model_that_fails_leaves_the_atom_as_it_is():
     def fail(messages: Any, tools: Any) -> AIMessage:
         raise RuntimeError("no quota for Rome")
 
     model = ScriptedChatModel(script=fail)
     assert abstracted(model, draft(), step(), request=REQUEST) == draft()
-    assert await aabstracted(model, draft(), step(), request=REQUEST) == draft()
 
 
 def test_an_answer_of_another_kind_is_not_taken():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import FAILED, call, calls, run_of, schema, user, words
+from histories import FAILED, atoms_of, call, calls, run_of, schema, user, words
 
-from langgraph_toolmem.atoms.extract import Extractor, atoms_of, distil
+from langgraph_toolmem.atoms.extract import Extractor, distil
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.mask import Habits, mask
 from langgraph_toolmem.atoms.situation import Abouts, open_parts, part_of, parts_of

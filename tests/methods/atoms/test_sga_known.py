@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from histories import FAILED, call, run_of, schema, user
+from histories import FAILED, call, known_of, run_of, schema, user
 
-from langgraph_toolmem.atoms.known import MAX_PER_SLOT, MAX_SLOTS, Known, known_of
+from langgraph_toolmem.atoms.known import MAX_PER_SLOT, MAX_SLOTS, Known
 from langgraph_toolmem.atoms.slots import Slots, alternatives, satisfied
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.runs.tools import read_tools

@@ -7,15 +7,15 @@ import random
 from typing import Any
 
 import pytest
-from histories import FAILED, call, run_of, schema, user
+from histories import FAILED, atoms_of, call, known_of, run_of, schema, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import sga as bench
 from langgraph_toolmem.atoms.abstract import Pattern, applied
 from langgraph_toolmem.atoms.atoms import make_atom, merge_all, to_plain
-from langgraph_toolmem.atoms.extract import Extractor, atoms_of, distil
-from langgraph_toolmem.atoms.known import Known, known_of
+from langgraph_toolmem.atoms.extract import Extractor, distil
+from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.mask import Habits, mask
 from langgraph_toolmem.atoms.retrieve import filled
 from langgraph_toolmem.atoms.situation import parts_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +83,7 @@ def test_terms_are_words_and_pairs_with_the_edges():
 def test_what_neighbours_share_is_stable_and_what_changes_is_not():
     # Two terms stand in all three requests, each has one of its own.
     weights_of = Weights([("move", "box", own) for own in ("red", "blue", "green")], ["a", "a", "b"])
-    shared, own = weights_of.of(["move", "red"], {})
+    shared, own = weights_of.of(["move", "red"], 0)
     # Rarity ln(4 / 3.5), raised to ½, and .15 for what one has; similarity of any two: 2·(½ + ½) / (2 + 2·.15).
     each = 2 * 2 * 0.5 / (2 * (1 + 0.15))
     mean = (2 * 3 * 2 * each) / (3 * 3 * 2 * each)
@@ -99,9 +101,9 @@ def test_agreement_is_what_neighbours_have_beyond_chance():
 
 def test_a_term_that_the_sample_lacks_weighs_by_how_many_of_those_compared_have_it():
     few = Weights([("move", "box")] * 2, ["a", "a"])
-    once, twice = (few.of(["piano"], {"piano": times, "move": 9})[0] for times in (1, 2))
+    once, twice = (few.of(["piano", "move"], [times, 9])[0] for times in (1, 2))
     assert once < twice
-    assert Weights().of(["piano"], {})[0] > 0
+    assert Weights().of(["piano"], 0)[0] > 0
 
 
 # --- recall -----------------------------------------------------------------------------------------------------
@@ -191,3 +193,15 @@ def test_votes_are_weighed_by_nearness():
 def test_any_text_can_be_kept_and_asked(entries, query):
     found = [Candidate(str(i), text, tuple(tools), cosine=0.5) for i, (text, tools) in enumerate(entries)]
     assert all(0 <= each.score <= 1 for each in [*recalled(found, query, dense=True), *recalled(found, query)])
+
+
+def test_ranking_imports_no_scipy():
+    code = (
+        "import sys; from langgraph_toolmem.entries.policy import RecallPolicy; "
+        "from langgraph_toolmem.entries.ranker import Candidate, recall; "
+        "from langgraph_toolmem.entries.weights import Weights; "
+        "seen = Weights([('move', 'box'), ('move', 'cat')], ['a', 'a']); "
+        "recall('move the box', [Candidate('1', 'move a box', ('a',))], seen, policy=RecallPolicy()); "
+        "assert 'scipy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # it takes a third of a second
