@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test lint bench format clean
+.PHONY: help demo quick test lint bench mutants format clean
 
 help: ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -43,6 +43,9 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.sga
 	$(BIN)/python -m benchmarks.discovery
 	$(BIN)/python -m benchmarks.damage
+
+mutants: $(STAMP) ## break the guards and bounds by chance, a line at a time: do the tests notice?
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix .

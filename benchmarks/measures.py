@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Final
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Count, Record
-from langgraph_toolmem.inertia.guards import held_back
+from langgraph_toolmem.inertia.budget import Budget, Checked
+from langgraph_toolmem.inertia.crediting import SURE
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
+WINDOW: Final = 300
 PREFIX_FROM: Final = 100
 """Model turns from which a running figure is looked at."""
 
@@ -26,6 +28,9 @@ class Row:
         acted: whether the method, left to itself, would have made the call without the model.
         known: whether the model's call was among the candidates.
         words: the model answered in words.
+        tool: of that call.
+        changes: whether it may change something.
+        noise: share of the blame for a miss that the model's own wavering bears.
     """
 
     confidence: float | None
@@ -33,6 +38,9 @@ class Row:
     acted: bool
     known: bool
     words: bool
+    tool: str = ""
+    changes: bool = False
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -43,11 +51,13 @@ class Live:
         right, wrong: calls made without the model per 100 model turns that were, or were not, the model's.
         highest: the highest running value of wrong per 100 over the prefixes from turn PREFIX_FROM on; None if
             there are fewer turns.
+        window: the most wrong calls in any WINDOW turns one after another.
     """
 
     right: float
     wrong: float
     highest: float | None
+    window: int = 0
 
 
 def live(outcomes: Sequence[bool | None]) -> Live:
@@ -61,7 +71,9 @@ def live(outcomes: Sequence[bool | None]) -> Live:
         wrong += outcome is False
         if number >= PREFIX_FROM:
             highest = max(highest or 0.0, 100 * wrong / number)
-    return Live(100 * sum(o is True for o in outcomes) / turns, 100 * wrong / turns, highest)
+    sums = list(accumulate((o is False for o in outcomes), initial=0))
+    window = max(sums[min(i + WINDOW, turns)] - sums[i] for i in range(turns))
+    return Live(100 * sum(o is True for o in outcomes) / turns, 100 * wrong / turns, highest, window)
 
 
 def acted(rows: Iterable[Row]) -> list[bool | None]:
@@ -96,13 +108,17 @@ def with_budget(rows: Sequence[Row], policy: InertiaPolicy) -> list[bool | None]
     in `replay`: the counters that the rule looks at are those that learning would have kept.
     """
     graph = EvidenceGraph()
+    budget = graph.register(Budget)
     outcomes: list[bool | None] = []
     for row in rows:
-        p = row.confidence
-        acts = p is not None and p >= policy.min_precision and not held_back(graph, policy, p, 1.0)[0]
+        p, least = row.confidence, policy.bound_of(row.changes).min_precision
+        acts = p is not None and p >= least
+        acts = acts and not budget.held_back(policy, p or 0.0, 1.0, tool=row.tool, changes=row.changes)[0]
         outcomes.append(row.right if acts else None)
         record: Record = [Count("turns")]
-        if p is not None and acts:
-            record += [Count("right" if row.right else "wrong"), Count("checked_risk", 1 - p)]
+        if p is not None and (acts or p >= SURE):
+            record.append(
+                Checked(graph.turns, row.tool, int(row.changes), int(not row.right), 1 - p, int(acts), row.noise)
+            )
         graph.apply(None, record)
     return outcomes

@@ -38,7 +38,7 @@ PACKAGE: Final = Path(langgraph_toolmem.__file__).parent
 DECISION: Final = "a shortcut decision"
 TARGETS: Final = {DECISION: 20, "recall": 15, "suggest": 15, "a plan": 15, "an atom hint": 15}
 """Files that one call may enter."""
-EAGER: Final = InertiaPolicy(min_precision=0.3, max_wrong_per_100=None)
+EAGER: Final = InertiaPolicy().with_(min_precision=0.3, max_wrong_per_100=None)
 """Acts after a few runs; what is entered is the same."""
 TRACED: Final = 10
 """Tasks whose model calls are traced."""

@@ -12,8 +12,8 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
-from examples.desk import TOOLS, make_model, requests, show, warm_memory
-from langgraph_toolmem import ToolMemory
+from examples.desk import POLICY, TOOLS, make_model, requests, show, warm_memory
+from langgraph_toolmem import Inertia, ToolMemory, default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
 
 REQUESTS = requests(120)
@@ -36,7 +36,9 @@ graph = make_graph(make_model(), warm_memory())
 def main() -> None:
     """Starts with an empty memory, and shows the first run and the last one."""
     model = make_model()
-    memory = ToolMemory.ephemeral(tools=TOOLS)  # new; ToolMemory("./.toolmem", tools=TOOLS) keeps it
+    memory = ToolMemory.ephemeral(
+        tools=TOOLS, methods=default_methods(Inertia(POLICY))
+    )  # new; ToolMemory("./.toolmem", tools=TOOLS) keeps it
     agent = make_graph(model, memory, InMemorySaver())
     turns = 0
     for i, text in enumerate(REQUESTS):

@@ -47,9 +47,10 @@ def refund(order_id: str, amount: int) -> dict[str, Any]:
     return {"refunded": amount}
 
 
-# Say which tools only look: all others are then shortcut with more care. MCP tools say so themselves.
+# Say which tools only look; MCP tools say so themselves. All others are called without the model only if you name them.
 find_customer.tags = latest_order.tags = ["read_only"]
 TOOLS: list[BaseTool] = [find_customer, latest_order, refund]
+POLICY = InertiaPolicy(may_write=frozenset({"refund"}))
 
 
 def number(text: str) -> int:
@@ -116,7 +117,7 @@ def past_run(text: str) -> list[BaseMessage]:
 
 def warm_memory(runs: int = 120) -> ToolMemory:
     """A memory that has seen past runs. It audits nothing, so that a demonstration goes the same way each time."""
-    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(InertiaPolicy(audit_rate=0.0))))
+    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(POLICY.with_(audit_rate=0.0))))
     for i, text in enumerate(requests(runs)):
         memory.finish(past_run(text), thread_id=f"past-{i}")
     DONE.clear()

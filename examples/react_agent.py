@@ -17,8 +17,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import create_react_agent
 from langgraph.warnings import LangGraphDeprecatedSinceV10
 
-from examples.desk import TOOLS, make_model, requests, show
-from langgraph_toolmem import ToolMemory
+from examples.desk import POLICY, TOOLS, make_model, requests, show
+from langgraph_toolmem import Inertia, ToolMemory, default_methods
 from langgraph_toolmem.nodes import Recorder, shortcut_model
 
 REQUESTS = requests(120)
@@ -39,7 +39,9 @@ def make_graph(model: BaseChatModel, memory: ToolMemory, checkpointer: BaseCheck
 def main() -> None:
     """Starts with an empty memory, and shows the first run and the last one."""
     model = make_model()
-    memory = ToolMemory.ephemeral(tools=TOOLS)  # new; ToolMemory("./.toolmem", tools=TOOLS) keeps it
+    memory = ToolMemory.ephemeral(
+        tools=TOOLS, methods=default_methods(Inertia(POLICY))
+    )  # new; ToolMemory("./.toolmem", tools=TOOLS) keeps it
     agent = make_graph(model, memory, InMemorySaver())
     turns = 0
     for i, text in enumerate(REQUESTS):

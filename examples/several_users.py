@@ -17,7 +17,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.runtime import Runtime
 
 from examples.desk import calling, show
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -43,7 +43,9 @@ def redirect(address: str) -> dict[str, Any]:
     return {"goes_to": address}
 
 
+open_parcels.tags = ["read_only"]
 TOOLS: list[BaseTool] = [open_parcels, redirect]
+POLICY = InertiaPolicy(may_write=frozenset({"redirect"}))
 
 
 def reply(messages: list[BaseMessage], _: list[dict[str, Any]]) -> AIMessage:
@@ -78,7 +80,8 @@ def make_graph(model: ScriptedChatModel, memory: ToolMemory) -> CompiledStateGra
 
 def main() -> None:
     """Ann works with it for a while; then Bob asks for the first time; then Ann is forgotten."""
-    memory = ToolMemory.ephemeral(tools=TOOLS, namespace=("toolmem", "{user_id}"))
+    methods = default_methods(Inertia(POLICY))
+    memory = ToolMemory.ephemeral(tools=TOOLS, namespace=("toolmem", "{user_id}"), methods=methods)
     agent = make_graph(ScriptedChatModel(script=reply), memory)
 
     def ask(user: str) -> list[BaseMessage]:

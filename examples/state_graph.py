@@ -14,8 +14,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from examples.desk import TOOLS, make_model, requests, show, warm_memory
-from langgraph_toolmem import ToolMemory
+from examples.desk import POLICY, TOOLS, make_model, requests, show, warm_memory
+from langgraph_toolmem import Inertia, ToolMemory, default_methods
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 
 REQUESTS = requests(120)
@@ -50,7 +50,9 @@ graph = make_graph(make_model(), warm_memory())
 def main() -> None:
     """Starts with an empty memory, and shows the first run and the last one."""
     model = make_model()
-    memory = ToolMemory.ephemeral(tools=TOOLS)  # ToolMemory("./.toolmem", tools=TOOLS) keeps it
+    memory = ToolMemory.ephemeral(
+        tools=TOOLS, methods=default_methods(Inertia(POLICY))
+    )  # ToolMemory("./.toolmem", tools=TOOLS) keeps it
     agent = make_graph(model, memory, InMemorySaver())
     turns = 0
     for i, text in enumerate(REQUESTS):

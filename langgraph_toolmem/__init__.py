@@ -38,7 +38,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.entries.policy import RecallPolicy
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
-    from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
+    from langgraph_toolmem.inertia.policy import Bound, EnvironmentAdapter, InertiaPolicy, PaperPolicy
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
@@ -54,6 +54,7 @@ if typing.TYPE_CHECKING:
 _HOMES = {
     "AtomHit": "atoms.retrieve",
     "Atoms": "atoms",
+    "Bound": "inertia.policy",
     "Critique": "entries.critique",
     "Decision": "inertia.proposal",
     "Entries": "entries",
@@ -63,6 +64,7 @@ _HOMES = {
     "InertiaPolicy": "inertia.policy",
     "InertiaSettings": "inertia.settings",
     "Navigator": "navigator",
+    "PaperPolicy": "inertia.policy",
     "Period": "report.savings",
     "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
@@ -84,6 +86,7 @@ __all__ = [
     "SIT",
     "AtomHit",
     "Atoms",
+    "Bound",
     "ConfigurationError",
     "Critique",
     "Decision",
@@ -102,6 +105,7 @@ __all__ = [
     "MissingExtraError",
     "NamespaceError",
     "Navigator",
+    "PaperPolicy",
     "Period",
     "Plan",
     "Preference",

@@ -38,7 +38,10 @@ def kept_in(store: BaseStore) -> str:
 
 def seen_by_others(report: Report) -> dict[str, Any]:
     """What is seen of a report beside the process that writes: not the evidence, and not what is in other files."""
-    seen = {"inertia": {**report["inertia"], "rules": []}}
+    inertia = {
+        name: value for name, value in report["inertia"].items() if name not in ("read_by_name", "never_skipped")
+    }
+    seen = {"inertia": {**inertia, "rules": []}}
     if report["sit"]:
         seen["sit"] = {**report["sit"], "edges": []}
     return {**report.to_dict(), "sections": seen, "jobs": asdict(JobsReport())}

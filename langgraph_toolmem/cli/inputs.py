@@ -79,10 +79,8 @@ def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPoli
     first, *pairs = _NEXT_SETTING.split(text.strip())
     if "=" in first:
         pairs, first = [first, *pairs], "calibrated"
-    if first == "paper":
-        settings = InertiaPolicy.paper().to_dict()
-    elif first == "calibrated":
-        settings = InertiaPolicy().to_dict()
+    if first in ("paper", "calibrated"):
+        settings: dict[str, Any] = {"kind": first}
     elif Path(first).suffix == ".json":
         settings = _read_json(Path(first))
         if not isinstance(settings, dict):
@@ -91,7 +89,7 @@ def read_policy(text: str, *, min_precision: float | None = None) -> InertiaPoli
         raise ConfigurationError(
             f"--policy {first!r} is none of: calibrated, paper, a file that ends in .json, name=value"
         )
-    several = {name for name, value in InertiaPolicy().to_dict().items() if isinstance(value, list)}
+    several = {"only"} | {name for name, value in InertiaPolicy().to_dict().items() if isinstance(value, list)}
     settings |= dict(_setting(pair, several) for pair in pairs)
     if min_precision is not None:
         if settings.get("kind") == "paper":

@@ -18,9 +18,9 @@ from langgraph_toolmem.core.ledger import Followed, ItemsJudged, LedgerTable, Sh
 from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.evidence import FIGURES, EvidenceGraph
 from langgraph_toolmem.graph.operations import GOOD, Operation, Record
+from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.record import budget_figures, budget_in_words
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.section import section
@@ -70,7 +70,7 @@ class Watcher:
     def __init__(self, folder: str | Path, *, policy: InertiaPolicy | None = None) -> None:
         self.folder: Final = Path(folder)
         self.problems: tuple[str, ...] = ()
-        self._limit = (policy or InertiaPolicy()).max_wrong_per_100
+        self._policy = policy or InertiaPolicy()
         self._tail = GraphTail(self.folder)
         self.graph = EvidenceGraph(_TABLES)
         self._looked = False
@@ -120,11 +120,11 @@ class Watcher:
     def report(self) -> Report:
         """The figures of the core, of the shortcut's budget and of suggestions."""
         counters, ledger = self.graph.counters, self.graph.register(LedgerTable)
-        figures = budget_figures(counters, self._limit)
+        figures = self.graph.register(Budget).figures(self._policy)
         sums = {name: int(number) for name, number in ledger.figures_of("sit").items()}
         told = section(self.graph.register(SITEvidence), counters, sums)
         sections = {
-            "inertia": Section("Kinds of predictions", {**figures, "rules": []}, budget_in_words(counters, figures)),
+            "inertia": Section("Kinds of predictions", {**figures, "rules": []}, figures_in_words(counters, figures)),
             "sit": replace(told, figures={**told.figures, "edges": []}, tables=()),
         }
         return make_report(self.graph, sections, {}, self.problems)

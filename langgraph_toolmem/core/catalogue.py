@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Record, ToolDescribed
 from langgraph_toolmem.runs.run import OWN_TOOLS
-from langgraph_toolmem.runs.tool_note import changes_of, spec_of
+from langgraph_toolmem.runs.tool_note import EFFECTS, changes_of, grave_marks, gravest, spec_of, without_choices
 from langgraph_toolmem.runs.tools import ToolSpec
 
 MAX_ADOPTED: Final = 64
@@ -19,6 +19,10 @@ MAX_ADOPTED: Final = 64
 
 class Catalogue:
     """Safe to use from several threads, under the memory's lock.
+
+    Attributes:
+        taken_as_described: tools known from their calls alone count as if somebody had described them. For replays of
+            logs without schemas, in which nothing is done.
 
     Args:
         graph: what calls and earlier processes showed of tools.
@@ -41,8 +45,11 @@ class Catalogue:
         self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
         self._described: dict[str, tuple[Any, ToolSpec]] = {}
+        self._marked: dict[str, tuple[tuple[ToolSpec | None, ...], ToolSpec]] = {}
+        self._heard: list[Mapping[str, ToolSpec]] = []
+        self.taken_as_described = False
         if given is not None:
-            self._note(given)
+            self._note(self._given or {})
 
     @property
     def given(self) -> Mapping[str, ToolSpec] | None:
@@ -58,8 +65,38 @@ class Catalogue:
             for name, entry in self._graph.tools.items():
                 read = int(entry.get("calls_read", 0))
                 if read and self._inferred.get(name, (0,))[0] != read:
-                    self._inferred[name] = (read, infer_spec(name, entry))
+                    self._inferred[name] = (read, infer_spec(name, entry, seen=self.taken_as_described))
             return {name: spec for name, (_, spec) in self._inferred.items()} | self._of_hosts
+
+    def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
+        """Tools (None: `specs`) with all that anybody said of them: the folder, hosts, who opened the memory.
+
+        Those known from their calls alone are as they were described before, if they ever were.
+        """
+        return _Marked(self.specs if specs is None else specs, self._with_marks)
+
+    def _with_marks(self, spec: ToolSpec) -> ToolSpec:
+        with self._lock:
+            name = spec.name
+            told = self._told_of(name)
+            said = (spec, told, (self._given or {}).get(name), self._of_hosts.get(name))
+            known = self._marked.get(name)
+            if known is None or any(old is not new for old, new in zip(known[0], said, strict=True)):
+                # What may be chosen may be one user's: the schema of a tool made for him has his addresses.
+                first = spec if spec.seen or told is None else without_choices(told)
+                known = self._marked[name] = said, gravest(first, [each for each in said[1:] if each is not None])
+            return known[1]
+
+    def _told_of(self, name: str) -> ToolSpec | None:
+        """A tool as it was described to this memory before; None: it never was."""
+        entry = self._graph.tools.get(name, {})
+        if (parameters := entry.get("parameters")) is None:
+            return None
+        before = self._described.get(name)
+        marks = [entry.get(field) for field in ("description", *EFFECTS)]
+        if before is None or before[0] != (id(parameters), *marks):
+            before = self._described[name] = (id(parameters), *marks), spec_of(name, entry)
+        return before[1]
 
     @property
     def known(self) -> Mapping[str, ToolSpec]:
@@ -68,13 +105,16 @@ class Catalogue:
             if self._adopted:
                 return self.specs
             specs = dict(self.specs)
-            for name, entry in self._graph.tools.items():
-                if (parameters := entry.get("parameters")) is not None:
-                    before, text = self._described.get(name), entry.get("description", "")
-                    if before is None or before[0] is not parameters or before[1].description != text:
-                        before = self._described[name] = parameters, spec_of(name, entry)
-                    specs[name] = before[1]
-            return specs
+            told = {name: self._told_of(name) for name in self._graph.tools}
+            return specs | {name: spec for name, spec in told.items() if spec is not None}
+
+    def hear(self, tools: Mapping[str, ToolSpec]) -> None:
+        """Takes in what is said of tools that may be all or some of those at hand."""
+        with self._lock:
+            if tools and not any(known is tools for known in self._heard):
+                self._heard, tools = [*self._heard[-MAX_ADOPTED:], tools], without_own(tools)
+                self._of_hosts |= tools
+                self._note(tools)
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
         """Takes in tools that a host has at hand. Of two with one name the given one stays, else the latest."""
@@ -96,11 +136,39 @@ class Catalogue:
         if self._describe is None:
             return
         known = self._graph.tools
-        record: Record = [
-            ToolDescribed(name, new) for name, spec in specs.items() if (new := changes_of(spec, known.get(name, {})))
-        ]
+        record: Record = []
+        for name, spec in specs.items():
+            told = self._told_of(name)  # what somebody marked stays marked, though others do not know of it
+            if told is not None and specs is self._given:  # but a good mark is taken back by who opens the memory
+                told = grave_marks(told)
+            marked = spec if told is None else gravest(spec, [told])
+            if new := changes_of(marked, known.get(name, {})):
+                record.append(ToolDescribed(name, new))
         if record:
             self._describe(record)
+
+
+class _Marked(Mapping[str, ToolSpec]):
+    """Tools that get their marks when they are asked for: few of many are."""
+
+    def __init__(self, specs: Mapping[str, ToolSpec], with_marks: Callable[[ToolSpec], ToolSpec]) -> None:
+        self._specs, self._with_marks = specs, with_marks
+        self._found: dict[str, ToolSpec] = {}
+
+    def __getitem__(self, name: str) -> ToolSpec:
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = self._with_marks(self._specs[name])
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._specs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
 
 
 def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
@@ -109,18 +177,25 @@ def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
 
 
 @lru_cache(maxsize=1024)
-def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str]) -> ToolSpec:
+def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str], seen: bool) -> ToolSpec:
     schema = {
         "type": "object",
         "properties": {p: ({"type": kind} if kind else {}) for p, kind in properties},
         "required": sorted(required),
     }
-    return ToolSpec(name=name, description="", parameters=schema)
+    return ToolSpec(name=name, description="", parameters=schema, seen=seen)
 
 
-def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
-    """What the observed calls of a tool show of its schema: parameters always given are required."""
-    seen = entry.get("parameters_seen", {})
+def infer_spec(name: str, entry: Mapping[str, Any], *, seen: bool = False) -> ToolSpec:
+    """What the observed calls of a tool show of its schema: parameters always given are required.
+
+    Args:
+        name: of the tool.
+        entry: what is known of it.
+        seen: take it as described all the same.
+    """
+    shown = entry.get("parameters_seen", {})
     calls = entry.get("calls_read", 0)
-    properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in seen.items())
-    return _spec(name, properties, frozenset(p for p, kinds in seen.items() if sum(kinds.values()) >= calls))
+    properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in shown.items())
+    required = frozenset(p for p, kinds in shown.items() if sum(kinds.values()) >= calls)
+    return _spec(name, properties, required, seen)

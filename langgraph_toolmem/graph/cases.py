@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base import shapes
-from langgraph_toolmem.graph.state import PARALLEL
+from langgraph_toolmem.graph.state import parallel
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.words.text import dates_in, read_text
 
@@ -26,7 +26,7 @@ MAX_TERMS: Final = 80
 MAX_CALLS: Final = 24
 _LONGLIST: Final = 96
 """Requests looked at, by shared words."""
-_SHORTLIST: Final = 4
+_SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
@@ -43,7 +43,7 @@ class Neighbour(NamedTuple):
     case_id: str
     text: str
     tool: str | None
-    """The next tool; PARALLEL: several calls at once; None: the model answered in words."""
+    """The next tool; `parallel`: several calls at once; None: the model answered in words."""
     args: dict[str, Any]
     sources: dict[str, list[str]]
     """Per argument, descriptors of the sources that had its value then."""
@@ -225,7 +225,14 @@ class CaseIndex:
         if position not in calls:
             return Neighbour(similarity, case_id, text, None, {}, {})
         tool, args, _, sources, _, beside = calls[position]
-        return Neighbour(similarity, case_id, text, PARALLEL if beside else tool, json.loads(args), sources)
+        if beside:
+            # One that is not known (further than MAX_CALLS) is taken for another tool.
+            tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
+        return Neighbour(similarity, case_id, text, tool, json.loads(args), sources)
+
+    def arguments(self, case_id: str) -> list[dict[str, Any]]:
+        """The arguments of the calls that followed a request."""
+        return [json.loads(call[1]) for call in self.cases[case_id][2].values()]
 
     # --- persistence ---
 

@@ -8,10 +8,16 @@ _PLAIN: Final = {
     "c": "its most frequent value",
     "cp": "its most frequent value at this point",
     "n": "the nearest past request, its values replaced by this request's",
+    "w": "the call that followed the same calls before",
     "env": "the environment adapter",
     "goal": "the user's goal",
 }
-_WHICH: Final = {"next": "the next unused element of", "last": "the last element of", "only": "the one element of"}
+_WHICH: Final = {
+    "next": "the next unused element of",
+    "rest": "for each call one unused element of",
+    "last": "the last element of",
+    "only": "the one element of",
+}
 
 
 def describe(descriptor: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.keys import digest
@@ -14,7 +14,7 @@ from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
 from langgraph_toolmem.graph.operations import Record
 from langgraph_toolmem.graph.sources import MISSING, evaluate
-from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, paper_window, slot_key, windows
+from langgraph_toolmem.graph.state import WORDS, RunState, paper_window, parallel, slot_key, windows
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.trajectory import ExecutedCall, Turn
 from langgraph_toolmem.runs.values import ABSENT, MAX_VALUE_CHARS, canon, canon_args, fit
@@ -111,7 +111,8 @@ def learn_turn(
     record = _count_turn(turn, hour)
     executed = [step for step in turn.steps if step.status != "rejected"]
     if turn.chosen_by == "model":
-        following = WORDS if not turn.steps else (turn.steps[0].tool if len(turn.steps) == 1 else PARALLEL)
+        asked = [step.tool for step in turn.steps]
+        following = WORDS if not asked else (asked[0] if len(asked) == 1 else parallel(asked))
         ok = all(step.status == "ok" for step in turn.steps)
         record.append(op.Successor(windows(state), following, 0 if ok else 1))
     elif len(turn.steps) == 1 and turn.steps[0].review == "edited":
@@ -127,6 +128,8 @@ def learn_turn(
             record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user))
         if not turn.steps and turn.chosen_by == "model":
             record.append(op.RequestEnd(request, position, state.signature()))
+    if len(executed) > 1 and turn.chosen_by == "model":
+        record += _learn_group(graph, state, executed, user)
     tools = list(state.tools)
     for offset, step in enumerate(turn.steps):
         if step.status != "failed" or not graph.has_seen(attempt_digest(step, 1)):  # those counted as they happened
@@ -206,7 +209,7 @@ def _learn_arguments(
         right = [d for d, hit in judged.items() if hit and "|" in d]
         if right:
             sources[parameter] = right[:MAX_CASE_SOURCES]
-        if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not _may_be_from_output(value, truth, state):
+        if value is not ABSENT and not any(map(_OUTPUT.match, right)) and not may_be_from_output(value, truth, state):
             given.append(parameter)
         if judged:
             record.append(op.Sources(slot, previous, judged, user))
@@ -216,7 +219,40 @@ def _learn_arguments(
     return record, sources, given
 
 
-def _may_be_from_output(value: Any, text: str, state: RunState) -> bool:
+def varying(steps: Sequence[ExecutedCall]) -> str:
+    """The one parameter in which calls of one tool differ; "" if they differ in none or in more."""
+    if len({step.tool for step in steps}) != 1:
+        return ""
+    names = {name for step in steps for name in step.args}
+    differ = [name for name in names if len({canon(step.args.get(name, ABSENT)) for step in steps}) > 1]
+    return differ[0] if len(differ) == 1 else ""
+
+
+def _learn_group(graph: EvidenceGraph, state: RunState, steps: Sequence[ExecutedCall], user: str | None) -> Record:
+    """Where the values came from with which one tool was called several times at once."""
+    parameter = varying(steps)
+    if not parameter:
+        return []
+    tool = steps[0].tool
+    truth = sorted(canon(step.args.get(parameter, ABSENT)) for step in steps)
+    slot = slot_key(parallel([tool]), parameter)
+    known = [
+        f"l|{source}|{path}|rest"
+        for source in list(state.outputs)[-MAX_OUTPUTS:]
+        if (seen := state.latest_output(source)) is not None and "|" not in source
+        for path in seen.lists
+        if "|" not in path
+    ]
+    judged: dict[str, int] = {}
+    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
+        offered = evaluate(descriptor, state, (tool, parameter))
+        hit = offered is not MISSING and sorted(map(canon, offered)) == truth
+        if hit or (offered is not MISSING and descriptor in graph.sources.row(slot)):
+            judged[descriptor] = int(hit)
+    return [op.Sources(slot, state.symbols[-1], judged, user)] if judged else []
+
+
+def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
     """Whether a value for which no place was found in the outputs may come from one all the same: from prose in it."""
     latest = list(state.outputs.values())[-MAX_OUTPUTS:]
     if isinstance(value, (list, dict)):

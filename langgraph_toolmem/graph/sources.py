@@ -3,6 +3,7 @@
     i|TOOL|PARAM            the latest input PARAM of TOOL
     o|TOOL|PATH             the scalar at JSON path PATH in TOOL's latest output
     l|TOOL|PATH*|next       the first element of a list that this slot has not used yet (loops)
+    l|TOOL|PATH*|rest       all that this slot has not used yet, for calls made at once; two at least
     l|TOOL|PATH*|last       the last element, `only`: the single element, `all`: the whole list
     l|TOOL|PATH*|next@PATH2*  the same among the rows of the list whose PATH2 the user named
     ua|WORDS|N              the N words that follow WORDS in the user's text
@@ -96,6 +97,10 @@ def _from_list(rest: str, state: RunState, slot: tuple[str, str]) -> Any:
     if how == "next":
         used = state.used.get(slot, ())
         return next((v for v in values if canon(v) not in used), MISSING)
+    if how == "rest":
+        taken = state.used.get(slot, ())
+        left = list(dict.fromkeys(v for v in values if isinstance(v, (str, int, float)) and canon(v) not in taken))
+        return left if len(left) > 1 else MISSING
     if how == "last":
         return values[-1]
     if how == "only":

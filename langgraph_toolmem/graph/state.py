@@ -7,6 +7,7 @@ WORDS for an answer. The paper's windows hold tools alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -224,6 +225,12 @@ def paper_window(tools: list[str], length: int) -> str | None:
     if len(tools) < length:
         return None
     return f"p{length}{SEPARATOR}{SEPARATOR.join(tools[len(tools) - length :])}"
+
+
+def parallel(tools: Iterable[str]) -> str:
+    """The symbol of several calls made at once: PARALLEL, and the tool if they are all of one."""
+    kinds = set(tools)
+    return PARALLEL + kinds.pop() if len(kinds) == 1 else PARALLEL
 
 
 def slot_key(tool: str, parameter: str) -> str:

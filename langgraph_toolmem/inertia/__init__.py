@@ -4,14 +4,18 @@ The idea: tool calls follow low-entropy patterns, so past runs can tell the next
 scores the successors of the last tools (CIPS) and fills arguments from the data flow. Here every prediction is first
 made silently: before each model turn the candidates are weighed, the model is asked, and what it does counts as a hit
 or a miss under rules from coarse to fine. From that record comes the probability that a call is *exactly* what the
-model would make; a call is made without the model only above a bar and within a hard budget of misses.
+model would make; a call is made without the model only above a bar, within a budget of misses, and for a request like
+those the record is about.
 
 ==================  ==========================================================
 ``Inertia``         this method: deciding, and what became of it
 ``candidates``      which calls may come: successors, past requests, loops
-``arguments``       where their values come from
-``record``          probability by the record of rules; the budget of misses
-``guards``          what no record excuses: repeats, unknown tools, approval …
+``arguments``       where their values come from; ``contexts``: whole calls
+``record``          probability by the record of rules
+``confidence``      what corrects it, from the ``features`` of a candidate
+``strangers``       whether the request is like those of the record
+``budget``          how often a call may be wrong; drift
+``guards``          what no record excuses: repeats, changes not named …
 ``calibrated``      the default policy put together; ``paper``: AutoTool's
 ``crediting``       hit or miss, as operations of the evidence graph
 ``evidence``        the table of rules and of turns that began
@@ -24,25 +28,30 @@ model would make; a call is made without the model only above a bar and within a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.inertia import calibrated, paper
+from langgraph_toolmem.inertia import calibrated, guards, paper
+from langgraph_toolmem.inertia.budget import Budget, Checked, figures_in_words
 from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.confidence import Confidence, Examples, at_once, in_thread
+from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.guards import may_write
+from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
-from langgraph_toolmem.inertia.record import budget_figures, budget_in_words
+from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 
@@ -52,8 +61,15 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.operations import Record
     from langgraph_toolmem.runs.tools import ToolSpec
 
+REVIEWED: Final = 0.9
+"""How sure a call is taken to have been that a person did not let pass."""
 MAX_RULES: Final = 50
 """Kinds of predictions in the report."""
+
+MAX_TOLD: Final = 256
+"""Sets of tools that the log is told of."""
+
+logger = logging.getLogger("langgraph_toolmem.inertia")
 
 OnTurn = Callable[[Turn, Decision], None]
 """Told of each new turn of the model and what would have been decided before it."""
@@ -67,24 +83,38 @@ class Inertia(Method):
         seed: draws which proposals are audited.
         similarity: how alike a thought and a tool (by name) are, for the paper's policy; by the embeddings of the
             tool's description if None.
+        background: what the confidence is corrected by is fitted in a thread of its own; False: at once, so that a
+            replay does not depend on how fast the machine is.
     """
 
     name: ClassVar[str] = "inertia"
-    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence,)
+    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Examples, Likeness, Budget)
 
     def __init__(
-        self, policy: InertiaPolicy | None = None, *, seed: int = 0, similarity: paper.Similarity | None = None
+        self,
+        policy: InertiaPolicy | None = None,
+        *,
+        seed: int = 0,
+        similarity: paper.Similarity | None = None,
+        background: bool = True,
     ) -> None:
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy or InertiaPolicy()
         self._seed = seed
         self._given = similarity
+        self._background = background
+        self._told: set[object] = set()
 
     def open(self, core: Core) -> None:
         """Takes its table."""
         super().open(core)
         self.evidence = core.register(InertiaEvidence)
+        self.contexts = core.register(CallContexts)
+        self.likeness = core.register(Likeness)
+        self.budget = core.register(Budget)
+        self._examples = core.register(Examples)
+        self._confidence = Confidence(lambda: self._examples, in_thread if self._background else at_once)
         self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
 
     # --- asking ---
@@ -154,6 +184,7 @@ class Inertia(Method):
             state, _ = core.events.learn(run, user, specs=tools, inertia={"policy": chosen})
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
+            self._tell_of_names(chosen, tools)
             decision, _ = self.decide(state, thought=run.thought, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
@@ -161,7 +192,7 @@ class Inertia(Method):
                 core.executions.begins(run.next_key)
             known = self.evidence.knows(run.next_key)
             if decision.acts:
-                core.apply(digest("shortcut", run.next_key), begin_shortcut(decision))
+                core.apply(digest("shortcut", run.next_key), begin_shortcut(decision, core.graph.turns))
             elif not known:
                 core.apply(None, open_turn(state, run.next_key, decision, user.digest, core.hour()))
         core.jobs.look()
@@ -188,13 +219,14 @@ class Inertia(Method):
             specs: the tools at hand in this run; the catalogue's if None.
         """
         graph = self.core.graph
-        specs = self.core.catalogue.specs if specs is None else specs
-        chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
-        if policy.kind == "paper":
+        specs = self.core.catalogue.marked(specs)
+        if isinstance(policy, PaperPolicy):
+            chosen = [step.chosen_by for step in state.steps] if chosen_by is None else chosen_by
             decision = paper.decide(
                 graph,
                 state,
                 rules=self.evidence.rules,
+                budget=self.budget,
                 specs=specs,
                 policy=policy,
                 intuition=thought,
@@ -208,14 +240,24 @@ class Inertia(Method):
             graph,
             state,
             neighbours,
-            rules=self.evidence.rules,
+            tables=calibrated.Tables(self.evidence.rules, self.contexts, self.likeness, self.budget),
+            confidence=self._confidence,
             specs=specs,
             policy=policy,
             user=user,
-            chosen_by=chosen,
             draw=self._draw(state),
         )
         return decision, neighbours
+
+    def _tell_of_names(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
+        """Logs once per set of tools which of them count as reading by their names alone."""
+        catalogue = self.core.catalogue
+        key = id(tools) if tools is not None else ("all", len(catalogue.specs))
+        if policy.trust_names and key not in self._told and len(self._told) < MAX_TOLD:
+            known = guards.trusted(catalogue.marked(tools), policy)
+            if known.by_name and known.by_name not in self._told:
+                logger.warning(*known.in_words)
+            self._told |= {key, known.by_name}
 
     def _draw(self, state: RunState) -> float:
         """A number from 0 to 1 that depends on the seed, the turns seen so far and where the run stands.
@@ -231,7 +273,8 @@ class Inertia(Method):
         """What became of the prediction before a turn, that the model made or the shortcut took."""
         options = learned.options.get(self.name, {})
         policy: InertiaPolicy = options.get("policy") or self.policy
-        turn, hour = learned.turn, learned.hour
+        turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
+        self._confidence.look()
         chosen_by: list[str] = learned.scratch.setdefault(self.name, [])
         how: dict[str, Any] = {
             "thought": learned.thought,
@@ -243,23 +286,28 @@ class Inertia(Method):
         record, acts = self._closed(turn), False
         if turn.chosen_by == "shortcut":
             asked = [step.tool for step in turn.steps]
+            changes = int(any(tool in learned.specs and may_write(tool, learned.specs, policy) for tool in asked))
             if any(step.review for step in turn.steps):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
                 made, learned.neighbours = self.decide(learned.state, **how)
                 asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
-                record += credit_judged(turn, plain_judged(made), would_act=False, hour=hour)
+                record += credit_judged(turn, plain_judged(made), would_act=False, hour=hour, number=number)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
-            record += credit_shortcut(turn, asked, hour)
+                record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, 1, 0.0))
+            record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
-            record += credit_judged(turn, opened.judged, would_act=opened.would_act, hour=hour)
-            if policy.kind == "calibrated":
+            record += credit_judged(turn, opened.judged, would_act=opened.would_act, hour=hour, number=number)
+            if not isinstance(policy, PaperPolicy):
                 learned.neighbours = near_requests(self.core.graph, learned.state)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
-            record += credit_judged(turn, plain_judged(decision), would_act=decision.would_act, hour=hour)
+            record += credit_judged(
+                turn, plain_judged(decision), would_act=decision.would_act, hour=hour, number=number
+            )
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
+        record += followed(learned.state, turn, learned.run, learned.user)
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -280,11 +328,14 @@ class Inertia(Method):
         """How often proposals were right, kind by kind, and whether the budget of misses has room."""
         core = self.core
         with core.lock:
-            figures = budget_figures(core.graph.counters, self.policy.max_wrong_per_100)
+            figures = self.budget.figures(self.policy)
             rules = self.evidence.most_used_rules(MAX_RULES)
-            lines = budget_in_words(core.graph.counters, figures)
-        tables = (calibrated.rules_table(rules),)
-        return Section("Kinds of predictions", {**figures, "rules": rules}, lines, tables)
+            lines = figures_in_words(core.graph.counters, figures)
+            tools = guards.trusted(core.catalogue.marked(), self.policy)
+        never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items())
+        tables = (calibrated.rules_table(rules), TextTable("Never called without the model", ("tool", "why"), never))
+        figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
+        return Section("Kinds of predictions", figures, (*lines, *tools.in_words), tables)
 
 
 def _not_our_turn(run: Run) -> str:

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.graph.state import CUT, SEPARATOR, START, USER, RunState
+from langgraph_toolmem.graph.state import CUT, SEPARATOR, START, USER, WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
+from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
+from langgraph_toolmem.inertia.confidence import Confidence, pack
+from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.evidence import RuleRecord
-from langgraph_toolmem.inertia.guards import held_back, may_write, pace, refusal
+from langgraph_toolmem.inertia.features import features_of
+from langgraph_toolmem.inertia.guards import may_write, refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
 from langgraph_toolmem.inertia.record import probability, rules_of
+from langgraph_toolmem.inertia.strangers import Likeness, Strangers
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import ABSENT, canon_args
+from langgraph_toolmem.runs.values import ABSENT
+
+MAX_OPTIONS: Final = 5
+"""Candidates that `explain` tells of."""
+
+
+class Tables(NamedTuple):
+    """What inertia keeps in the evidence."""
+
+    rules: CountTable
+    contexts: CallContexts
+    likeness: Likeness
+    budget: Budget
 
 
 def decide(
@@ -25,11 +43,11 @@ def decide(
     state: RunState,
     neighbours: Sequence[Neighbour],
     *,
-    rules: CountTable,
+    tables: Tables,
+    confidence: Confidence,
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     user: str | None,
-    chosen_by: Sequence[str],
     draw: float,
 ) -> Decision:
     """Weighs the likeliest calls by their record.
@@ -38,48 +56,61 @@ def decide(
         graph: the evidence.
         state: the run before the model's turn.
         neighbours: the nearest past requests at this point.
-        rules: the record of rules.
+        tables: what inertia keeps in the evidence.
+        confidence: corrects the record.
         specs: the tools that may be called.
         policy: thresholds and guards.
         user: digest of the user, if known; decides which constants may be used.
-        chosen_by: who chose the run's calls so far.
         draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
     """
-    found = candidates(
-        graph,
-        state,
-        neighbours,
-        specs=specs,
-        user=user,
-    )
-    if not found:
+    rules = tables.rules
+    found = candidates(graph, tables.contexts, state, neighbours, specs=specs, user=user)
+    if all(candidate.tool == WORDS and not candidate.p_tool for candidate in found):
         return Decision(None, "nothing like this has been seen yet")
-    weighed: list[tuple[float, Candidate, tuple[str, ...]]] = []
-    for candidate in found:
-        named = rules_of(candidate, state)
-        weighed.append((probability(rules, candidate, named), candidate, named))
-    weighed.sort(key=lambda w: -w[0])
-    judged = tuple(Judged(c.tool, canon_args(c.args), named, _rule(state, c), p) for p, c, named in weighed)
+    named = [(c, rules_of(c, state)) for c in found]
+    recorded = [(probability(rules, c, of), c, of) for c, of in named]
+    strangers = Strangers(state, neighbours, graph.cases)
+    unlike = [strangers.of(c) for c in found]
+    shares = [tables.likeness.share(c.tool, value) for c, value in zip(found, unlike, strict=True)]
+    strange = [(2.0 if value is None else value, share) for value, share in zip(unlike, shares, strict=True)]
+    features = features_of(recorded, state, neighbours, rules, strange)
+    judged_p = confidence.probabilities(features)
+    weighed = sorted(
+        ((float(p), c, of, row, s) for p, (_, c, of), row, s in zip(judged_p, recorded, features, unlike, strict=True)),
+        key=lambda w: -w[0],
+    )
+    judged = tuple(
+        Judged(
+            c.tool,
+            c.text,
+            of,
+            _rule(state, c),
+            p,
+            pack(row),
+            int(c.tool in specs and may_write(c.tool, specs, policy)),
+            tables.contexts.noise(state, c.key) if n == 0 else 0.0,
+            s,
+        )
+        for n, (p, c, of, row, s) in enumerate(weighed)
+    )
     options = tuple(
         Option(
             c.tool,
-            c.args,
+            args,
             p,
-            refusal(c.tool, c.args, specs=specs, policy=policy, graph=graph, state=state) or doubt(p, c, specs, policy),
+            _refused(p, c, specs=specs, policy=policy, graph=graph, state=state) or tables.likeness.refusal(c.tool, s),
         )
-        for p, c, _ in weighed
+        for p, c, _, _, s in weighed[:MAX_OPTIONS]
+        for args in c.calls[:1] or ({},)
     )
-    best = options[0]
-    if best.refused:
-        return Decision(None, best.refused, options, judged)
-    p, candidate, _ = weighed[0]
-    slow = pace(policy, chosen_by)
-    if slow:
-        return Decision(None, slow, options, judged)
-    hold, audit = held_back(graph, policy, p, draw)
+    if options[0].refused:
+        return Decision(None, options[0].refused, options, judged)
+    p, candidate, *_ = weighed[0]
+    hold, audit = tables.budget.held_back(policy, p, draw, tool=candidate.tool, changes=bool(judged[0].changes))
     proposal = Proposal(
         tool=candidate.tool,
-        args=candidate.args,
+        args=candidate.calls[0],
+        beside=candidate.calls[1:],
         confidence=p,
         evidence=_evidence(graph, rules, state, candidate, p, neighbours),
         act=not hold,
@@ -90,24 +121,24 @@ def decide(
     return Decision(proposal, hold or proposal.evidence, options, judged)
 
 
-def doubt(p: float, candidate: Candidate, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> str:
-    """Why the record is not enough for a call; "" if it is."""
-    if p < policy.min_precision:
-        return f"confidence {p:.2f} is below {policy.min_precision:.2f}"
-    if not policy.witnesses_for_writes or not may_write(candidate.tool, specs):
-        return ""
-    if candidate.witnesses < policy.witnesses_for_writes:
-        return (
-            f"{candidate.tool} may change something, and only {candidate.witnesses} of the nearest past requests back "
-            f"this call ({policy.witnesses_for_writes} are asked for)"
-        )
-    if candidate.similarity < NEAR_ENOUGH:
-        return f"{candidate.tool} may change something, and no past request is near ({candidate.similarity:.2f})"
-    return ""
-
-
-NEAR_ENOUGH = 0.55
-"""Similarity of the nearest past request below which nothing is changed without the model."""
+def _refused(
+    p: float,
+    candidate: Candidate,
+    *,
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    graph: EvidenceGraph,
+    state: RunState,
+) -> str:
+    """Why a candidate is not proposed; "" if it is."""
+    if candidate.tool == WORDS:
+        return "the model is likely to answer in words"
+    for args in candidate.calls:
+        refused = refusal(candidate.tool, args, specs=specs, policy=policy, graph=graph, state=state)
+        if refused:
+            return refused
+    least = policy.bound_of(may_write(candidate.tool, specs, policy)).min_precision
+    return f"confidence {p:.2f} is below {least:.2f}" if p < least else ""
 
 
 def _rule(state: RunState, candidate: Candidate) -> str:
@@ -149,7 +180,7 @@ def _evidence(
     if candidate.window:
         row = graph.successors.row(candidate.window)
         seen = sum(sum(cell) for cell in row.values())
-        times = sum(row.get(candidate.tool, [0.0]))
+        times = sum(row.get(candidate.following or candidate.tool, [0.0]))
         tail = candidate.window.split(SEPARATOR)[1:]
         path = " → ".join(symbol_in_words(s) for s in tail if s) or "any point"
         parts.append(f"After {path}, {candidate.tool} came next {times:g} of {seen:g} times.")

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from langgraph_toolmem.graph.cases import Neighbour
-from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import PARALLEL, WORDS, RunState, windows
-from langgraph_toolmem.inertia.arguments import Filled, fill
+from langgraph_toolmem.inertia.arguments import Filled, fill, fill_each, may_offer
+from langgraph_toolmem.inertia.contexts import CallContexts, call_key
+from langgraph_toolmem.inertia.proposal import calls_text
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.runs.values import ABSENT
+from langgraph_toolmem.runs.values import ABSENT, canon_args
 
-MAX_TOOLS: Final = 2
-NEIGHBOURS: Final = 4
+MAX_TOOLS: Final = 3
+LEAST_SHARE: Final = 0.05
+"""Share of the likeliest tool's share from which another is weighed too."""
+NEIGHBOURS: Final = 8
+"""Nearest past requests that are asked how sure a call is."""
+NEAREST: Final = 4
+"""Of these, how many say what comes next and with which values."""
+FROM_CONTEXT: Final = 3
+"""Rank of a whole call that followed the run's latest calls before."""
+WHOLE: Final = "w"
+"""Source of its arguments."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible next call.
+    """One possible next turn of the model: a call, several calls of one tool, or an answer in words (tool WORDS).
 
     Attributes:
         p_tool: share of the tool among what followed in contexts like this one, backed off over their length.
@@ -27,6 +40,9 @@ class Candidate:
         witnesses: how many of the nearest past requests went on with this tool and took every argument from a
             source that gives the same value now.
         support: how often the longest known context was seen.
+        rank: 0 for a tool's best filling, then 1 …; FROM_CONTEXT for a whole call as it followed the latest calls.
+        each: the parameter whose value is a list with one element for each of several calls; "" for one call.
+        p_call: share of this very call among what followed the run's latest calls.
     """
 
     tool: str
@@ -40,11 +56,36 @@ class Candidate:
     """2: the nearest past request went on with this tool, 1: no near request, 0: it went on otherwise."""
     agreeing_neighbours: float
     witnesses: int
+    rank: int = 0
+    each: str = ""
+    p_call: float = 0.0
+
+    @cached_property
+    def calls(self) -> tuple[dict[str, Any], ...]:
+        """The arguments of each call; optional ones that are best left out are absent. None for an answer in words."""
+        if self.tool == WORDS:
+            return ()
+        args = {name: f.value for name, f in self.filled.items() if f.value is not ABSENT}
+        return tuple({**args, self.each: value} for value in args[self.each]) if self.each else (args,)
 
     @property
-    def args(self) -> dict[str, Any]:
-        """The arguments to call with; optional ones that are best left out are absent."""
-        return {name: f.value for name, f in self.filled.items() if f.value is not ABSENT}
+    def following(self) -> str | None:
+        """What a past request must have gone on with to be a witness (`Neighbour.tool`)."""
+        return _following(self.tool, self.each)
+
+    @cached_property
+    def text(self) -> str:
+        """The arguments as one text: see `calls_text`."""
+        return calls_text(self.calls)
+
+    @cached_property
+    def key(self) -> str:
+        """Its digest among the calls that follow others (`contexts.call_key`)."""
+        return call_key(PARALLEL + self.tool, "") if self.each else call_key(self.tool, self.text)
+
+
+def _following(tool: str, each: str) -> str | None:
+    return None if tool == WORDS else PARALLEL + tool if each else tool
 
 
 def near_requests(graph: EvidenceGraph, state: RunState) -> list[Neighbour]:
@@ -94,32 +135,90 @@ def next_tools(
 
 def candidates(
     graph: EvidenceGraph,
+    contexts: CallContexts,
     state: RunState,
     neighbours: Sequence[Neighbour],
     *,
     specs: Mapping[str, ToolSpec],
     user: str | None,
 ) -> list[Candidate]:
-    """The likeliest calls, best first. Tools that are not among `specs` are left out."""
-    shares, support, window = next_tools(graph, state, neighbours)
-    ranked = sorted(
-        (item for item in shares if item not in (WORDS, PARALLEL, OPEN) and item in specs),
-        key=lambda item: (-shares[item], item),  # by name where equal: a set's order changes with the process
-    )
-    found = []
-    for tool in ranked[:MAX_TOOLS]:
-        filled = fill(graph, state, tool, specs[tool].properties, specs[tool].required, neighbours, user)
-        if isinstance(filled, str):
+    """What may come next, likeliest tools first: calls, several calls of one tool at once, an answer in words.
+
+    Tools that are not among `specs` are left out.
+
+    Args:
+        graph: the evidence.
+        contexts: which whole calls follow which.
+        state: the run before the model's turn.
+        neighbours: the nearest past requests that went the same way so far, nearest first.
+        specs: the tools that may be called.
+        user: digest of the user, if known; decides which constants may be used.
+    """
+    nearest = neighbours[:NEAREST]
+    shares, support, window = next_tools(graph, state, nearest)
+    following, of_calls = contexts.after(state)
+    base = _Base(state, nearest, support, window, of_calls)
+    found: list[Candidate] = []
+    ranked = sorted(shares, key=lambda item: (-shares[item], item))  # by name where equal: a set has no fixed order
+    least = LEAST_SHARE * max(shares.values(), default=0.0)
+    known = [item for item in ranked if shares[item] >= least and item.removeprefix(PARALLEL) in specs][:MAX_TOOLS]
+    for item in known:
+        tool = item.removeprefix(PARALLEL)
+        spec = specs[tool]
+        fillings = fill(graph, state, tool, spec.properties, spec.required, nearest, user)
+        if isinstance(fillings, str):
             continue
-        p_args = 1.0
-        for f in filled.values():
-            p_args *= f.probability
-        agreeing = sum(n.tool == tool for n in neighbours)
-        witnesses = min((f.witnesses for f in filled.values()), default=agreeing)
-        similarity = neighbours[0].similarity if neighbours else 0.0
-        agrees = 1 if not neighbours else (2 if neighbours[0].tool == tool else 0)
-        share = agreeing / len(neighbours) if neighbours else 0.0
-        found.append(
-            Candidate(tool, filled, shares[tool], p_args, support, window, similarity, agrees, share, witnesses)
-        )
+        if item == tool:
+            found += [base.candidate(tool, filled, shares[item], rank) for rank, filled in enumerate(fillings)]
+            continue
+        for parameter, each in fill_each(graph, state, item, spec.properties):
+            found.append(base.candidate(tool, {**fillings[0], parameter: each}, shares[item], 0, each=parameter))
+    there = {candidate.key for candidate in found} if following else set()
+    for tool, args, share, _ in following:
+        if tool not in specs or call_key(tool, canon_args(args)) in there:
+            continue
+        properties = specs[tool].properties
+        if all(may_offer(graph, state, tool, name, value, properties.get(name), user) for name, value in args.items()):
+            filled = {name: Filled(value, share, WHOLE, 0, 0) for name, value in args.items()}
+            found.append(base.candidate(tool, filled, max(shares.get(tool, 0.0), share), FROM_CONTEXT, p_args=share))
+    found.append(base.candidate(WORDS, {}, shares.get(WORDS, 0.0), 0))
     return found
+
+
+@dataclass(frozen=True)
+class _Base:
+    """What all candidates of one decision share."""
+
+    state: RunState
+    neighbours: Sequence[Neighbour]
+    support: float
+    window: str
+    of_calls: Mapping[str, float]
+
+    def candidate(
+        self,
+        tool: str,
+        filled: Mapping[str, Filled],
+        share: float,
+        rank: int,
+        *,
+        each: str = "",
+        p_args: float | None = None,
+    ) -> Candidate:
+        following = _following(tool, each)
+        agreeing = sum(n.tool == following for n in self.neighbours)
+        candidate = Candidate(
+            tool=tool,
+            filled=filled,
+            p_tool=share,
+            p_args=math.prod(f.probability for f in filled.values()) if p_args is None else p_args,
+            support=self.support,
+            window=self.window,
+            similarity=self.neighbours[0].similarity if self.neighbours else 0.0,
+            neighbour_agrees=1 if not self.neighbours else (2 if self.neighbours[0].tool == following else 0),
+            agreeing_neighbours=agreeing / len(self.neighbours) if self.neighbours else 0.0,
+            witnesses=min((f.witnesses for name, f in filled.items() if name != each), default=agreeing),
+            rank=rank,
+            each=each,
+        )
+        return replace(candidate, p_call=self.of_calls.get(candidate.key, 0.0)) if self.of_calls else candidate

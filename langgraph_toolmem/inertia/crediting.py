@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.operations import Count, Record, ToolCount
-from langgraph_toolmem.graph.state import RunState, windows
+from langgraph_toolmem.graph.state import WORDS, RunState, windows
+from langgraph_toolmem.inertia.budget import Acted, Checked
+from langgraph_toolmem.inertia.confidence import Weighed
 from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
-from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision
+from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text
+from langgraph_toolmem.inertia.strangers import Likened
 from langgraph_toolmem.runs.run import Turn
-from langgraph_toolmem.runs.values import canon_args
+
+_LATER: Final = ("", 0, 0.0, None)
+"""Of a candidate whose features, nature, noise and strangeness nobody noted."""
+SURE: Final = 0.8
+"""Confidence from which a prediction is evidence for or against drift, made or not."""
 
 
 def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, hour: int | None = None) -> Record:
@@ -20,9 +27,9 @@ def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, 
     return [TurnOpened(turn, windows(state), rules, plain_judged(decision), decision.would_act, user, hour)]
 
 
-def begin_shortcut(decision: Decision) -> Record:
-    """The record of a call that is made now: the misses to expect from it."""
-    return [Count("acted_risk", 1 - j.confidence) for j in decision.judged[:1]]
+def begin_shortcut(decision: Decision, turn: int) -> Record:
+    """The record of a call that is made now, in model turn number `turn`: the misses to expect from it."""
+    return [Acted(turn, j.changes, 1 - j.confidence) for j in decision.judged[:1]]
 
 
 def call_digest(tool: str, args_text: str) -> str:
@@ -31,31 +38,65 @@ def call_digest(tool: str, args_text: str) -> str:
 
 
 def plain_judged(decision: Decision) -> list[list[Any]]:
-    """The judged candidates in plain containers: tool, digest of the call, rules, readable rule, confidence."""
-    return [[j.tool, call_digest(j.tool, j.args_text), list(j.rules), j.rule, j.confidence] for j in decision.judged]
+    """The judged candidates in plain containers: tool, digest of the call, rules, readable rule, confidence,
+    features, whether it changes something, noise and strangeness."""
+    return [
+        [
+            j.tool,
+            call_digest(j.tool, j.args_text),
+            list(j.rules),
+            j.rule,
+            j.confidence,
+            j.features,
+            j.changes,
+            j.noise,
+            j.strangeness,
+        ]
+        for j in decision.judged
+    ]
 
 
-def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: int | None) -> Record:
-    """Hit or miss for every candidate. What a person rejected is a miss, what one put in its place the truth."""
+def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: int | None, number: int) -> Record:
+    """Hit or miss for every candidate of model turn `number`.
+
+    What a person rejected is a miss, what one put in its place the truth.
+    """
     record: Record = []
-    truth = ""
-    if len(turn.steps) == 1 and turn.steps[0].review != "rejected":
-        truth = call_digest(turn.steps[0].tool, canon_args(turn.steps[0].args))
-    for position, (tool, call, rules, rule, confidence) in enumerate(judged):
+    truth = _truth(turn)
+    known = [[*row, *_LATER[len(row) - 5 :]] for row in judged]  # an open turn of a version before has less
+    examples = [[features, int(call == truth)] for _, call, _, _, _, features, *_ in known if features]
+    if examples:
+        record.append(Weighed(number, examples))
+    for position, (tool, call, rules, rule, confidence, _, changes, noise, strangeness) in enumerate(known):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
         record.append(RulesJudged([*rules, *named], hit))
-        if position == 0:
+        if position == 0 and tool != WORDS:
             record.append(ToolCount(tool, "hits" if hit else "misses"))
+            if hit and strangeness is not None:
+                record.append(Likened(number, tool, strangeness))
             if would_act:
                 outcome = "right" if hit else "wrong"
-                record += [Count(outcome, 1, hour), ToolCount(tool, outcome), Count("checked_risk", 1 - confidence)]
+                record += [Count(outcome, 1, hour), ToolCount(tool, outcome)]
+            if would_act or confidence >= SURE:
+                record.append(Checked(number, tool, changes, 1 - hit, 1 - confidence, int(would_act), noise))
     return record
 
 
-def credit_shortcut(turn: Turn, asked: Sequence[str], hour: int | None) -> Record:
+def _truth(turn: Turn) -> str:
+    """Digest of what the model did, as one candidate may foresee it; "" for what none can."""
+    if not turn.steps:
+        return call_digest(WORDS, "")
+    tools = {step.tool for step in turn.steps}
+    if len(tools) > 1 or any(step.review == "rejected" for step in turn.steps):
+        return ""
+    return call_digest(tools.pop(), calls_text(step.args for step in turn.steps))
+
+
+def credit_shortcut(turn: Turn, asked: Sequence[str], hour: int | None, *, changes: int, number: int) -> Record:
     """A turn that the shortcut took is credited by its outcome only, for the tools that it asked for."""
     statuses = {step.status for step in turn.steps}
     # Stopped: a person or a limit kept the call from being executed.
     outcome = "acted_ok" if statuses == {"ok"} else "acted_stopped" if "rejected" in statuses else "acted_failed"
-    return [Count(outcome, 1, hour), *(ToolCount(tool, outcome) for tool in asked)]
+    failed = [Acted(number, changes, 0.0, 1)] if outcome == "acted_failed" else []
+    return [Count(outcome, 1, hour), *failed, *(ToolCount(tool, outcome) for tool in asked)]

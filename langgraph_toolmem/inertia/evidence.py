@@ -94,6 +94,7 @@ _SOURCES: Final = {
     "env": "environment",
     "goal": "user's goal",
     "paper": "paper policy",
+    "w": "whole call",
 }
 
 

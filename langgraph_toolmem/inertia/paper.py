@@ -23,8 +23,9 @@ from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.sources import MISSING, evaluate
 from langgraph_toolmem.graph.state import SEPARATOR, RunState, paper_window, slot_key
 from langgraph_toolmem.graph.tables import CountTable
-from langgraph_toolmem.inertia.guards import held_back, pace, refusal
-from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
+from langgraph_toolmem.inertia.budget import Budget
+from langgraph_toolmem.inertia.guards import may_write, refusal
+from langgraph_toolmem.inertia.policy import EnvironmentAdapter, PaperPolicy
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, Judged, Option, Proposal
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT, canon_args, fit
@@ -66,7 +67,7 @@ def weights(graph: EvidenceGraph, tools: list[str], k: int) -> dict[str, float]:
 
 
 def scores(
-    graph: EvidenceGraph, tools: list[str], intuition: str, similarity: Similarity, policy: InertiaPolicy
+    graph: EvidenceGraph, tools: list[str], intuition: str, similarity: Similarity, policy: PaperPolicy
 ) -> list[tuple[float, str]]:
     """CIPS of every candidate, best first. Tools with equal scores are in alphabetical order."""
     found = weights(graph, tools, policy.window)
@@ -83,7 +84,7 @@ def scores(
 
 
 def fill(
-    graph: EvidenceGraph, state: RunState, spec: ToolSpec, policy: InertiaPolicy
+    graph: EvidenceGraph, state: RunState, spec: ToolSpec, policy: PaperPolicy
 ) -> tuple[dict[str, Any], dict[str, str]] | str:
     """Arguments in the paper's order of trust: dataflow, environment, heuristic.
 
@@ -127,7 +128,7 @@ def _is_flow(descriptor: str) -> bool:
     return descriptor[0] in "iol" or (descriptor[0] == "[" and descriptor[2] in "iol")
 
 
-def _environment(policy: InertiaPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
+def _environment(policy: PaperPolicy, tool: str, state: RunState) -> Mapping[str, Any]:
     """What the host's adapter knows; nothing if it fails, which is logged once per adapter and kind of error."""
     adapter = policy.environment
     if adapter is None:
@@ -165,8 +166,9 @@ def decide(
     state: RunState,
     *,
     rules: CountTable,
+    budget: Budget,
     specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
+    policy: PaperPolicy,
     intuition: str,
     similarity: Similarity,
     chosen_by: Sequence[str],
@@ -176,7 +178,7 @@ def decide(
 
     Budget and audits are off unless the policy sets them; `draw` is as for the calibrated policy.
     """
-    recovery = _recovery(graph, rules, state, specs, policy, draw)
+    recovery = _recovery(graph, rules, budget, state, specs, policy, draw)
     if recovery is not None:
         return recovery
     slow = pace(policy, chosen_by)
@@ -200,31 +202,50 @@ def decide(
     args, sources = filled
     refused = refusal(tool, args, specs=specs, policy=policy, graph=graph, state=state)
     options = (Option(tool, args, score, refused), *rest)
-    judged = (_judged(rules, state, tool, args),)
+    judged = (_judged(rules, state, tool, args, changes=may_write(tool, specs, policy)),)
     if refused:
         return Decision(None, refused, options, judged)
     known = {name: describe(source) for name, source in sources.items()}
     window = " → ".join(state.tools[-policy.window :])
     told = "".join(f" {name}: {source}." for name, source in known.items())
     evidence = f"After {window}, {tool} has score {score:.2f} (CIPS), above {policy.threshold:.2f}.{told}"
-    hold, audit = held_back(graph, policy, judged[0].confidence, draw)
+    hold, audit = budget.held_back(policy, judged[0].confidence, draw, tool=tool, changes=bool(judged[0].changes))
     proposal = Proposal(tool, args, score, evidence, not hold, hold, audit, known)
     return Decision(proposal, hold or evidence, options, judged)
 
 
-def _judged(rules: CountTable, state: RunState, tool: str, args: Mapping[str, Any]) -> Judged:
+def _judged(rules: CountTable, state: RunState, tool: str, args: Mapping[str, Any], *, changes: bool) -> Judged:
     """CIPS is no probability: what the budget weighs is the record of such proposals, (h + 1) / (h + m + 2)."""
     rule = SEPARATOR.join((state.symbols[-1], tool, "paper"))
     cell = rules.row(RULE_PREFIX + rule).get("", (0, 0))
-    return Judged(tool, canon_args(args), (), rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2))
+    return Judged(
+        tool, canon_args(args), (), rule, (cell[HIT] + 1) / (cell[HIT] + cell[MISS] + 2), changes=int(changes)
+    )
+
+
+def pace(policy: PaperPolicy, chosen_by: Sequence[str]) -> str:
+    """Why no shortcut may be taken now, given who chose the run's calls so far; "" if one may."""
+    in_a_row = 0
+    for who in reversed(chosen_by):
+        if who != "shortcut":
+            break
+        in_a_row += 1
+    if policy.max_in_a_row is not None and in_a_row >= policy.max_in_a_row:
+        return f"{in_a_row} shortcut(s) in a row: the model is asked"
+    if policy.max_share is not None:
+        taken = sum(who == "shortcut" for who in chosen_by)
+        if taken + 1 > policy.max_share * (len(chosen_by) + 1):
+            return f"{taken} of {len(chosen_by)} calls of this run were shortcuts: the cap is {policy.max_share:.0%}"
+    return ""
 
 
 def _recovery(
     graph: EvidenceGraph,
     rules: CountTable,
+    budget: Budget,
     state: RunState,
     specs: Mapping[str, ToolSpec],
-    policy: InertiaPolicy,
+    policy: PaperPolicy,
     draw: float,
 ) -> Decision | None:
     """After failed calls in a row, the configured tool that shows what is possible; it may break the pace."""
@@ -247,8 +268,8 @@ def _recovery(
     if refused:
         return None
     evidence = f"The last {policy.recovery_after} calls failed; {tool} shows what is possible."
-    judged = _judged(rules, state, tool, args)
-    hold, audit = held_back(graph, policy, judged.confidence, draw)
+    judged = _judged(rules, state, tool, args, changes=may_write(tool, specs, policy))
+    hold, audit = budget.held_back(policy, judged.confidence, draw, tool=tool, changes=bool(judged.changes))
     known = {name: describe(source) for name, source in sources.items()}
     proposal = Proposal(tool, args, 1.0, evidence, not hold, hold, audit, known)
     return Decision(proposal, hold or evidence, (Option(tool, args, 1.0),), (judged,))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
+
+from langgraph_toolmem.runs.values import canon_args
 
 RULE_PREFIX: Final = "R"
 """Before a rule as a person reads it, in the table of the rules' records."""
@@ -25,6 +27,7 @@ class Proposal:
         hold: why not, if `act` is False.
         audit: the model is asked although the policy would act, to keep the record honest.
         sources: per argument, where its value comes from.
+        beside: arguments of further calls of the tool, made in the same turn.
     """
 
     tool: str
@@ -35,6 +38,12 @@ class Proposal:
     hold: str = ""
     audit: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def calls(self) -> tuple[Mapping[str, Any], ...]:
+        """The arguments of every call."""
+        return (self.args, *self.beside)
 
 
 class Option(NamedTuple):
@@ -48,7 +57,16 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate with the rules whose records are to be updated once the truth is known."""
+    """A candidate with the rules whose records are to be updated once the truth is known.
+
+    Attributes:
+        tool: its name; `WORDS` for an answer in words.
+        args_text: the arguments, as `calls_text` writes them.
+        features: what else is known of it, as `confidence.pack` writes it.
+        changes: 1 if the call may change something.
+        noise: see `CallContexts.noise`.
+        strangeness: see `strangers`; None where there is nothing to be like.
+    """
 
     tool: str
     args_text: str
@@ -56,6 +74,15 @@ class Judged:
     rule: str
     """The rule as a person reads it."""
     confidence: float = 0.0
+    features: str = ""
+    changes: int = 0
+    noise: float = 0.0
+    strangeness: float | None = None
+
+
+def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:
+    """The arguments of one call, or of several of one tool in any order, as one text."""
+    return "\x1e".join(sorted(map(canon_args, calls)))
 
 
 @dataclass(frozen=True)
@@ -102,6 +129,7 @@ class Decision:
             else {
                 "tool": proposal.tool,
                 "args": dict(proposal.args),
+                "beside": [dict(args) for args in proposal.beside],
                 "confidence": round(float(proposal.confidence), 4),
                 "evidence": proposal.evidence,
                 "audit": proposal.audit,

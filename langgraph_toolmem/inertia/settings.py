@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 
@@ -60,7 +61,8 @@ class InertiaSettings(BaseModel):
     inertia_min_precision: _Share | _Absent = Field(
         default=None,
         title="Least precision",
-        description="Calibrated policy: the probability of being exactly right from which a call is proposed.",
+        description="Calibrated policy: the probability of being exactly right from which a call is proposed, "
+        "whether it reads or changes something.",
         json_schema_extra=_AT_NODES,
     )
     inertia_max_wrong_per_100: _Percent | _Absent = Field(
@@ -140,10 +142,7 @@ def _mode(policy: InertiaPolicy, mode: Any) -> InertiaPolicy | None:
     return None if mode == "off" else _with(policy, "shadow", mode == "shadow")
 
 
-_OF_KIND: Final = {"calibrated": InertiaPolicy(), "paper": InertiaPolicy.paper()}
-_DIFFERENT_BY_KIND: Final = tuple(
-    name for name, value in vars(_OF_KIND["paper"]).items() if name != "kind" and value != getattr(InertiaPolicy, name)
-)
+_OF_KIND: Final = {policy.kind: policy for policy in (InertiaPolicy(), PaperPolicy())}
 
 
 def _kind(policy: InertiaPolicy, kind: Any) -> InertiaPolicy:
@@ -153,8 +152,20 @@ def _kind(policy: InertiaPolicy, kind: Any) -> InertiaPolicy:
     if kind == policy.kind:
         return policy
     old, new = _OF_KIND[policy.kind], _OF_KIND[kind]
-    left_alone = (name for name in _DIFFERENT_BY_KIND if getattr(policy, name) == getattr(old, name))
-    return policy.with_(kind=kind, **{name: getattr(new, name) for name in left_alone})
+    return replace(new, **_set_by_code(policy, old, new))
+
+
+def _set_by_code(policy: Any, old: Any, new: Any) -> dict[str, Any]:
+    """What a policy, or one of its bounds, has otherwise than `old`, as far as `new` has such fields."""
+    changes: dict[str, Any] = {}
+    for name in (each.name for each in fields(new)):
+        mine, default = getattr(policy, name, None), getattr(old, name, None)
+        if isinstance(mine, Bound) and mine != default:
+            bound = getattr(new, name)
+            changes[name] = replace(bound, **_set_by_code(mine, default, bound))
+        elif mine != default:
+            changes[name] = mine
+    return changes
 
 
 def _never(policy: InertiaPolicy, names: Any) -> InertiaPolicy:

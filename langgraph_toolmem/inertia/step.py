@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia import Inertia
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.inertia.traces import note_decision
@@ -95,7 +95,7 @@ class Shortcut(Step[Inertia]):
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:
-            answer = shortcut_message(decision.proposal, announce=policy.announces)
+            answer = shortcut_message(decision.proposal, announce=isinstance(policy, PaperPolicy) and policy.announce)
         return Said(answer=answer, event=decision.to_event())
 
     def _forbidden(self, call: Call) -> str:
@@ -108,20 +108,24 @@ class Shortcut(Step[Inertia]):
 
 
 def shortcut_message(proposal: Proposal, *, announce: bool) -> AIMessage:
-    """The message that stands for the model's: one tool call, marked as made by the shortcut.
+    """The message that stands for the model's: a tool call, or several of one tool, marked as made by the shortcut.
 
     Args:
         proposal: the call.
         announce: say in the text, for the model to read, that the shortcut chose the call (as the paper does).
     """
-    args = json.loads(json.dumps(dict(proposal.args), default=str))
+    calls = json.loads(json.dumps([dict(args) for args in proposal.calls], default=str))
     text = ""
     if announce:
-        text = f"[inertia shortcut] The tool graph chose {proposal.tool} with {json.dumps(args, ensure_ascii=False)}."
+        told = ", then ".join(json.dumps(args, ensure_ascii=False) for args in calls)
+        text = f"[inertia shortcut] The tool graph chose {proposal.tool} with {told}."
     mark = {
         "by": "inertia",
         "confidence": round(float(proposal.confidence), 4),
         "evidence": proposal.evidence,
     }
-    call = {"name": proposal.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
-    return AIMessage(content=text, tool_calls=[call], additional_kwargs={MARK: mark})
+    made = [
+        {"name": proposal.tool, "args": args, "id": f"call_{uuid.uuid4().hex[:24]}", "type": "tool_call"}
+        for args in calls
+    ]
+    return AIMessage(content=text, tool_calls=made, additional_kwargs={MARK: mark})

@@ -21,12 +21,15 @@ _PATTERNS: Final = tuple(
     (code, re.compile(pattern, re.DOTALL))
     for code, pattern in (
         ("invalid_arguments", r"arguments of .* break its schema: "),
-        ("budget", r"(the|much of the) budget of .*wrong call"),
+        ("budget", r"(the|some of the) budget of .*wrong call"),
         ("shadow", r"shadow mode: "),
         ("audit", r"audit: "),
         ("nothing_seen", r"nothing like this has been seen yet|no tool has been seen after "),
         ("no_value", r"nothing in this run fills "),
         ("low_confidence", r"confidence [\d.]+ is below |score [-\d.]+ of .* is not above "),
+        ("drift", r"the model has done otherwise "),
+        ("stranger", r"the request is worded unlike those |no request before that went on with "),
+        ("answer_in_words", r"the model is likely to answer in words"),
         ("switched_off", r"switched off for this run"),
         ("tool_choice", r"the request settles which tools may be called: "),
         ("provider", r".*: its API refuses turns that the model did not make "),
@@ -35,9 +38,10 @@ _PATTERNS: Final = tuple(
         ("unknown_tool", r".* is not among the tools$"),
         ("excluded", r".* is excluded by the policy$"),
         ("needs_approval", r".* needs a human's approval$"),
-        ("destructive", r".* is destructive and not named in allow_destructive$"),
+        ("destructive", r".* is destructive \(.*\) and not named in "),
+        ("steers_the_run", r".* ends the run or steers it \(.*\) and is not named in may_write$"),
+        ("not_named", r".* may change something \(.*\) and is not named in may_write$"),
         ("repeat", r".* was (already called with the same arguments|called like this before) in this run"),
-        ("may_write", r".* may change something, and "),
     )
 )
 """How the reasons of decisions are worded. Matched in this order, from the start of the text."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import StateGraph
 from langgraph.types import Command
 
@@ -17,8 +18,9 @@ from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of
 from langgraph_toolmem.turn.call import Call, Said
+from langgraph_toolmem.turn.graph_tools import GraphTools
 from langgraph_toolmem.turn.host import read_key
-from langgraph_toolmem.turn.node import StepNode
+from langgraph_toolmem.turn.node import MemoryNode, StepNode
 
 _SHORTCUT: Final = "shortcut"
 _ASK: Final = "ask the model"
@@ -61,6 +63,8 @@ class InertiaShortcut(StepNode):
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
+        self._graph_tools = GraphTools(skip=(MemoryNode, ToolMemory))
+        method.core.catalogue.hear(self._graph_tools.of(model))
         models = () if model is None else (model,)
         super().__init__(Shortcut(method, policy=policy, models=models), messages_key=messages_key, name=name)
         if goto is not None and len(tuple(goto)) != 2:
@@ -103,6 +107,11 @@ class InertiaShortcut(StepNode):
     def destinations(self) -> dict[str, str]:
         """For ``add_node(..., destinations=node.destinations)`` with `goto`: node → edge label."""
         return {} if self.goto is None else {self.goto[0]: _SHORTCUT, self.goto[1]: _ASK}
+
+    def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
+        """The model call that comes after this node. What the graph's tools say of themselves is taken in."""
+        self.step.core.catalogue.hear(self._graph_tools.of_run(config))
+        return super().call_of(state, config)
 
     def update(self, call: Call, said: Said) -> Any:
         """The call in the messages, and the way on."""

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import Turn, parse_run
-from langgraph_toolmem.runs.values import canon_args
 
 _CHAIN_LENGTHS = (2, 3, 4)
 _CHAINS = 10
@@ -105,7 +104,8 @@ def replay(
 
     Args:
         runs: recorded runs, oldest first.
-        tools: schemas of the tools; None: what the calls show of them.
+        tools: schemas of the tools; None: what the calls show of them, and their names count as if they had been
+            described.
         policy: the policy to judge; calibrated if None.
         seed: of the memory.
         memory: a memory that has learned already (`tools` and `seed` are then unused).
@@ -113,7 +113,8 @@ def replay(
         on_turn: called with each turn and the decision before it.
     """
     own = memory is None
-    memory = memory or ToolMemory.ephemeral(tools=tools, methods=[Inertia(seed=seed)])
+    memory = memory or ToolMemory.ephemeral(tools=tools, methods=[Inertia(seed=seed, background=False)])
+    memory.core.catalogue.taken_as_described |= own and tools is None
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(), InertiaMeter(), Counter[tuple[str, ...]]()
 
@@ -161,13 +162,12 @@ def _credit(report: ReplayReport, turn: Turn, decision: Decision) -> None:
 
 
 def is_right(turn: Turn, decision: Decision) -> bool:
-    """Whether the proposed call is exactly the one the model made."""
+    """Whether the proposed calls are exactly those the model made."""
     proposal = decision.proposal
     return (
         proposal is not None
-        and len(turn.steps) == 1
-        and turn.steps[0].tool == proposal.tool
-        and canon_args(turn.steps[0].args) == canon_args(proposal.args)
+        and {step.tool for step in turn.steps} == {proposal.tool}
+        and calls_text(step.args for step in turn.steps) == calls_text(proposal.calls)
     )
 
 

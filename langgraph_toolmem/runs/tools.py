@@ -4,9 +4,9 @@
 OpenAI, Anthropic and MCP tool dicts, MCP tools; and specs, such as `navigator.openapi` makes. Arguments that the host
 injects (state, store, runtime, ids) are no parameters here.
 
-Effects, each True, False or None (nothing is said), from the surest word to the least: tags (``destructive``), the
-same words as keys of ``metadata`` or of the dict, MCP annotations. Annotations are read as the MCP specification
-means them, as far as the server says anything about effects:
+Effects, each True, False or None (nothing is said), from the surest word to the least: tags (``destructive``, in any
+spelling: "Destructive", "READ-ONLY"), the same words as keys of ``metadata`` or of the dict, MCP annotations.
+Annotations are read as the MCP specification means them, as far as the server says anything about effects:
 
 * Writing without ``destructiveHint`` is destructive: that is the specification's default, and what a server that
   leaves it out tells its clients. A server says that a tool writes with ``readOnlyHint: false``, or with an
@@ -22,8 +22,9 @@ import copy
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeAlias
 
 import jsonschema_rs
@@ -35,11 +36,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_toolmem.runs.tools")
 
-_HINTS = {
-    "read_only": ("readOnlyHint", "read_only_hint"),
-    "destructive": ("destructiveHint", "destructive_hint"),
-    "idempotent": ("idempotentHint", "idempotent_hint"),
-}
+_HINTS = ("read_only", "destructive", "idempotent")
 _PROBLEM_CHARS = 300
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 # What LangChain tells a model about a `Tool` that wraps a function of one text.
@@ -65,6 +62,8 @@ class ToolSpec:
         tags: Tags of the tool.
         toolkit: The service, server or API it is a part of, "" if nothing is said.
         category: What the toolkit is about, "" if nothing is said.
+        controls: Its answer ends the run or steers it: it returns a ``Command`` or has ``return_direct``.
+        seen: Somebody described it; False: this is what its calls showed.
         arguments_model: pydantic model that the tool itself validates with, if it has one.
     """
 
@@ -78,6 +77,8 @@ class ToolSpec:
     tags: tuple[str, ...] = ()
     toolkit: str = ""
     category: str = ""
+    controls: bool | None = None
+    seen: bool = True
     arguments_model: type[BaseModel] | None = field(default=None, repr=False, compare=False)
 
     @functools.cached_property
@@ -228,7 +229,18 @@ def _from_base_tool(tool: BaseTool) -> ToolSpec:
         else:  # a pydantic.v1 model
             parameters = _object_schema(schema.schema())
     metadata = tool.metadata or {}
-    return _spec(tool.name, tool.description, parameters, metadata, metadata, tool.tags, model)
+    spec = _spec(tool.name, tool.description, parameters, metadata, metadata, tool.tags, model)
+    return replace(spec, controls=True) if tool.return_direct or _returns_command(tool) else spec
+
+
+def _returns_command(tool: BaseTool) -> bool:
+    """Whether what it runs is annotated to return a ``Command``; text annotations count.
+
+    Not in a tuple, of content and artifact: there MCP adapters allow for one, of an interceptor, for any tool.
+    """
+    ways = (getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun"))
+    told = [str((getattr(way, "__annotations__", None) or {}).get("return", "")) for way in ways]
+    return any(re.search(r"\bCommand\b", text) and not re.match(r"(?i)(typing\.)?tuple\b", text) for text in told)
 
 
 def _own_model(tool: BaseTool, offered: type[BaseModel]) -> type[BaseModel]:
@@ -288,7 +300,7 @@ def _spec(
         toolkit=toolkit,
         category=category,
         arguments_model=model,
-        **_effects(hints, tag_names),
+        **_effects(hints, tag_names),  # type: ignore[arg-type]
     )
 
 
@@ -298,8 +310,9 @@ def _effects(said: Mapping[str, Any], tags: tuple[str, ...]) -> dict[str, bool |
         nested = nested.model_dump()
     # langchain-mcp-adapters puts the annotations flat into the metadata, MCP itself below "annotations".
     places = (nested, said) if isinstance(nested, Mapping) else (said,)
-    own = {effect: True if effect in tags else _flag(places, effect) for effect in _HINTS}
-    hints = {effect: _flag(places, *names) for effect, names in _HINTS.items()}
+    tagged = {_plain(tag) for tag in tags}
+    own = {effect: True if _plain(effect) in tagged else _flag(places, effect) for effect in _HINTS}
+    hints = {effect: _flag(places, f"{effect}_hint") for effect in _HINTS}
     known = {effect: hints[effect] if word is None else word for effect, word in own.items()}
     if own["destructive"] is None:
         known["destructive"] = _destroys(known["read_only"], hints)
@@ -314,9 +327,23 @@ def _destroys(read_only: bool | None, hints: Mapping[str, bool | None]) -> bool 
     return True if hint is None and writes else hint
 
 
-def _flag(places: Iterable[Mapping[str, Any]], *names: str) -> bool | None:
-    """The first of these keys that holds True or False; the adapter's None stands for what is not said."""
-    return next((place[name] for place in places for name in names if isinstance(place.get(name), bool)), None)
+def _plain(name: str) -> str:
+    """A mark without its spelling: "READ-ONLY", "readOnly" and "read_only" are one."""
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _flag(places: Iterable[Mapping[str, Any]], name: str) -> bool | None:
+    """The first key of this name that holds True or False; the adapter's None stands for what is not said."""
+    wanted = _plain(name)
+    return next(
+        (
+            said
+            for place in places
+            for key, said in place.items()
+            if isinstance(said, bool) and _plain(str(key)) == wanted
+        ),
+        None,
+    )
 
 
 def _object_schema(schema: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from langchain_core.messages import convert_to_messages
 from places import ROOT
 from typer.testing import CliRunner
 
-from langgraph_toolmem import SIT, Entries, InertiaPolicy, default_methods
+from langgraph_toolmem import SIT, Bound, Entries, InertiaPolicy, default_methods
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, LogError
 from langgraph_toolmem.cli import app, health, tables, terminal
 from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
@@ -233,7 +233,7 @@ def test_replay_json_is_the_whole_report(log):
 
     assert result.stderr == ""
     assert (answer["runs"], answer["turns"], answer["calls"], answer["words"]) == (40, 120, 80, 40)
-    assert answer["right"] > 10
+    assert answer["right"] > 5
     assert answer["wrong"] <= 2
     assert answer["inertia"]["has_inertia"] is True
     assert answer["skipped_lines"] == []
@@ -303,7 +303,7 @@ def test_replay_as_a_process_into_a_pipe_with_a_poor_terminal(log, tmp_path):
     seen = process("replay", log, PYTHONIOENCODING="ascii")
     assert seen.returncode == 0, seen.stderr
     assert seen.stderr == ""
-    assert "could have been skipped" in seen.stdout
+    assert "have been skipped" in seen.stdout
     assert "suche_nach_gr" in json.loads(process("replay", log, "--json").stdout)["chains"][0]["tools"][0]
 
 
@@ -323,19 +323,21 @@ def test_recorded_runs():
 def test_policies_by_name():
     assert read_policy("calibrated") == InertiaPolicy()
     assert read_policy("paper") == InertiaPolicy.paper()
-    assert read_policy("calibrated", min_precision=0.7) == InertiaPolicy(min_precision=0.7)
+    assert read_policy("calibrated", min_precision=0.7) == InertiaPolicy().with_(min_precision=0.7)
 
 
 def test_policies_by_setting():
-    assert read_policy("min_precision=0.8, audit_rate=0") == InertiaPolicy(min_precision=0.8, audit_rate=0)
+    assert read_policy("min_precision=0.8, audit_rate=0") == InertiaPolicy().with_(min_precision=0.8, audit_rate=0)
     assert read_policy("paper,alpha=0.3") == InertiaPolicy.paper(alpha=0.3)
-    assert read_policy("max_wrong_per_100=none,shadow=True") == InertiaPolicy(max_wrong_per_100=None, shadow=True)
+    free = InertiaPolicy().with_(max_wrong_per_100=None)
+    assert read_policy("max_wrong_per_100=none,shadow=True") == free.with_(shadow=True)
+    assert read_policy('reads={"min_precision": 0.8},only=a') == InertiaPolicy(reads=Bound(0.8), only=frozenset({"a"}))
     assert read_policy("never=a.b, c,shadow=true") == InertiaPolicy(never=frozenset({"a.b", "c"}), shadow=True)
 
 
 def test_policy_from_a_file(tmp_path):
     path = tmp_path / "policy.json"
-    policy = InertiaPolicy(min_precision=0.8, never=frozenset({"x"}))
+    policy = InertiaPolicy(reads=Bound(0.8), only=frozenset({"x"}), never=frozenset({"x"}))
     path.write_text(json.dumps(policy.to_dict()), encoding="utf-8")
 
     assert read_policy(str(path)) == policy

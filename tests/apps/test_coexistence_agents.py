@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from agents import WAYS, Agent, asked, both, build_agent, same_calls
 from desk import (
+    EAGER,
     NAMES,
     Desk,
     assert_answered,
@@ -66,8 +67,9 @@ def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessa
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_todo_lists(way: str) -> None:
-    memory = ToolMemory.ephemeral()
-    ours, theirs = both(lambda: [TodoListMiddleware()], memory=memory, model=lambda: ScriptedChatModel(script=planner))
+    memory, policy = ToolMemory.ephemeral(), EAGER.with_(may_write={"write_todos"})
+    todos = lambda: [TodoListMiddleware()]  # noqa: E731
+    ours, theirs = both(todos, memory=memory, policy=policy, model=lambda: ScriptedChatModel(script=planner))
     made: Counter[str] = Counter()
     for i in range(18):
         state, plain = await ours.run(i, way), await theirs.run(i, way)

@@ -408,7 +408,8 @@ class CommandDesk(Desk):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("policy", [EAGER, SHADOW], ids=["shortcut", "model"])
 async def test_a_tool_may_return_a_command(way: str, policy: Any) -> None:
-    ours, theirs = both(desk=CommandDesk, policy=policy, state_schema=Pages)
+    named = policy.with_(may_write={"latest_order"})  # what steers the run needs its name
+    ours, theirs = both(desk=CommandDesk, policy=named, state_schema=Pages)
     grown = Grown(ours.memory)
     ends = [await agent.run(0, way) for agent in (ours, theirs)]
     same_calls(ours.desk, theirs.desk)

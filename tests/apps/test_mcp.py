@@ -281,14 +281,15 @@ def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: Iner
     [
         ("Delete the newest ticket", set(), READ, ["delete_ticket"]),
         ("Delete the newest ticket", {"delete_ticket"}, [*READ, "delete_ticket"], []),
-        ("Comment on the newest ticket", set(), [*READ, "add_comment"], []),
+        ("Comment on the newest ticket", set(), READ, ["add_comment"]),
+        ("Comment on the newest ticket", {"add_comment"}, [*READ, "add_comment"], []),
     ],
-    ids=["destroying", "destroying, allowed", "adding"],
+    ids=["destroying", "destroying, allowed", "adding", "adding, allowed"],
 )
 async def test_what_a_warm_memory_does(
     server: Server, host: Any, task: str, allowed: set[str], by_shortcut: list[str], by_model: list[str]
 ) -> None:
-    policy = EAGER.with_(allow_destructive=allowed)
+    policy = EAGER.with_(may_write=allowed, allow_destructive=allowed)
     with ToolMemory.ephemeral(tools=server.tools) as memory:
         model = ScriptedChatModel(script=script)
         graph = host(memory, server.tools, model, policy)
@@ -305,7 +306,8 @@ async def test_what_a_warm_memory_does(
         assert (await server.done())[before:] == [call for state in states for call in wanted(state)]
         if by_model:
             brink = states[-1]["messages"][:-3]  # read, and not deleted yet
-            assert "delete_ticket is destructive" in memory.inertia.explain(brink, policy=policy).reason
+            assert f"{by_model[0]} " in (why := memory.inertia.explain(brink, policy=policy).reason)
+            assert "not named in may_write" in why
 
 
 @pytest.mark.parametrize("days", [7, "7"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from agents import WAYS, Agent, asked, both, build_agent, same_calls
-from desk import EAGER, NAMES, Desk, assert_answered, expected, script, shortcuts, thread, warm
+from desk import EAGER, NAMED, NAMES, Desk, assert_answered, expected, script, shortcuts, thread, warm
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, convert_to_messages
@@ -146,7 +146,7 @@ async def test_guards_know_the_marks_of_the_tools_at_hand(way: str, marks: dict[
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["find_customer", "add_note"]
     before = state["messages"][:3]
     assert memory.inertia.predict(before, policy=EAGER) is None, "the memory itself knows them now"
-    named = EAGER.with_(allow_destructive={"latest_order"})
+    named = EAGER.with_(may_write={"latest_order", "add_note"}, allow_destructive={"latest_order"})
     assert memory.inertia.predict(before, policy=named).tool == "latest_order"  # type: ignore[union-attr]
     agent = build_agent(memory, desk, tools=marked(desk, "latest_order", **marks), policy=named)
     assert len(shortcuts((await agent.run(1, way))["messages"])) == 3
@@ -215,7 +215,7 @@ async def test_sync_and_async_decide_alike() -> None:
     told = []
     for way in WAYS:
         agent = build_agent(
-            ToolMemory.ephemeral(tools=Desk().tools), Desk(), policy=InertiaPolicy(max_wrong_per_100=None)
+            ToolMemory.ephemeral(tools=Desk().tools), Desk(), policy=NAMED.with_(max_wrong_per_100=None)
         )
         told.append([await events(agent, way, i) for i in range(24)])
     assert told[0] == told[1]

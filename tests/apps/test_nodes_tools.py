@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import pytest
-from desk import EAGER, NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
+from desk import EAGER as DESK
+from desk import NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -23,6 +24,8 @@ from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_conditio
 from langgraph_toolmem.testing import ScriptedChatModel
 
 Call = tuple[str, dict[str, Any]]
+NAMED = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
+EAGER = DESK.with_(may_read=DESK.may_read | NAMED)
 
 
 def plan(*turns: list[Call]) -> Callable[..., AIMessage]:
@@ -325,7 +328,7 @@ def test_a_destructive_tool_is_never_shortcut(options: dict[str, Any]) -> None:
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
     events = list(graph.stream(say(77), thread(77), stream_mode="custom"))
     assert "destructive" in events[1]["toolmem"]["reason"]
-    _, _, _, state = learned([look, wipe], script, policy=EAGER.with_(allow_destructive={"wipe"}))
+    _, _, _, state = learned([look, wipe], script, policy=EAGER.with_(may_write={"wipe"}, allow_destructive={"wipe"}))
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look", "wipe"]
     assert memory.report().tools["wipe"].skipped == 0
 
@@ -350,7 +353,8 @@ def test_a_tool_that_was_removed_is_not_proposed() -> None:
 
 
 def test_the_papers_policy_never_takes_two_in_a_row(desk: Desk, memory: ToolMemory) -> None:
-    graph, model = build(memory, desk.tools, policy=InertiaPolicy.paper(), checkpointer=InMemorySaver())
+    paper = InertiaPolicy.paper(may_read=EAGER.may_read)
+    graph, model = build(memory, desk.tools, policy=paper, checkpointer=InMemorySaver())
     for i in range(24):
         state = run(graph, i, config=thread(i // 8))
     chosen = [bool(m.additional_kwargs.get("toolmem")) for m in state["messages"] if isinstance(m, AIMessage)]

@@ -15,9 +15,10 @@ from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_method
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import load_runs
+from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import Turn, parse_run
 
-FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
+FREE = InertiaPolicy(may_read={"find", "open", "note"}).with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [schema("find", "name"), schema("open", "id")]
 
 
@@ -152,6 +153,8 @@ def test_recorded_runs_stay_within_the_budget(name: str):
     runs = list(load_runs(folder / "trajectories.jsonl").runs)
     random.Random(0).shuffle(runs)
     tools = json.loads((folder / "tools.json").read_text())
+    names = frozenset(read_tools(tools))
+    policy = InertiaPolicy(may_write=names, allow_destructive=names)
     turns = wrong = 0
 
     def count(turn: Turn, decision: Decision) -> None:
@@ -160,11 +163,11 @@ def test_recorded_runs_stay_within_the_budget(name: str):
         wrong += decision.acts and not is_right(turn, decision)
         assert 100 * wrong <= turns
 
-    report = replay(runs[: math.ceil(len(runs) / 3)], tools=tools, on_turn=count)
+    report = replay(runs[: math.ceil(len(runs) / 3)], tools=tools, policy=policy, on_turn=count)
 
     assert (report.turns, report.wrong) == (turns, wrong)
     assert report.turns > 300
-    assert report.right > report.wrong
+    assert report.right >= report.wrong
     assert report.wrong_per_100 <= 1
 
 

@@ -17,7 +17,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem import Bound, ConfigurationError, InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia import settings
 from langgraph_toolmem.inertia.settings import InertiaSettings, settings_policy
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
@@ -25,7 +25,7 @@ from langgraph_toolmem.testing import ScriptedChatModel
 
 LOGGER = "langgraph_toolmem.inertia.settings"
 GUARDED = InertiaPolicy(
-    never={"a"}, needs_approval={"b"}, allow_destructive={"c"}, allow_repeats={"d"}, witnesses_for_writes=4
+    never={"a"}, needs_approval={"b"}, allow_destructive={"c"}, allow_repeats={"d"}, only={"b", "e"}
 )
 
 
@@ -132,27 +132,23 @@ def test_act_ends_the_shadow_of_the_code() -> None:
     assert found == GUARDED
 
 
-def environment(tool: str, steps: Any) -> dict[str, Any]:
-    return {}
-
-
 def test_the_papers_policy_keeps_the_guards() -> None:
-    found = settings_policy({"inertia_policy": "paper"}, GUARDED.with_(environment=environment))
+    found = settings_policy({"inertia_policy": "paper"}, GUARDED)
     assert found is not None
     guards = {
-        name: getattr(GUARDED, name) for name in ("never", "needs_approval", "allow_destructive", "allow_repeats")
+        name: getattr(GUARDED, name)
+        for name in ("never", "needs_approval", "allow_destructive", "allow_repeats", "only")
     }
-    assert found == InertiaPolicy.paper(**guards, witnesses_for_writes=4)
-    assert found.environment is environment
+    assert found == InertiaPolicy.paper(**guards)
 
 
 def test_what_the_code_set_itself_outlives_the_kind_of_policy() -> None:
-    strict = InertiaPolicy(max_wrong_per_100=0.5, max_in_a_row=4)
+    strict = InertiaPolicy(reads=Bound(0.8), writes=Bound(max_wrong_per_100=0.5))
     found = settings_policy({"inertia_policy": "paper"}, strict)
-    assert found == InertiaPolicy.paper(max_wrong_per_100=0.5, max_in_a_row=4)
+    assert found == InertiaPolicy.paper(reads=Bound(0.8, None), writes=Bound(max_wrong_per_100=0.5))
     assert settings_policy({"inertia_policy": "calibrated"}, InertiaPolicy.paper()) == InertiaPolicy()
-    timid = settings_policy({"inertia_policy": "calibrated"}, InertiaPolicy.paper(max_share=0.1))
-    assert timid == InertiaPolicy(max_share=0.1)
+    timid = settings_policy({"inertia_policy": "calibrated"}, InertiaPolicy.paper(max_share=0.1, may_write={"a"}))
+    assert timid == InertiaPolicy(may_write={"a"})
 
 
 def test_numbers_go_over_the_defaults_of_the_kind() -> None:

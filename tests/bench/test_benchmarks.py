@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,18 +132,17 @@ def test_what_was_done_and_its_highest_running_value():
 
 
 def test_the_budget_by_hand():
-    rows = [row(0.95), *[row(0.99)] * 299, *[row(0.99, True)] * 100]
+    hits, misses = [replace(row(0.99, True), tool="t")] * 400, [replace(row(0.99), tool="t")] * 60
+    rows = [*hits, *misses]
 
     def done(min_precision: float, max_wrong: float | None) -> list[bool | None]:
-        return with_budget(rows, InertiaPolicy(min_precision=min_precision, max_wrong_per_100=max_wrong))
+        return with_budget(rows, InertiaPolicy().with_(min_precision=min_precision, max_wrong_per_100=max_wrong))
 
-    # One miss per 100 turns: the hundredth turn is the first that may be one.
-    assert [i for i, outcome in enumerate(done(0.9, 1.0)) if outcome is False] == [99, 199, 299]
-    assert done(0.9, 1.0).count(True) == 1  # the last of 400 turns
-    assert done(0.9, None).count(False) == 300
-    assert done(0.9, None).count(True) == 100
-    assert done(0.98, None).count(False) == 299
-    assert done(1.0, None).count(False) == 0
+    assert done(0.9, 1.0).count(True) == done(0.9, None).count(True) == 400
+    assert 1 <= done(0.9, 1.0).count(False) <= 2  # then the model does otherwise of late
+    assert done(0.9, None).count(False) == 60
+    assert done(0.9, 0.0).count(True) == 0
+    assert done(1.0, None).count(True) == 0
 
 
 # --- the simulated budget is the real one -----------------------------------------------------------------------
@@ -176,7 +176,7 @@ def one_pass() -> list[Row]:
 def test_one_pass_tells_what_every_threshold_would_have_done(
     one_pass: list[Row], min_precision: float, max_wrong: float | None
 ):
-    policy = InertiaPolicy(min_precision=min_precision, max_wrong_per_100=max_wrong)
+    policy = InertiaPolicy().with_(min_precision=min_precision, max_wrong_per_100=max_wrong)
     done: list[bool | None] = []
     report = replay(
         visits(120, seed=3),
@@ -188,7 +188,6 @@ def test_one_pass_tells_what_every_threshold_would_have_done(
     assert with_budget(one_pass, policy) == done
     assert (done.count(True), done.count(False)) == (report.right, report.wrong)
     assert report.right > 0
-    assert report.wrong > 0 or max_wrong == 1.0
 
 
 def test_rows_tell_what_was_foreseen(one_pass: list[Row]):

@@ -125,6 +125,7 @@ def test_a_user_id_without_a_place_is_warned_of_once(
         run(graph, i, config={"configurable": {"thread_id": str(i), "user_id": f"user {i}"}})
     memory.observe(history(5), user_id="ann")
     warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    warnings = [text for text in warnings if "By their names" not in text]
     assert len(warnings) == 1
     assert "{user_id}" in warnings[0]
 
@@ -222,12 +223,13 @@ def test_forgetting_a_user_takes_the_words_from_disk(desk: Desk, tmp_path: Path,
         memory.observe(private(9), thread_id="private-9", user_id="ann")
     for secret in SECRETS:
         assert secret.encode() in everything_in(tmp_path)
-    turns = memory.report().turns
+    turns, begun = memory.report().turns, len(inertia(memory).open_turns)
+    assert begun
     assert memory.forget(user_id="ann") > 5
     for secret in SECRETS:
         assert secret.encode() not in everything_in(tmp_path), secret
     report = memory.report()
-    assert report.turns == turns - 2, "counts hold nothing of a person, but turns that had only begun are undone"
+    assert report.turns == turns - begun, "counts hold nothing of a person, but turns that had only begun are undone"
     assert report.runs_judged == 5
     assert not inertia(memory).open_turns
     assert memory.core.graph.counters.get("would_act_open", 0) == 0

@@ -11,7 +11,7 @@ import pytest
 from histories import Learner, call, schema, user, words
 from kept import seen_by_others, sit
 
-from langgraph_toolmem import SIT, SITPolicy, ToolMemory, default_methods
+from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import record, terminal
 from langgraph_toolmem.cli.inputs import By
@@ -119,7 +119,8 @@ def test_periods_come_from_the_hours_of_the_graph_oldest_first():
 
 def test_the_memory_counts_by_the_hour_what_it_counts_in_all():
     clock = [float(MONDAY)]
-    with ToolMemory.ephemeral(now=lambda: clock[0]) as memory:
+    named = Inertia(InertiaPolicy(may_read={"look_up", "delete"}))
+    with ToolMemory.ephemeral(now=lambda: clock[0], methods=[named]) as memory:
         for number in range(40):
             clock[0] += 600
             look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})

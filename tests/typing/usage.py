@@ -95,8 +95,8 @@ class Rooms:
 def policies() -> list[InertiaPolicy]:
     adapter: EnvironmentAdapter = Rooms()
     return [
-        InertiaPolicy(min_precision=0.95, max_wrong_per_100=0.5, audit_rate=0.1, never=frozenset({"pay"})),
-        InertiaPolicy(max_wrong_per_100=None).with_(shadow=True),
+        InertiaPolicy().with_(min_precision=0.95, max_wrong_per_100=0.5, audit_rate=0.1, never=frozenset({"pay"})),
+        InertiaPolicy().with_(max_wrong_per_100=None).with_(shadow=True),
         InertiaPolicy.paper(environment=adapter, recovery_tool="look"),
         InertiaPolicy.paper(environment=lambda tool, steps: {"step": len(steps)}),
         InertiaPolicy.from_dict({"kind": "paper"}),

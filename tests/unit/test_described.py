@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.runs.tool_note import MAX_RETURNS, changes_of, spec_of
+from langgraph_toolmem.runs.tool_note import MAX_RETURNS, changes_of, gravest, spec_of
 from langgraph_toolmem.runs.tools import ToolSpec
 
 GIVES = {"type": "object", "properties": {"order_id": {"type": "string"}}}
@@ -62,3 +62,29 @@ def test_a_memory_tells_what_it_was_told(tmp_path: Path) -> None:
         pass
     with ToolMemory(tmp_path) as memory:
         assert memory.navigator.tools == {"look_up": BARE}
+
+
+def test_a_grave_mark_stays_when_somebody_does_not_know_of_it(tmp_path: Path) -> None:
+    grave = replace(BARE, destructive=True, read_only=False, controls=True)
+    for tool in (grave, BARE):
+        with ToolMemory(tmp_path, tools=[tool]):
+            pass
+    with ToolMemory(tmp_path) as memory:
+        assert memory.navigator.tools == {"look_up": grave}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({"destructive": True}, {"destructive": False}, {"destructive": True}),
+        ({"read_only": True}, {"read_only": False}, {"read_only": False}),
+        ({"read_only": True}, {}, {"read_only": True}),
+        ({"destructive": False}, {}, {"destructive": False}),
+        ({"idempotent": True}, {"idempotent": False}, {"idempotent": False}),
+        ({}, {"controls": True}, {"controls": True}),
+    ],
+)
+def test_the_graver_of_two_words_wins(one: Any, other: Any, both: Any) -> None:
+    first, second, wanted = (replace(BARE, **marks) for marks in (one, other, both))
+    assert gravest(first, [second]) == gravest(second, [first]) == wanted
+    assert gravest(first, [BARE]) is first

@@ -8,94 +8,129 @@ from typing import Any
 
 import pytest
 
-from langgraph_toolmem import ConfigurationError, EnvironmentAdapter, InertiaPolicy
+from langgraph_toolmem import Bound, ConfigurationError, EnvironmentAdapter, InertiaPolicy, PaperPolicy
 
 
 def test_the_default_is_calibrated():
     policy = InertiaPolicy()
 
-    assert (policy.kind, policy.min_precision, policy.max_wrong_per_100, policy.audit_rate) == (
-        "calibrated",
-        0.9,
-        1,
-        0.05,
-    )
-    assert (policy.shadow, policy.max_in_a_row, policy.max_share, policy.announces) == (False, None, None, False)
+    assert policy.kind == "calibrated"
+    assert policy.reads == Bound() == Bound(min_precision=0.7, max_wrong_per_100=1)
+    assert policy.writes == Bound(min_precision=0.8, max_wrong_per_100=0.5)
+    assert (policy.audit_rate, policy.shadow, policy.only, policy.trust_names) == (0.05, False, None, True)
+    assert not policy.may_write | policy.allow_destructive | policy.never | policy.needs_approval
 
 
 def test_the_papers_figures():
     policy = InertiaPolicy.paper()
 
+    assert isinstance(policy, PaperPolicy)
     assert (policy.threshold, policy.alpha, policy.kappa, policy.window) == (0.1, 0.5, 1.1, 2)
-    assert (policy.max_share, policy.max_in_a_row, policy.recovery_after, policy.announces) == (0.3, 1, 2, True)
+    assert (policy.max_share, policy.max_in_a_row, policy.recovery_after, policy.announce) == (0.3, 1, 2, True)
+    assert (policy.reads.max_wrong_per_100, policy.writes.max_wrong_per_100, policy.audit_rate) == (None, None, 0)
     assert InertiaPolicy.paper(threshold=0.2, max_share=None).max_share is None
 
 
-def test_announcing_can_be_chosen():
-    assert InertiaPolicy(announce=True).announces
-    assert not InertiaPolicy.paper(announce=False).announces
+def test_reads_and_writes_have_bounds_of_their_own():
+    policy = InertiaPolicy(reads=Bound(0.8), writes=Bound(0.95, None))
+
+    assert policy.bound_of(changes=False) == Bound(0.8, 1)
+    assert policy.bound_of(changes=True) == Bound(0.95, None)
+    assert policy.with_(min_precision=0.5) == InertiaPolicy(reads=Bound(0.5), writes=Bound(0.5, None))
+    assert policy.with_(reads=Bound(0.7, 3), max_wrong_per_100=2).reads == Bound(0.7, 2)
+
+
+WRONG: list[dict[str, Any]] = [
+    {"reads": 0.8},
+    {"writes": None},
+    {"writes": {"min_precision": 0.8}},
+    {"audit_rate": 2},
+    {"audit_rate": None},
+    {"never": "delete"},
+    {"needs_approval": "delete"},
+    {"never": None},
+    {"never": 5},
+    {"never": [1]},
+    {"may_write": "send"},
+    {"only": "send"},
+    {"allow_destructive": {"delete": True}},
+    {"trust_names": 1},
+    {"shadow": "no"},
+]
+WRONG_PAPER: list[dict[str, Any]] = [
+    {"alpha": -1},
+    {"max_share": 1.5},
+    {"max_share": "0.3"},
+    {"window": 0},
+    {"window": 4},
+    {"window": "2"},
+    {"window": 2.0},
+    {"window": True},
+    {"kappa": 1},
+    {"kappa": "1.1"},
+    {"recovery_after": 0},
+    {"recovery_after": 1.5},
+    {"recovery_tool": 3},
+    {"threshold": "x"},
+    {"threshold": float("inf")},
+    {"max_in_a_row": -1},
+    {"max_in_a_row": 1.0},
+    {"announce": 1},
+    {"environment": {"room": "kitchen"}},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_work_is_refused_by_name(wrong: dict[str, Any]):
+    with pytest.raises(ConfigurationError, match=rf"InertiaPolicy\.{next(iter(wrong))} is .+, (not|but it holds) "):
+        InertiaPolicy(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, *WRONG_PAPER])
+def test_what_cannot_work_with_the_paper_is_refused_by_name(wrong: dict[str, Any]):
+    with pytest.raises(ConfigurationError, match=rf"Policy\.{next(iter(wrong))} is .+, (not|but it holds) "):
+        InertiaPolicy.paper(**wrong)
+
+
+@pytest.mark.parametrize("name", [next(iter(wrong)) for wrong in WRONG_PAPER])
+def test_the_papers_constants_are_in_no_other_policy(name: str):
+    assert not hasattr(InertiaPolicy(), name)
+    with pytest.raises(ConfigurationError, match=f"InertiaPolicy has no field '{name}'"):
+        InertiaPolicy().with_(**{name: 1})
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"kind": "bold"},
         {"min_precision": 1.1},
         {"min_precision": -0.1},
         {"min_precision": float("nan")},
-        {"audit_rate": 2},
-        {"alpha": -1},
-        {"max_wrong_per_100": -1},
-        {"max_wrong_per_100": 101},
-        {"max_share": 1.5},
-        {"window": 0},
-        {"window": 4},
-        {"kappa": 1},
-        {"recovery_after": 0},
-        {"never": "delete"},
-        {"needs_approval": "delete"},
-        {"kind": ["paper"]},
         {"min_precision": "0.9"},
         {"min_precision": True},
         {"min_precision": None},
-        {"audit_rate": None},
+        {"max_wrong_per_100": -1},
+        {"max_wrong_per_100": 101},
         {"max_wrong_per_100": "1"},
         {"max_wrong_per_100": float("nan")},
-        {"max_share": "0.3"},
-        {"window": "2"},
-        {"window": 2.0},
-        {"window": True},
-        {"threshold": "x"},
-        {"threshold": float("inf")},
-        {"kappa": "1.1"},
-        {"recovery_after": 1.5},
-        {"recovery_tool": 3},
-        {"never": None},
-        {"never": 5},
-        {"never": [1]},
-        {"allow_destructive": {"delete": True}},
-        {"max_in_a_row": -1},
-        {"max_in_a_row": 1.0},
-        {"witnesses_for_writes": -1},
-        {"witnesses_for_writes": None},
-        {"shadow": "no"},
-        {"announce": 1},
-        {"environment": {"room": "kitchen"}},
     ],
 )
-def test_what_cannot_work_is_refused_by_name(wrong: dict[str, Any]):
-    name = next(iter(wrong))
-    with pytest.raises(ConfigurationError, match=rf"InertiaPolicy\.{name} is .+, (not|but it holds) "):
-        InertiaPolicy(**wrong)
-    with pytest.raises(ConfigurationError, match=name):
-        InertiaPolicy.paper(**wrong)
+def test_a_bound_that_cannot_hold_is_refused_by_name(wrong: dict[str, Any]):
+    for make in (Bound, InertiaPolicy().with_, InertiaPolicy.paper):
+        with pytest.raises(ConfigurationError, match=rf"Bound\.{next(iter(wrong))} is .+, not "):
+            make(**wrong)
+
+
+def test_a_number_for_a_bound_is_told_what_to_write():
+    with pytest.raises(ConfigurationError, match=r"reads is a Bound, such as Bound\(min_precision=0.9\), not 0.8"):
+        InertiaPolicy(reads=0.8)  # type: ignore[arg-type]
 
 
 def test_tool_names_are_any_collection():
-    policy = InertiaPolicy(never=["b", "a"], allow_repeats=("c",))  # type: ignore[arg-type]
+    policy = InertiaPolicy(never=["b", "a"], allow_repeats=("c",), only=[])  # type: ignore[arg-type]
 
     assert policy.never == {"a", "b"}
     assert policy.allow_repeats == {"c"}
+    assert policy.only == frozenset()
 
 
 def test_a_policy_does_not_change_and_is_copied_with_changes():
@@ -113,7 +148,7 @@ def test_a_policy_does_not_change_and_is_copied_with_changes():
     "policy",
     [
         InertiaPolicy(),
-        InertiaPolicy(never=frozenset({"b", "a"}), max_wrong_per_100=None),
+        InertiaPolicy(Bound(0.8), Bound(0.95, None), never=frozenset({"b", "a"}), only=frozenset({"c"})),
         InertiaPolicy.paper(alpha=0.7),
     ],
 )
@@ -134,6 +169,18 @@ def test_the_adapter_has_no_plain_form():
 def test_the_kind_alone_means_the_papers_figures():
     assert InertiaPolicy.from_dict({"kind": "paper"}) == InertiaPolicy.paper()
     assert InertiaPolicy.from_dict({"kind": "paper", "alpha": 0.3}) == InertiaPolicy.paper(alpha=0.3)
+    assert PaperPolicy.from_dict({"alpha": 0.3}) == InertiaPolicy.paper(alpha=0.3)
+    for kind in ("bold", ["paper"], None):
+        with pytest.raises(ConfigurationError, match="kind is 'calibrated' or 'paper', not"):
+            InertiaPolicy.from_dict({"kind": kind})
+
+
+def test_a_bound_may_be_told_in_part():
+    assert InertiaPolicy.from_dict({"reads": {"min_precision": 0.8}}) == InertiaPolicy(reads=Bound(0.8))
+    paper = InertiaPolicy.from_dict({"kind": "paper", "writes": {"min_precision": 0.8}})
+    assert paper == InertiaPolicy.paper(writes=Bound(0.8, None))
+    with pytest.raises(ConfigurationError, match="Bound has no field 'precision'"):
+        InertiaPolicy.from_dict({"reads": {"precision": 0.8}})
 
 
 def test_an_unknown_field_is_named():

@@ -15,10 +15,11 @@ from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_method
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
-from langgraph_toolmem.inertia.record import TRUST, budget_left, misses_estimated
+from langgraph_toolmem.inertia.budget import CAPACITY
 from langgraph_toolmem.runs.tools import read_tools
 
-FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
+READ = frozenset({"find", "open", "note", "send"})
+FREE = InertiaPolicy(may_read=READ).with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id text")]
 NAMES = ["Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo"]
 
@@ -105,32 +106,11 @@ def test_tools_that_nobody_declared_are_read_from_the_calls():
 # --- budget, audits, shadow ---
 
 
-def test_the_budget_by_hand():
-    assert not budget_left({}, 1.0)
-    assert not budget_left({"turns": 98}, 1.0)
-    assert budget_left({"turns": 99}, 1.0)
-    assert not budget_left({"turns": 150, "wrong": 1}, 1.0)
-    assert budget_left({"turns": 199, "wrong": 1}, 1.0)
-    assert not budget_left({"turns": 10_000}, 0.0)
-    assert budget_left({"wrong": 50, "turns": 50}, None)
-
-
-def test_misses_of_unchecked_calls_are_estimated():
-    assert misses_estimated({}) == 0
-    # Expected 2.5 misses of the calls made; where it was checked, 1 was seen and 0.6 were expected.
-    risk = {"wrong": 1, "checked_risk": 0.6, "acted_risk": 2.5}
-    assert misses_estimated(risk) == pytest.approx(1 + 2.5 * (1 + TRUST) / (0.6 + TRUST))
-    assert misses_estimated({**risk, "acted_failed": 3}) == pytest.approx(misses_estimated(risk) + 3)
-    assert misses_estimated({"acted_risk": 2.5}) == pytest.approx(2.5)
-    assert misses_estimated({"would_act_open": 16}) == 0  # as many may be under way
-    assert misses_estimated({"would_act_open": 18}) == 2
-
-
 def test_without_room_in_the_budget_a_proposal_is_held():
-    decision = at_second_call(practised(InertiaPolicy(audit_rate=0.0)))  # 120 turns seen: one miss would be allowed
+    decision = at_second_call(practised(InertiaPolicy(may_read=READ, audit_rate=0.0)))  # 120 turns seen, and no miss
     assert decision.acts
 
-    strict = at_second_call(practised(InertiaPolicy(audit_rate=0.0, max_wrong_per_100=0.5)))
+    strict = at_second_call(practised(InertiaPolicy(may_read=READ).with_(audit_rate=0.0, max_wrong_per_100=0.0)))
     assert (strict.acts, strict.would_act, strict.proposal.audit) == (False, False, False)
     assert "budget" in strict.proposal.hold
 
@@ -182,7 +162,7 @@ SCRIPT = st.lists(
 @pytest.mark.slow
 def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
     """Replayed with acting: wherever the policy acts the truth is known, so misses per 100 can be counted."""
-    policy = InertiaPolicy(max_wrong_per_100=budget, min_precision=bar, audit_rate=audit_rate)
+    policy = InertiaPolicy().with_(max_wrong_per_100=budget, min_precision=bar, audit_rate=audit_rate)
     learner = Learner(TOOLS, policy)
     turns = wrong = 0
 
@@ -191,7 +171,7 @@ def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
         turns += 1
         made = [(s.tool, s.args) for s in turn.steps]
         wrong += decision.would_act and made != [(decision.proposal.tool, dict(decision.proposal.args))]
-        assert 100 * wrong <= budget * turns
+        assert wrong <= CAPACITY + budget * turns / 100
 
     for i, (name, kind) in enumerate(script):
         found = call("find", {"name": name}, {"id": f"id-{name}"})
@@ -219,15 +199,24 @@ def test_a_destructive_tool_is_only_called_when_named(marked: dict[str, Any]):
     assert "destructive" in decision.reason
     assert decision.options[0].tool == "open"
 
-    learner.policy = FREE.with_(allow_destructive={"open"})
+    learner.policy = FREE.with_(may_write={"open"}, allow_destructive={"open"})
     assert at_second_call(learner).acts
 
 
-@pytest.mark.parametrize(("field", "reason"), [("never", "excluded"), ("needs_approval", "approval")])
-def test_tools_the_policy_keeps_out(field: str, reason: str):
-    decision = at_second_call(practised(FREE.with_(**{field: ["open"]})))
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"never": ["open"]}, "excluded"),
+        ({"only": ["find", "note"]}, "excluded"),
+        ({"only": []}, "excluded"),
+        ({"needs_approval": ["open"]}, "approval"),
+    ],
+)
+def test_tools_the_policy_keeps_out(changes: Any, reason: str):
+    decision = at_second_call(practised(FREE.with_(**changes)))
 
     assert decision.proposal is None
+    assert at_second_call(practised(FREE.with_(only=["open"]))).acts
     assert reason in decision.reason
 
 
@@ -267,21 +256,6 @@ def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     done = call("open", {"id": "7"}, "done")
     assert refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest))) == ""
     assert "stay the same" in refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest, done, rest)))
-
-
-def test_pace():
-    assert guards.pace(FREE, ["shortcut"] * 9) == ""
-    assert "in a row" in guards.pace(FREE.with_(max_in_a_row=2), ["model", "shortcut", "shortcut"])
-    assert guards.pace(FREE.with_(max_in_a_row=2), ["shortcut", "model", "shortcut"]) == ""
-    assert "cap is 50%" in guards.pace(FREE.with_(max_share=0.5), ["model", "shortcut"])
-    assert guards.pace(FREE.with_(max_share=0.5), ["model", "model", "shortcut"]) == ""
-
-
-def test_the_pace_holds_a_calibrated_proposal_back():
-    decision = at_second_call(practised(FREE.with_(max_share=0.3)))
-
-    assert decision.proposal is None
-    assert "cap is 30%" in decision.reason
 
 
 def test_injected_arguments_are_never_filled():

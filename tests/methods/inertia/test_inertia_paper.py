@@ -9,10 +9,12 @@ import pytest
 from histories import FAILED, Learner, call, schema, shortcut, user, words
 
 from langgraph_toolmem.inertia import paper
+from langgraph_toolmem.inertia.budget import Checked
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
 from langgraph_toolmem.runs.trajectory import ExecutedCall
 
-PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
+READ = {*"abcd", "look", "options", "find", "open"}
+PAPER = InertiaPolicy.paper(may_read=READ, max_share=None, max_in_a_row=None)
 PLAIN = [schema(name) for name in "abcd"]
 
 
@@ -233,7 +235,7 @@ def test_the_goal_names_an_allowed_value():
 
 
 def test_never_two_in_a_row_and_at_most_thirty_percent():
-    learner = chains(Learner(PLAIN, InertiaPolicy.paper()), {"abc": 5, "bcd": 5, "cdd": 5, "ddd": 5})
+    learner = chains(Learner(PLAIN, InertiaPolicy.paper(may_read=READ)), {"abc": 5, "bcd": 5, "cdd": 5, "ddd": 5})
 
     assert "cap is 30%" in decide(learner, call("a"), call("b")).reason  # 1 of 3 calls would be too many
     assert decide(learner, call("c"), call("a"), call("b"), call("c")).acts  # 1 of 5
@@ -243,9 +245,17 @@ def test_never_two_in_a_row_and_at_most_thirty_percent():
     assert decide(learner, *three, shortcut("c"), call("d"), call("d")).reason.count("cap") == 0  # 2 of 7
 
 
+def test_pace():
+    assert paper.pace(PAPER, ["shortcut"] * 9) == ""
+    assert "in a row" in paper.pace(PAPER.with_(max_in_a_row=2), ["model", "shortcut", "shortcut"])
+    assert paper.pace(PAPER.with_(max_in_a_row=2), ["shortcut", "model", "shortcut"]) == ""
+    assert "cap is 50%" in paper.pace(PAPER.with_(max_share=0.5), ["model", "shortcut"])
+    assert paper.pace(PAPER.with_(max_share=0.5), ["model", "model", "shortcut"]) == ""
+
+
 def test_after_two_failures_the_recovery_tool_is_called():
     tools = [*PLAIN, schema("options")]
-    policy = InertiaPolicy.paper(recovery_tool="options")
+    policy = InertiaPolicy.paper(may_read=READ, recovery_tool="options")
     learner = Learner(tools, policy)
     bad = call("a", {}, FAILED)
 
@@ -322,18 +332,16 @@ def test_audits_of_the_papers_policy():
 
 
 def test_the_budget_of_the_papers_policy():
-    policy = InertiaPolicy.paper(max_share=None, max_in_a_row=None, max_wrong_per_100=2.0)
-    learner = chains(Learner(PLAIN, policy), {"abc": 5})
-    early = decide(learner, call("a"), call("b"))
-    assert (early.acts, early.would_act) == (False, False)
-    assert "budget" in early.proposal.hold
-
-    chains(learner, {"abc": 60})
+    policy = InertiaPolicy.paper(may_read=READ, max_share=None, max_in_a_row=None, max_wrong_per_100=2.0)
+    learner = chains(Learner(PLAIN, policy), {"abc": 60})
     assert decide(learner, call("a"), call("b")).acts
-    right, wrong = (learner.graph.counters.get(name, 0) for name in ("right", "wrong"))
-    assert right > 20
-    learner.graph.counters["wrong"] = wrong + 10
-    assert "budget" in decide(learner, call("a"), call("b")).proposal.hold
+    assert learner.graph.counters["right"] > 20
+
+    missed = Checked(learner.graph.turns, "c", changes=0, wrong=1, risk=0.5, counts=1, noise=0.0)
+    learner.graph.apply(None, [missed] * 3)
+    held = decide(learner, call("a"), call("b"))
+    assert (held.acts, held.would_act) == (False, False)
+    assert "the budget of 2 wrong call(s)" in held.proposal.hold
 
 
 def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():
@@ -344,7 +352,9 @@ def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():
 
 
 def test_the_recovery_is_audited_too():
-    learner = Learner([*PLAIN, schema("options")], InertiaPolicy.paper(recovery_tool="options", audit_rate=1.0))
+    learner = Learner(
+        [*PLAIN, schema("options")], InertiaPolicy.paper(may_read=READ, recovery_tool="options", audit_rate=1.0)
+    )
     bad = call("a", {}, FAILED)
     decision = decide(learner, bad, bad)
 

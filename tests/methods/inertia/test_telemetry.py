@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,12 @@ from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.base.failures import describe_error, log_failure
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.inertia import calibrated, guards
+from langgraph_toolmem.inertia import calibrated, guards, paper
+from langgraph_toolmem.inertia.budget import Budget, Checked
 from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
+from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
 from langgraph_toolmem.nodes import InertiaShortcut
 from langgraph_toolmem.runs.tools import read_tools
@@ -126,8 +129,10 @@ def test_no_word_of_a_user_is_in_the_attributes(before: str, after: str, act: bo
 
 
 TOOLS = [schema("find", "name"), schema("open", "id")]
-FREE = InertiaPolicy(max_wrong_per_100=None, audit_rate=0.0)
-PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None, window=1)
+READ = frozenset({"find", "open"})
+STEERS = replace(read_tools(TOOLS)["open"], controls=True)
+FREE = InertiaPolicy(may_read=READ).with_(max_wrong_per_100=None, audit_rate=0.0)
+PAPER = InertiaPolicy.paper(may_read=READ, max_share=None, max_in_a_row=None, window=1)
 
 
 def practised(policy: InertiaPolicy = FREE, **marks: Any) -> Learner:
@@ -173,15 +178,18 @@ def repeated(*answers: Any) -> Decision:
     return refused(guards.refusal("open", {"id": SECRET}, specs=specs, policy=FREE, graph=graph, state=state))
 
 
-def held(counters: dict[str, float], p: float) -> Decision:
+def held(missed: int, p: float, *, counts: int = 1) -> Decision:
     graph = EvidenceGraph()
-    graph.counters.update(counters)
-    return refused(guards.held_back(graph, InertiaPolicy(audit_rate=0.0), p, 0.5)[0])
+    graph.counters["turns"] = 300
+    budget = graph.register(Budget)
+    graph.apply(None, [Checked(300, "open", 0, 1, 0.3, counts, 0.0)] * missed)
+    policy = InertiaPolicy(may_read=READ, audit_rate=0.0)
+    return refused(budget.held_back(policy, p, 0.5, tool="open", changes=False)[0])
 
 
-def doubtful() -> Decision:
-    learner = practised(FREE.with_(witnesses_for_writes=9))
-    return before_open(learner, {**TOOLS[0], "annotations": {"readOnlyHint": True}}, TOOLS[1])
+def strange(spread: int) -> Decision:
+    likeness = EvidenceGraph().register(Likeness)
+    return refused(likeness.refusal("open", 0.5 if spread else None))
 
 
 def explained(*messages: Any) -> Decision:
@@ -200,18 +208,22 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(PAPER)), "record_is_sure"),
         (lambda: before_open(practised(FREE.with_(audit_rate=1.0))), "audit"),
         (lambda: before_open(practised(FREE.with_(shadow=True))), "shadow"),
-        (lambda: before_open(practised(InertiaPolicy(audit_rate=0.0))), "budget"),
-        (lambda: held({"turns": 149}, 0.94), "budget"),
+        (lambda: held(3, 0.99), "budget"),
+        (lambda: held(1, 0.8), "budget"),
+        (lambda: held(9, 0.99, counts=0), "drift"),
+        (lambda: strange(0), "stranger"),
+        (lambda: strange(1), "stranger"),
         (lambda: before_open(Learner(TOOLS, FREE)), "nothing_seen"),
         (lambda: before_open(Learner(TOOLS, PAPER)), "nothing_seen"),
         (lambda: before_open(practised(FREE.with_(min_precision=1.0))), "low_confidence"),
         (lambda: before_open(practised(PAPER.with_(threshold=1.0))), "low_confidence"),
-        (lambda: before_open(practised(FREE.with_(max_share=0.0))), "pace"),
-        (lambda: refused(guards.pace(FREE.with_(max_in_a_row=1), ["shortcut"])), "pace"),
+        (lambda: before_open(practised(PAPER.with_(max_share=0.0))), "pace"),
+        (lambda: refused(paper.pace(PAPER.with_(max_in_a_row=1), ["shortcut"])), "pace"),
         (lambda: before_open(practised(FREE.with_(never={"open"}))), "excluded"),
         (lambda: before_open(practised(FREE.with_(needs_approval={"open"}))), "needs_approval"),
         (lambda: before_open(practised(tags=["destructive"])), "destructive"),
-        (doubtful, "may_write"),
+        (lambda: before_open(practised(FREE.with_(may_read=[]))), "not_named"),
+        (lambda: before_open(practised(), TOOLS[0], STEERS), "steers_the_run"),
         (narrowed, "invalid_arguments"),
         (lambda: before_open(practised(PAPER), TOOLS[0], schema("open", "id more")), "no_value"),
         (lambda: before_open(practised(PAPER), TOOLS[0]), "unknown_tool"),
@@ -309,7 +321,7 @@ async def test_spans_around_the_nodes(
 
     assert told(spans, "inertia", "toolmem.decision") == DECISIONS
     assert told(spans, "inertia", "gen_ai.tool.name") == TOOL_NAMES
-    assert told(spans, "inertia", "toolmem.reason") == ["record_is_sure"] * 3 + ["repeat"]
+    assert told(spans, "inertia", "toolmem.reason") == ["record_is_sure"] * 3 + ["answer_in_words"]
     assert told(spans, "recorder", "toolmem.learned_turns") == [1]
     assert not spans["request"][0].attributes
     assert all(SECRET not in span.to_json() for span in spans.exporter.get_finished_spans())
@@ -571,8 +583,7 @@ def test_each_decision_is_one_record_at_debug(desk: Desk, memory: ToolMemory, he
     assert [vars(record)["toolmem.decision"] for record in records] == DECISIONS
     assert [vars(record).get("gen_ai.tool.name") for record in records] == TOOL_NAMES
     assert {record.levelno for record in records} == {logging.DEBUG}
-    assert records[-1].getMessage().startswith("inertia: ask_model: ")
-    assert "was already called with the same arguments in this run" in records[-1].getMessage()
+    assert records[-1].getMessage() == "inertia: ask_model: the model is likely to answer in words"
 
 
 async def test_what_users_say_and_tools_answer_is_in_no_record(desk: Desk, memory: ToolMemory, heard: Listener):

@@ -1,0 +1,289 @@
+"""How often a shortcut may be wrong, and what is left of that: a bucket of misses that fills with the model's turns.
+
+Per kind of call (reading, changing) a bucket takes in INFLOW of the allowed misses per turn and holds CAPACITY; one
+miss takes out one. So in *any* window of n turns there are at most CAPACITY + n/100 times the allowed misses, whatever
+the order they come in (a leaky bucket's bound needs no assumption), and what was missed long ago is forgiven. The two
+kinds do not add up: together they stay within the larger.
+
+A shortcut that acts never learns what the model would have done. Its expected misses are taken out of the bucket, by
+what was expected and what was seen where it was checked; an audited miss did no harm and costs as much as any: one.
+
+Drift, what the model does otherwise from now on, is noticed by a sequential test (CUSUM, Page 1954) of misses against
+the confidence that was given, for each tool and over all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.shapes import Shape, each, items, number, numbers, row
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table, turns_seen
+from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.inertia.policy import InertiaPolicy
+
+CAPACITY: Final = 3.0
+"""Misses that a bucket holds: what 300 turns allow at one per 100."""
+FIRST: Final = 2.0
+"""What is in it before the first turn."""
+INFLOW: Final = 0.9
+"""Share of the allowed misses that flows in; the rest is for what was there before the first turn."""
+BLOCK: Final = 10
+"""Model turns that are counted together."""
+MAX_BLOCKS: Final = 512
+SUREST: Final = 0.98
+"""Confidence asked for when there is room for one miss only."""
+TRUST: Final = 3.0
+"""Expected misses' worth of checks before what was seen outweighs what the confidence says."""
+FORGETTING: Final = 500.0
+"""Turns after which a check counts a third (exponential forgetting)."""
+IN_FLIGHT: Final = 16
+"""Model turns that may be under way at once without counting as unreported."""
+
+MAX_EXCUSED: Final = 4.0
+"""Misses per 100 turns that the model's own wavering may be blamed for; what goes beyond is the memory's."""
+
+DRIFTED: Final = 0.35
+"""Share of misses that is taken for drift."""
+WITHDRAWN: Final = 3.5
+"""Log-likelihood ratio of drift from which nothing is done: odds of 33 to 1."""
+WITHDRAWN_TOOL: Final = 3.0
+"""The same for one tool."""
+MAX_CHECKS: Final = 64
+MOST_DRIFT: Final = 6.0
+"""It grows no further, so that as much evidence of the contrary brings the shortcut back."""
+
+READS: Final = "reads"
+WRITES: Final = "writes"
+_WRONG, _RISK, _ACTED, _FAILED, _EXCUSED = range(5)
+
+
+@dataclass(slots=True)
+class Checked(Operation):
+    """A call that would have been made was held against what the model did.
+
+    Attributes:
+        turn: number of the model turn.
+        tool: its name.
+        changes: 1 if it may change something, else 0.
+        wrong: 1 if the model did something else, else 0.
+        risk: how probable that was said to be.
+        counts: 1 if it would have been made but for the check, else 0.
+        noise: share of the blame for a miss that the model's own wavering bears (`CallContexts.noise`).
+    """
+
+    kind = "shortcut_checked"
+    turn: int
+    tool: str
+    changes: int
+    wrong: int
+    risk: float
+    counts: int
+    noise: float
+
+
+@dataclass(slots=True)
+class Acted(Operation):
+    """A call was made without the model.
+
+    Attributes:
+        turn: number of the model turn.
+        changes: 1 if it may change something, else 0.
+        risk: how probable it is that the model would have done something else.
+        failed: 1 if the call failed, which is told later than the risk.
+    """
+
+    kind = "shortcut_acted"
+    turn: int
+    changes: int
+    risk: float
+    failed: int = 0
+
+
+class Budget(Table):
+    """Misses by blocks of turns, and the evidence of drift.
+
+    Attributes:
+        blocks: kind of call -> block of turns -> [misses seen, misses expected where it was checked, misses expected
+            where it was not, calls made that failed, misses that
+            the model's own wavering was blamed for]; the latest MAX_BLOCKS of each.
+        checks: tool -> [model turn, miss (1 or 0), risk] of the latest MAX_CHECKS; "" for all.
+    """
+
+    name = "budget"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "blocks": each(each(numbers(5))),
+        "checks": each(items(row(number, number, number))),
+    }
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
+        self.checks: dict[str, list[list[float]]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {Checked: self._check, Acted: self._act}
+
+    def _cell(self, turn: int, changes: int) -> list[float]:
+        blocks = self.blocks[WRITES if changes else READS]
+        block = str(turn // BLOCK)
+        cell = blocks.get(block)
+        if cell is None:
+            cell = blocks[block] = [0.0] * 5
+            if len(blocks) > MAX_BLOCKS:
+                del blocks[min(blocks, key=int)]
+        return cell
+
+    def _check(self, turn: int, tool: str, changes: int, wrong: int, risk: float, counts: int, noise: float) -> None:
+        if counts:
+            cell = self._cell(turn, changes)
+            excused = noise * wrong if self._excused() < MAX_EXCUSED else 0.0
+            cell[_WRONG] += wrong - excused
+            cell[_EXCUSED] += excused
+            cell[_RISK] += risk
+        for key in ("", tool):
+            checks = self.checks.setdefault(key, [])
+            insort(checks, [turn, wrong, risk])
+            del checks[:-MAX_CHECKS]
+
+    def _act(self, turn: int, changes: int, risk: float, failed: int) -> None:
+        cell = self._cell(turn, changes)
+        cell[_ACTED] += risk
+        cell[_FAILED] += failed
+
+    def _excused(self) -> float:
+        """Misses of the last 100 turns that the model's own wavering was blamed for."""
+        since = (self.graph.turns - 100) // BLOCK
+        latest = (reversed(blocks.items()) for blocks in self.blocks.values())
+        return sum(cell[_EXCUSED] for blocks in latest for block, cell in blocks if int(block) > since)
+
+    # --- asked ---
+
+    def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
+        """How many misses are left for a call: below 1 there is no room for one. `inf` without a budget."""
+        allowed = policy.bound_of(changes).max_wrong_per_100
+        if allowed is None:
+            return math.inf
+        both = [bound.max_wrong_per_100 for bound in (policy.reads, policy.writes)]
+        most = None if None in both else max(rate for rate in both if rate is not None)
+        room = self._left((WRITES if changes else READS,), allowed)
+        return room if most is None else min(room, self._left((READS, WRITES), most))
+
+    def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
+        """What is in the bucket now, folded over the blocks."""
+        turns = self.graph.turns
+        room, at = (FIRST if allowed else 0.0), 0
+        flow = INFLOW * allowed / 100
+        correction = self.correction(kinds)
+        costs: dict[int, float] = {}
+        for kind in kinds:
+            for block, (wrong, _, acted, failed, _) in self.blocks[kind].items():
+                costs[int(block)] = costs.get(int(block), 0.0) + wrong + failed + acted * correction
+        for nth, cost in sorted(costs.items()):
+            room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - cost
+            at = nth * BLOCK
+        return min(CAPACITY, room + (turns - at) * flow) - self._unreported()
+
+    def correction(self, kinds: tuple[str, ...]) -> float:
+        """Misses seen for each that was expected, where it was checked."""
+        now = self.graph.turns / BLOCK
+        seen = expected = TRUST
+        for kind in kinds:
+            for block, (wrong, risk, *_) in self.blocks[kind].items():
+                weight = math.exp((int(block) - now) * BLOCK / FORGETTING)
+                seen += weight * wrong
+                expected += weight * risk
+        return seen / expected
+
+    def _unreported(self) -> float:
+        """A checked turn whose end never comes was answered in words: all but the latest count as misses."""
+        return max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
+
+    def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
+        """The confidence asked for now: `min_precision` while the bucket is full, SUREST when one miss is left."""
+        least = policy.bound_of(changes).min_precision
+        room = self.room(policy, changes=changes)
+        if math.isinf(room):
+            return least
+        used = min(1.0, max(0.0, (CAPACITY - room) / (CAPACITY - 1)))
+        return least + max(0.0, SUREST - least) * used
+
+    def drift(self, tool: str) -> float:
+        """The log-likelihood ratio of drift against none, at least 0; tool "": over all tools."""
+        ratio = 0.0
+        for _, wrong, risk in self.checks.get(tool, ()):
+            expected = min(max(risk, 0.01), 2 * DRIFTED / 3)
+            more = math.log(DRIFTED / expected) if wrong else math.log((1 - DRIFTED) / (1 - expected))
+            ratio = min(max(0.0, ratio + more), MOST_DRIFT)
+        return ratio
+
+    def drifting(self, tool: str) -> str:
+        """Why nothing is done because the model does otherwise of late; "" if it does not."""
+        if self.drift("") >= WITHDRAWN:
+            return "the model has done otherwise of late: it is asked until the record holds again"
+        if self.drift(tool) >= WITHDRAWN_TOOL:
+            return f"the model has done otherwise than call {tool} of late: it is asked until the record holds again"
+        return ""
+
+    def held_back(self, policy: InertiaPolicy, p: float, draw: float, *, tool: str, changes: bool) -> tuple[str, bool]:
+        """Why a proposal is not acted on ("" if it is), and whether the policy would act but for the check.
+
+        Args:
+            policy: bounds, audits and shadow mode.
+            p: the probability, judged by the record, that the call is what the model would do.
+            draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
+            tool: of the call.
+            changes: the call may change something.
+        """
+        bound = policy.bound_of(changes)
+        if self.room(policy, changes=changes) < 1:
+            return (
+                f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
+                f"({self.graph.turns} turns seen)"
+            ), False
+        bar = self.bar(policy, changes=changes)
+        if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
+            return f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}", False
+        if bound.max_wrong_per_100 is not None and (drift := self.drifting(tool)):
+            return drift, False
+        if policy.shadow:
+            return "shadow mode: the model is asked and the answer compared", True
+        if draw < policy.audit_rate:
+            return "audit: the model is asked and the answer compared", True
+        return "", False
+
+    # --- told ---
+
+    def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
+        """For the report: estimated misses per 100 model turns, whether there is room, what drifts."""
+        turns = turns_seen(self.graph.counters)
+        wrong = self._unreported()
+        for kind, blocks in self.blocks.items():
+            correction = self.correction((kind,))
+            wrong += sum(cell[_WRONG] + cell[_FAILED] + cell[_ACTED] * correction for cell in blocks.values())
+        kept = min(turns, MAX_BLOCKS * BLOCK)
+        return {
+            "wrong_per_100": 100 * wrong / kept if kept else 0.0,
+            "budget_open": self.room(policy, changes=False) >= 1,
+            "withdrawn": sorted(
+                tool for tool in self.checks if self.drift(tool) >= (WITHDRAWN_TOOL if tool else WITHDRAWN)
+            ),
+        }
+
+
+def figures_in_words(counters: Mapping[str, float], figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """`Budget.figures` for a person."""
+    lines = []
+    if counters.get("right", 0) + counters.get("wrong", 0):
+        lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
+    if not figures["budget_open"]:
+        lines.append("The budget of misses has no room: the model is asked until it has.")
+    if "" in figures["withdrawn"]:
+        lines.append("The model has done otherwise of late: it is asked until the record holds again.")
+    elif figures["withdrawn"]:
+        lines.append(f"The model is asked until the record holds again before: {', '.join(figures['withdrawn'])}.")
+    return tuple(lines)

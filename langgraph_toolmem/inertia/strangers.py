@@ -1,0 +1,153 @@
+"""Whether a request is one of those that the record is about: what a stranger asks is not answered from habit.
+
+Per tool the record keeps how unlike the requests were, before which a prediction of it was right, to those before that
+had led to the same. A request that is more unlike than nearly all of those is a stranger's, and the model is asked: a
+one-sided conformal test (Vovk et al. 2005, Algorithmic Learning in a Random World, ch. 2). Where all requests are
+worded alike one new word is enough; where people write as they like, much is let pass.
+
+Compared is the wording without the values that become arguments. A word that negates, asks or makes conditions, in one
+of some languages, and that none of the requests before had, makes any request a stranger's.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.shapes import Shape, each, items, number, row
+from langgraph_toolmem.graph.cases import CaseIndex, Neighbour
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.inertia.candidates import Candidate
+from langgraph_toolmem.runs.values import canon
+
+LEVEL: Final = 0.05
+"""Share of the known requests that may be taken for a stranger's."""
+KEPT: Final = 64
+"""Latest right predictions of a tool whose requests are remembered."""
+ENOUGH: Final = 8
+"""Right predictions of a tool from which its own requests are asked, not those of all tools."""
+_TURNING: Final = """
+    not never no don't dont doesn't isn't won't cannot can't without unless except instead if whether should
+    would why nicht nie kein keine ohne wenn falls ob soll sollte warum statt pas jamais sans si faut-il
+    pourquoi nunca sin debería non mai senza dovrebbe perché não sem deveria niet nooit geen zonder als
+"""
+TURNING: Final = frozenset((*_TURNING.split(), "?"))
+"""Words that negate, ask or make conditions: English, German, French, Spanish, Italian, Portuguese, Dutch."""
+_NAME: Final = re.compile(r"(?<=[\w,;:] )[^\W\d_a-z]\w+")
+_WORD: Final = re.compile(r"\w+(?:['-]\w+)*|\?")
+
+
+@dataclass(slots=True)
+class Likened(Operation):
+    """A prediction of a tool was right in a model turn, before a request that was so unlike those before (0 to 1)."""
+
+    kind = "likened"
+    turn: int
+    tool: str
+    strangeness: float
+
+
+class Likeness(Table):
+    """How unlike to the ones before the requests were, before which predictions were right.
+
+    Attributes:
+        spread: tool ("" for all) -> [model turn, strangeness] of the latest KEPT.
+    """
+
+    name = "likeness"
+    shapes: ClassVar[Mapping[str, Shape]] = {"spread": each(items(row(number, number)))}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.spread: dict[str, list[list[float]]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {Likened: self._add}
+
+    def _add(self, turn: int, tool: str, strangeness: float) -> None:
+        for key in (tool, ""):
+            seen = self.spread.setdefault(key, [])
+            insort(seen, [turn, round(strangeness, 4)])
+            del seen[:-KEPT]
+
+    def share(self, tool: str, strangeness: float | None) -> float:
+        """The conformal p-value: the share of the tool's known requests that are at least as strange; 1 for a request
+        that is not strange at all."""
+        if strangeness is None:
+            return 0.0
+        if strangeness == 0:
+            return 1.0
+        seen: Sequence[list[float]] = self.spread.get(tool, ())
+        if len(seen) < ENOUGH:
+            seen = self.spread.get("", ())
+        return (
+            sum(other >= round(strangeness, 4) for _, other in seen) / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
+        )
+
+    def refusal(self, tool: str, strangeness: float | None) -> str:
+        """Why a request is taken for a stranger's; "" if it is one of those that the record is about."""
+        if strangeness is None:
+            return f"no request before that went on with {tool} went the same way so far"
+        if self.share(tool, strangeness) <= LEVEL:
+            return f"the request is worded unlike those that went on with {tool} before ({strangeness:.2f})"
+        return ""
+
+
+class Strangers:
+    """How unlike a request is to the nearest past requests that went on with this or that.
+
+    Args:
+        state: the run before the model's turn.
+        neighbours: past requests that went the same way so far.
+        cases: which calls they were followed by.
+    """
+
+    def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
+        self._text = state.user.raw
+        self._called = [step.args for step in state.since_user]
+        self._near = [(n, wording(n.text, cases.arguments(n.case_id))) for n in neighbours] if self._text else []
+
+    def of(self, candidate: Candidate) -> float | None:
+        """0 (the same wording) to 1; None if no past request went on with the candidate's tool; 0 without a request.
+
+        It is the Dice distance to the most alike of those, without the values of calls; 1 if a word of TURNING is in
+        none of them.
+        """
+        if not self._text:
+            return 0.0
+        following = candidate.following
+        others = [words for near, words in self._near if near.tool == following]
+        if not others:
+            return None
+        own = wording(self._text, (*self._called, *candidate.calls))
+        turning = own & TURNING
+        if turning and not any(turning <= other for other in others):
+            return 1.0
+        return min(len(own ^ other) / max(1, len(own) + len(other)) for other in others)
+
+
+def wording(text: str, calls: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The words of a request that are no values: none of calls, no names within a sentence, nothing with a digit.
+
+    A question mark is no part of a value, and a word of TURNING no name however it is written ("do NOT pay").
+    """
+    values = {word for args in calls for value in args.values() for word in _words(canon(value))}
+    return _words(text) - (values - {"?"}) - (_names(text) - TURNING)
+
+
+@lru_cache(maxsize=8192)
+def _words(text: str) -> frozenset[str]:
+    found = _WORD.findall(text.lower().replace("’", "'"))
+    return frozenset(word for word in found if not any(map(str.isdigit, word)))
+
+
+@lru_cache(maxsize=4096)
+def _names(text: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in _NAME.findall(text))

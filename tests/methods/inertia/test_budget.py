@@ -1,0 +1,313 @@
+"""The budget of misses: a bucket that fills with turns, corrected by checks; and drift, which empties it at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any
+
+import pytest
+
+from langgraph_toolmem import Bound, InertiaPolicy
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.inertia import budget as of
+from langgraph_toolmem.inertia.budget import Acted, Budget, Checked, figures_in_words
+
+POLICY = InertiaPolicy(audit_rate=0.0)
+
+
+def kept(turns: int = 0) -> tuple[EvidenceGraph, Budget]:
+    graph = EvidenceGraph()
+    graph.counters["turns"] = turns
+    return graph, graph.register(Budget)
+
+
+def checked(turn: int, wrong: int, *, risk: float = 0.1, changes: int = 0, counts: int = 1, **more: Any) -> Checked:
+    return Checked(turn, more.get("tool", "find"), changes, wrong, risk, counts, more.get("noise", 0.0))
+
+
+def room(budget: Budget, *, changes: bool = False, policy: InertiaPolicy = POLICY) -> float:
+    return budget.room(policy, changes=changes)
+
+
+# --- what flows in and out ---
+
+
+def test_an_empty_memory_may_miss_once_and_turns_fill_the_bucket():
+    assert room(kept()[1]) == of.FIRST
+    assert room(kept(50)[1]) == pytest.approx(of.FIRST + 0.5 * of.INFLOW)
+    assert room(kept(100_000)[1]) == of.CAPACITY == 3.0
+
+
+def test_one_miss_costs_one_and_time_forgives_it():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 1)])
+    assert room(budget) == pytest.approx(of.CAPACITY - 1)
+
+    graph.counters["turns"] = 1_060
+    assert room(budget) == pytest.approx(of.CAPACITY - 1 + 0.6 * of.INFLOW)
+    graph.counters["turns"] = 1_000 + math.ceil(100 / of.INFLOW)
+    assert room(budget) == of.CAPACITY
+
+
+def test_a_hit_costs_nothing_nor_does_a_miss_that_would_not_have_been_made():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 0), checked(1_000, 1, counts=0)])
+
+    assert room(budget) == of.CAPACITY
+
+
+def test_misses_before_a_full_bucket_are_not_saved_for_later():
+    graph, budget = kept(2_000)
+    graph.apply(None, [checked(100, 1), checked(2_000, 1), checked(2_000, 1)])
+
+    assert room(budget) == pytest.approx(of.CAPACITY - 2)
+
+
+def test_no_misses_allowed_is_no_room_ever_and_no_budget_is_endless():
+    _, budget = kept(10_000)
+    assert room(budget, policy=POLICY.with_(max_wrong_per_100=0.0)) == 0
+    assert math.isinf(room(budget, policy=POLICY.with_(max_wrong_per_100=None)))
+
+
+def test_a_higher_rate_fills_faster():
+    _, budget = kept(50)
+    assert room(budget, policy=POLICY.with_(max_wrong_per_100=0.2)) == pytest.approx(of.FIRST + 0.1 * of.INFLOW)
+
+
+# --- reads and writes ---
+
+
+def test_reads_and_writes_have_buckets_of_their_own():
+    graph, budget = kept(1_000)
+    policy = InertiaPolicy(Bound(0.7, 10.0), Bound(0.7, 1.0))
+    graph.apply(None, [checked(1_000, 1, changes=1), checked(1_000, 1, changes=1)])
+
+    assert room(budget, changes=True, policy=policy) == pytest.approx(of.CAPACITY - 2)
+    graph.counters["turns"] = 1_020
+    assert room(budget, policy=policy) == pytest.approx(of.CAPACITY - 2 + 0.2 * 10 * of.INFLOW)
+
+
+def test_together_they_stay_within_the_larger():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 1, changes=1), checked(1_000, 1, changes=1)])
+
+    assert room(budget) == pytest.approx(of.CAPACITY - 2), "none of the misses was a read, and all count"
+    assert room(budget, policy=InertiaPolicy(writes=Bound(0.7, None))) == of.CAPACITY
+
+
+# --- what was not checked ---
+
+
+def test_calls_made_cost_what_was_expected_of_them():
+    graph, budget = kept(1_000)
+    graph.apply(None, [Acted(1_000, 0, 0.25)] * 4)
+
+    assert room(budget) == pytest.approx(of.CAPACITY - 1)
+
+
+@pytest.mark.parametrize(("wrong", "hits"), [(0, 40), (6, 10)])
+def test_checks_correct_what_is_expected_of_calls_made(wrong: int, hits: int):
+    graph, budget = kept(1_000)
+    made = [checked(1_000, int(i < wrong), risk=0.1, changes=1) for i in range(wrong + hits)]
+    graph.apply(None, [*made, Acted(1_000, 1, 0.5)])
+    policy = InertiaPolicy(Bound(0.7, None), Bound(0.7, 1.0))
+
+    correction = (of.TRUST + wrong) / (of.TRUST + 0.1 * (wrong + hits))
+    assert room(budget, changes=True, policy=policy) == pytest.approx(of.CAPACITY - wrong - 0.5 * correction)
+
+
+def test_checks_of_long_ago_correct_less():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 1, risk=0.0)] * 4)
+    fresh = budget.correction(("reads",))
+    graph.counters["turns"] = 1_000 + of.FORGETTING
+
+    assert fresh == pytest.approx((of.TRUST + 4) / of.TRUST)
+    assert budget.correction(("reads",)) == pytest.approx((of.TRUST + 4 * math.exp(-1)) / of.TRUST)
+
+
+def test_failed_calls_count_as_misses():
+    graph, budget = kept(1_000)
+    graph.apply(None, [Acted(1_000, 0, 0.0, failed=1)])
+
+    assert room(budget) == pytest.approx(of.CAPACITY - 1)
+
+
+def test_turns_whose_end_never_comes_count_beyond_those_that_may_be_under_way():
+    graph, budget = kept(1_000)
+    graph.counters["would_act_open"] = of.IN_FLIGHT
+    assert room(budget) == of.CAPACITY
+    assert budget.figures(POLICY)["wrong_per_100"] == 0
+
+    graph.counters["would_act_open"] = of.IN_FLIGHT + 2
+    assert room(budget) == of.CAPACITY - 2
+    assert budget.figures(POLICY)["wrong_per_100"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rate", [0.5, 1.0, 5.0])
+def test_no_window_of_turns_has_more_misses_than_the_bucket_and_what_flows_in(seed: int, rate: float):
+    chance = random.Random(seed)
+    graph, budget = kept()
+    policy = POLICY.with_(max_wrong_per_100=rate)
+    often, missed = chance.choice([0.05, 0.3, 1.0]), [0]
+    for turn in range(1, 700):
+        graph.counters["turns"] = turn
+        if turn % 150 == 0:
+            often = chance.choice([0.0, 0.05, 0.3, 1.0])  # quiet for long, then all at once
+        changes = chance.random() < 0.4
+        wrong = int(budget.room(policy, changes=changes) >= 1 and chance.random() < often)
+        graph.apply(None, [checked(turn, wrong, changes=int(changes))])
+        missed.append(missed[-1] + wrong)
+
+    for first, last in itertools.combinations(range(0, len(missed), 3), 2):
+        assert missed[last] - missed[first] <= of.CAPACITY + (last - first) * rate / 100 + of.BLOCK * rate / 100
+    assert missed[-1] > 0
+
+
+def test_old_blocks_go_the_oldest_first():
+    graph, budget = kept()
+    for turn in range(0, (of.MAX_BLOCKS + 5) * of.BLOCK, of.BLOCK):
+        graph.apply(None, [checked(turn, 0)])
+
+    assert len(budget.blocks["reads"]) == of.MAX_BLOCKS
+    assert min(map(int, budget.blocks["reads"])) == 5
+
+
+# --- the bar ---
+
+
+def test_the_bar_rises_as_the_bucket_empties():
+    bars = []
+    for wrong in range(4):
+        graph, budget = kept(1_000)
+        graph.apply(None, [checked(1_000, 1)] * wrong)
+        bars.append(budget.bar(POLICY, changes=False))
+
+    assert bars == [pytest.approx(b) for b in (0.7, 0.84, of.SUREST, of.SUREST)]
+    assert kept()[1].bar(POLICY.with_(max_wrong_per_100=None), changes=False) == 0.7
+    assert budget.bar(POLICY.with_(min_precision=0.99), changes=False) == 0.99
+
+
+def held(budget: Budget, p: float = 0.99, draw: float = 0.5, policy: InertiaPolicy = POLICY) -> tuple[str, bool]:
+    return budget.held_back(policy, p, draw, tool="find", changes=False)
+
+
+def test_what_holds_a_proposal_back():
+    graph, budget = kept(1_000)
+    assert held(budget) == ("", False)
+    assert held(budget, 0.7) == ("", False)
+    assert "audit" in held(budget, draw=0.01, policy=POLICY.with_(audit_rate=0.05))[0]
+    assert held(budget, draw=0.05, policy=POLICY.with_(audit_rate=0.05)) == ("", False)
+    assert held(budget, policy=POLICY.with_(shadow=True)) == (
+        "shadow mode: the model is asked and the answer compared",
+        True,
+    )
+
+    graph.apply(None, [Acted(1_000, 0, 0.0, failed=1)])
+    assert "confidence 0.83 is below 0.84" in held(budget, 0.83)[0]
+    assert held(budget, 0.83, policy=POLICY.with_(shadow=True))[1] is False, "what it would not do is no shadow"
+    assert held(budget, 0.85) == ("", False)
+    graph.apply(None, [Acted(1_000, 0, 0.0, failed=1)])
+    assert held(budget, 0.99) == ("", False), "there is room for exactly one more"
+    graph.apply(None, [Acted(1_000, 0, 0.01)])
+    assert "has no room yet (1000 turns seen)" in held(budget, 1.0)[0]
+    assert held(budget, 0.7, policy=POLICY.with_(max_wrong_per_100=None)) == ("", False)
+
+
+# --- drift ---
+
+
+def told(outcomes: list[int], risk: float = 0.05, tool: str = "find") -> Budget:
+    graph, budget = kept(10_000)
+    graph.apply(None, [checked(i, wrong, risk=risk, tool=tool, counts=0) for i, wrong in enumerate(outcomes)])
+    return budget
+
+
+def test_two_surprising_misses_withdraw_and_hits_bring_back():
+    assert told([0] * 20 + [1]).drifting("find") == ""
+    assert "of late" in told([0] * 20 + [1, 1]).drifting("find")
+
+    hits = next(n for n in range(60) if not told([1, 1] + [0] * n).drifting("find"))
+    assert 1 <= hits <= 10
+    assert held(told([1, 1]))[0] == told([1, 1]).drifting("find")
+    assert held(told([1, 1]), policy=POLICY.with_(max_wrong_per_100=None)) == ("", False), "no budget, no drift"
+
+
+def test_the_likelihood_ratio_by_hand():
+    one = math.log(of.DRIFTED / 0.05)
+    assert told([0] * 9).drift("") == told([0]).drift("find") == 0.0, "hits are not saved for later"
+    assert told([1]).drift("find") == pytest.approx(one)
+    assert told([0, 1, 0]).drift("find") == pytest.approx(one + math.log((1 - of.DRIFTED) / 0.95))
+    assert told([1], risk=0.0).drift("find") == pytest.approx(math.log(of.DRIFTED / 0.01))
+    assert told([1], risk=0.9).drift("find") == pytest.approx(math.log(1.5))
+
+
+def test_misses_that_were_expected_are_no_drift():
+    assert told([1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1], risk=0.3).drifting("find") == ""
+
+
+def test_it_grows_no_further_than_it_can_come_back_from():
+    assert told([1] * 50).drift("") == of.MOST_DRIFT
+
+
+def test_one_tool_is_withdrawn_before_all_are():
+    graph, budget = kept(10_000)
+    records = []
+    for i in range(12):  # one tool misses, seen between the hits of others
+        records.append(checked(20 * i, int(i > 9), tool="open", risk=0.05))
+        records += [checked(20 * i + k, 0, tool="find", risk=0.05) for k in range(1, 10)]
+    graph.apply(None, records)
+
+    assert "call open of late" in budget.drifting("open")
+    assert budget.drifting("find") == ""
+    assert budget.figures(POLICY)["withdrawn"] == ["open"]
+    assert "before: open." in figures_in_words({}, budget.figures(POLICY))[-1]
+
+
+def test_the_order_of_records_does_not_matter():
+    records = [checked(i, int(i % 7 == 0), tool="ab"[i % 2], changes=i % 3 % 2) for i in range(60)]
+    records += [checked(30, wrong, tool="a", risk=risk) for wrong in (0, 1) for risk in (0.1, 0.2)]
+    states = []
+    for seed in range(4):
+        random.Random(seed).shuffle(records)
+        graph, budget = kept(60)
+        for record in records:
+            graph.apply(None, [record])
+        states.append((budget.drift(""), budget.drift("a"), budget.checks, room(budget)))
+
+    assert all(state[:3] == states[0][:3] for state in states)
+    assert all(state[3] == pytest.approx(states[0][3]) for state in states)
+
+
+# --- the model's own noise ---
+
+
+def test_noise_bears_its_share_of_a_miss_up_to_a_cap():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 1, noise=0.75)])
+    assert room(budget) == pytest.approx(of.CAPACITY - 0.25)
+
+    graph.apply(None, [checked(1_000, 1, noise=0.75)] * 20)
+    excused = sum(cell[4] for cell in budget.blocks["reads"].values())
+    assert of.MAX_EXCUSED <= excused < of.MAX_EXCUSED + 0.75
+    assert room(budget) == pytest.approx(of.CAPACITY - 21 + excused)
+
+
+def test_noise_of_long_ago_does_not_fill_the_cap():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 1, noise=0.75)] * 10)
+    graph.counters["turns"] = 1_200
+    before = sum(cell[4] for cell in budget.blocks["reads"].values())
+    graph.apply(None, [checked(1_200, 1, noise=0.5)])
+
+    assert sum(cell[4] for cell in budget.blocks["reads"].values()) == pytest.approx(before + 0.5)
+
+
+def test_a_hit_excuses_nothing():
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(1_000, 0, noise=0.75)])
+
+    assert budget.blocks["reads"]["100"][4] == 0

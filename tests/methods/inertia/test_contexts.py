@@ -1,0 +1,213 @@
+"""Whole calls by the concrete calls before them, and the model's own wavering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from histories import Learner, call, calls, schema, state_of, user, words
+
+from langgraph_toolmem import InertiaPolicy
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.inertia import contexts as of
+from langgraph_toolmem.inertia.candidates import FROM_CONTEXT, WHOLE, candidates
+from langgraph_toolmem.inertia.contexts import CallContexts, call_key, contexts_of
+from langgraph_toolmem.runs.values import canon_args
+
+TOOLS = [schema("set", "room level"), schema("look", "room")]
+FREE = InertiaPolicy(may_read={"set", "look"}).with_(max_wrong_per_100=None, audit_rate=0.0)
+EVENING = [("set", {"room": "hall", "level": "low"}), ("set", {"room": "attic", "level": "high"})]
+
+
+def house(runs: int = 40, asked: str = "Good evening", who: str | None = None) -> Learner:
+    """Who comes home sets the light in one room after the other: no value is said or shown."""
+    learner = Learner(TOOLS, FREE)
+    for i in range(runs):
+        made = [call(tool, args) for tool, args in EVENING]
+        learner.learn(user(asked), *made, words(), thread_id=str(i), user=who)
+    return learner
+
+
+def offered(learner: Learner, *parts: Any, who: str | None = None) -> list[Any]:
+    contexts = learner.graph.register(CallContexts)
+    return candidates(learner.graph, contexts, state_of(*parts), [], specs=learner.specs, user=who)
+
+
+def whole(learner: Learner, *parts: Any, who: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+    found = [c for c in offered(learner, *parts, who=who) if c.rank == FROM_CONTEXT]
+    assert all({f.source for f in c.filled.values()} <= {WHOLE} for c in found)
+    return [(c.tool, c.calls[0]) for c in found]
+
+
+def test_the_call_that_followed_this_very_call_is_proposed():
+    learner = Learner(TOOLS, FREE)
+    for i in range(40):  # which room comes next is told by the room before, and by nothing else
+        a, b = (("hall", "low"), ("attic", "high")) if i % 2 else (("porch", "dim"), ("cellar", "full"))
+        made = [call("set", {"room": room, "level": level}) for room, level in (a, b)]
+        learner.learn(user("Good evening"), *made, words(), thread_id=str(i))
+
+    for before, then in (
+        (("hall", "low"), {"room": "attic", "level": "high"}),
+        (("porch", "dim"), {"room": "cellar", "level": "full"}),
+    ):
+        decision = learner.decide(user("Good evening"), call("set", {"room": before[0], "level": before[1]}))
+        assert decision.acts, decision.reason
+        assert (decision.proposal.tool, dict(decision.proposal.args)) == ("set", then)
+
+
+def test_a_call_is_offered_whole_where_no_source_gives_its_values():
+    learner = Learner([schema("set", "room level"), schema("look", "room")], FREE)
+    others = [("set", {"room": f"r{i}", "level": f"l{i}"}) for i in range(12)]
+    for i in range(4):
+        for k, (tool, args) in enumerate(others):
+            asked = user(f"Scene {chr(97 + k)}")
+            learner.learn(asked, call(tool, args), words(), thread_id=f"{i}-{k}")
+
+    assert whole(learner, user("Scene e"))[0] == others[4]
+
+
+def test_a_rare_call_is_not_offered(monkeypatch: pytest.MonkeyPatch):
+    learner = house(runs=30)
+    for i in range(3):
+        args = {"room": "hut", "level": "off"}
+        learner.learn(user("Good evening"), call("set", args), words(), thread_id=f"h{i}")
+    at = user("Good evening")
+    assert (
+        call_key("set", canon_args({"room": "hut", "level": "off"})) in learner.graph.register(CallContexts).known.rows
+    )
+    assert ("set", {"room": "hut", "level": "off"}) not in whole(learner, at)
+
+    monkeypatch.setattr("langgraph_toolmem.inertia.contexts.MIN_SHARE", 0.0)
+    assert ("set", {"room": "hut", "level": "off"}) in whole(learner, at)
+
+
+SECRET = {"room": "the safe behind the picture", "level": "4711"}
+
+
+def secretive(*users: str) -> Learner:
+    learner = Learner(TOOLS, FREE)
+    for i in range(12):
+        for who in users:
+            learner.learn(user("Good night"), call("set", SECRET), words(), thread_id=f"{who}{i}", user=digest(who))
+    return learner
+
+
+def test_a_value_of_one_user_is_never_anothers():
+    learner = secretive("A", "B")
+    assert "4711" not in repr(offered(learner, user("Good night"), who=digest("C")))
+    assert "4711" not in repr(offered(learner, user("Good night")))
+    assert "4711" in repr(offered(secretive("A"), user("Good night"), who=digest("A")))
+    assert "4711" not in repr(learner.decide(user("Good night"), user=digest("C")))
+
+    assert "4711" in repr(offered(secretive("A", "B", "D"), user("Good night"), who=digest("C")))
+
+
+def test_a_value_that_the_run_shows_is_no_secret():
+    learner = Learner([*TOOLS, schema("list")], FREE)
+    listed = call("list", {}, {"rooms": ["the safe behind the picture"], "codes": ["4711"]})
+    for i in range(12):
+        learner.learn(user("Good night"), listed, call("set", SECRET), words(), thread_id=f"A{i}", user=digest("A"))
+
+    assert "4711" in repr(offered(learner, user("Good night"), listed, who=digest("C")))
+
+
+def test_forgetting_a_user_takes_the_calls_nobody_else_made():
+    learner = secretive("A")
+    contexts = learner.graph.register(CallContexts)
+    assert "4711" in repr(contexts.to_state())
+    assert contexts.forget(digest("A"), set()) > 0
+    assert "4711" not in repr(contexts.to_state())
+    assert contexts.known.rows == {}
+
+    both = secretive("A", "B").graph.register(CallContexts)
+    both.forget(digest("A"), set())
+    assert "4711" in repr(both.to_state())
+    assert digest("A") not in repr(both.to_state())
+
+
+def test_it_is_the_same_after_saving():
+    learner = house(runs=5)
+    kept = learner.graph.register(CallContexts)
+    again = EvidenceGraph().register(CallContexts)
+    again.load(kept.to_state())
+
+    state = state_of(user("Good evening"), call(*EVENING[0]))
+    assert again.after(state) == kept.after(state)
+    assert [(f.tool, f.args) for f in kept.after(state)[0]][:1] == EVENING[1:]
+
+
+def test_what_the_shortcut_did_teaches_nothing():
+    learner = house(runs=5)
+    before = repr(learner.graph.register(CallContexts).to_state())
+    made = call(*EVENING[0])
+    made[0]["additional_kwargs"] = {"toolmem": {"by": "inertia"}}
+    learner.learn(user("Good evening"), made, thread_id="s")
+
+    assert repr(learner.graph.register(CallContexts).to_state()) == before
+
+
+def test_contexts_tell_calls_states_and_requests_apart():
+    one = call("look", {"room": "hall"}, {"state": "on", "id": "x-123"})
+    keys = contexts_of(state_of(user("Look"), one))
+    assert len(keys) == len(set(keys)) == 4  # its state, the call alone, the call at the start, the request
+
+    other_id = contexts_of(state_of(user("Look"), call("look", {"room": "hall"}, {"state": "on", "id": "x-999"})))
+    assert other_id == keys
+    off = contexts_of(state_of(user("Look"), call("look", {"room": "hall"}, {"state": "off", "id": "x-123"})))
+    assert (off[0] == keys[0], off[1:] == keys[1:]) == (False, True)
+    attic = contexts_of(state_of(user("Look"), call("look", {"room": "attic"}, {"state": "on", "id": "x-123"})))
+    assert not set(attic[1:]) & set(keys)
+    asked = contexts_of(state_of(user("Look there"), one))
+    assert (asked[-1] == keys[-1], asked[:-1] == keys[:-1]) == (False, True)
+
+
+def test_a_long_call_is_counted_but_not_kept():
+    learner = Learner(TOOLS, FREE)
+    args = {"room": "x" * of.MAX_CALL_CHARS, "level": "1"}
+    learner.learn(user("Go"), call("set", args), words())
+    contexts = learner.graph.register(CallContexts)
+
+    assert contexts.known.rows == {}
+    assert contexts.after(state_of(user("Go")))[1][call_key("set", canon_args(args))] > 0
+
+
+# --- the model's own wavering ---
+
+
+def wavering(alike: int, otherwise: int, asked: str = "Good evening") -> float:
+    learner = Learner(TOOLS, FREE)
+    for i in range(alike):
+        learner.learn(user(asked), call(*EVENING[0]), words(), thread_id=str(i))
+    for i in range(otherwise):
+        learner.learn(user(asked), call("look", {"room": str(i)}), words(), thread_id=f"o{i}")
+    key = call_key("set", canon_args(EVENING[0][1]))
+    return learner.graph.register(CallContexts).noise(state_of(user("Good evening")), key)
+
+
+def test_only_where_the_same_was_nearly_always_followed_by_this_call_the_model_wavers():
+    assert wavering(of.ALIKE - 1, 0) == 0
+    assert wavering(of.ALIKE, 0) == pytest.approx(of.MAX_NOISE / 2)
+    assert wavering(2 * of.ALIKE, 0) == wavering(5 * of.ALIKE, 0) == of.MAX_NOISE
+
+    assert wavering(16, 4) == of.MAX_NOISE
+    assert wavering(15, 5) == 0
+    assert wavering(40, 0, "Good morning") == 0, "another request"
+
+
+def test_without_a_request_nothing_is_excused():
+    learner = Learner(TOOLS, FREE)
+    for i in range(30):
+        learner.learn(call(*EVENING[0]), call(*EVENING[1]), words(), thread_id=str(i))
+
+    key = call_key("set", canon_args(EVENING[1][1]))
+    assert learner.graph.register(CallContexts).noise(state_of(call(*EVENING[0])), key) == 0
+
+
+def test_several_calls_and_words_are_followers_too():
+    learner = Learner(TOOLS, FREE)
+    pair = [("look", {"room": "a"}, "on"), ("look", {"room": "b"}, "off")]
+    learner.learn(user("Go"), calls(pair), words())
+    shares = learner.graph.register(CallContexts).after(state_of(user("Go")))[1]
+
+    assert list(shares) == [call_key("<parallel>look", "")]

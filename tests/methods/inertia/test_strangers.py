@@ -1,0 +1,180 @@
+"""Whether a request is one of those that the record is about: its wording, without the values of calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from histories import Learner, call, schema, user, words
+
+from langgraph_toolmem import InertiaPolicy
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.inertia import strangers
+from langgraph_toolmem.inertia.strangers import Likened, Likeness
+
+TOOLS = [schema("find", "name"), schema("refund", "order")]
+FREE = InertiaPolicy(may_read={"find"}, may_write={"refund"}).with_(max_wrong_per_100=None, audit_rate=0.0)
+WORDED = ["Give the money back to {}", "Please give {} the money back", "Money back for {} please", "Refund {} please"]
+
+
+def desk(wordings: list[str], runs: int = 40) -> Learner:
+    learner = Learner(TOOLS, FREE)
+    for i in range(runs):
+        name = f"Name{i}"
+        learner.learn(
+            user(wordings[i % len(wordings)].format(name)),
+            call("find", {"name": name}, {"order": f"O-{i}{i}"}),
+            call("refund", {"order": f"O-{i}{i}"}),
+            words(),
+            thread_id=str(i),
+        )
+    return learner
+
+
+@pytest.fixture(scope="module")
+def strict() -> Learner:
+    return desk(WORDED[:1])
+
+
+def first(learner: Learner, text: str) -> Any:
+    return learner.decide(user(text))
+
+
+def second(learner: Learner, text: str) -> Any:
+    return learner.decide(user(text), call("find", {"name": "Bob"}, {"order": "O-9999"}))
+
+
+@pytest.mark.parametrize("decide", [first, second])
+def test_the_samewording_with_other_values_acts(strict: Learner, decide: Any):
+    assert decide(strict, "Give the money back to Bob").acts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never give the money back to Bob",
+        "Should we give the money back to Bob?",
+        "Give the money back to Bob?",
+        "Give the money back to Bob ?",
+        "Give NOT the money back to Bob",
+        "If possible give the money back to Bob",
+        "Give the book back to Bob",
+        "Gib Bob das Geld zurück",
+        "Bob",
+    ],
+)
+@pytest.mark.parametrize("decide", [first, second])
+def test_a_strangers_request_is_left_to_the_model(strict: Learner, decide: Any, text: str):
+    decision = decide(strict, text)
+
+    assert not decision.acts
+    assert not decision.would_act
+
+
+def test_the_reason_says_so(strict: Learner):
+    decision = second(strict, "Give now the money back to Bob")
+    assert "the request is worded unlike those that went on with refund" in decision.reason
+
+
+def test_where_people_write_as_they_like_anotherwording_is_let_pass(strict: Learner):
+    more = ["now", "please", "today", "quickly", "kindly", "again", "soon", "just", "really", "finally", "thanks"]
+    broad = desk([f"Give the money back to {{}} {word}" for word in more])
+    new = "Give the money back to Bob presently"
+    assert second(broad, new).acts
+    assert not second(strict, new).acts
+
+    assert not second(broad, "Give the money back to Bob never").acts
+
+
+def test_a_question_is_known_where_questions_were_asked():
+    asking = desk(["Was the money given back to {}?"])
+
+    assert second(asking, "Was the money given back to Bob?").acts
+    assert asking.graph.register(Likeness).spread["refund"][-1][1] == 0, "the mark is no part of the name"
+
+
+# --- by hand ---
+
+
+def spread(*values: float) -> Likeness:
+    graph = EvidenceGraph()
+    likeness = graph.register(Likeness)
+    graph.apply(None, [Likened(i, "find", value) for i, value in enumerate(values)])
+    return likeness
+
+
+def test_the_share_of_known_requests_that_were_as_strange():
+    likeness = spread(*[0.1] * 10, *[0.4] * 9)
+
+    assert likeness.share("find", 0.1) == pytest.approx(19 / 20)
+    assert likeness.share("find", 0.2) == pytest.approx(9 / 20)
+    assert likeness.share("find", 0.41) == 0.0
+    assert likeness.share("other", 0.2) == pytest.approx(9 / 20), "a tool of few is asked for all"
+    assert spread(0.1, 0.1).share("find", 0.1) == 0.0, "too few of all"
+
+
+def test_one_in_twenty_is_the_limit():
+    assert "worded unlike" in spread(*[0.1] * 18, 0.5).refusal("find", 0.5)
+    assert spread(*[0.1] * 17, 0.5, 0.5).refusal("find", 0.5) == ""
+    assert spread(*[0.1] * 30, 0.5).refusal("find", 0.1) == ""
+
+
+def test_a_request_that_is_not_strange_is_always_known():
+    assert spread().refusal("find", 0.0) == ""
+    assert spread().share("find", 0.0) == 1.0
+
+
+def test_without_a_past_request_that_went_that_way_all_are_strange():
+    likeness = spread(*[1.0] * 40)
+
+    assert likeness.share("find", None) == 0.0
+    assert likeness.refusal("find", None) == "no request before that went on with find went the same way so far"
+
+
+def test_a_few_right_predictions_are_not_enough_to_know_how_unlike_requests_are():
+    assert "worded unlike" in spread(*[0.5] * (strangers.ENOUGH - 1)).refusal("find", 0.1)
+    assert spread(*[0.5] * strangers.ENOUGH).refusal("find", 0.1) == ""
+
+
+def test_the_latest_are_kept_in_any_order():
+    there, back = EvidenceGraph(), EvidenceGraph()
+    records = [Likened(i, "find", i / 1000) for i in range(strangers.KEPT + 9)]
+    there.register(Likeness)
+    back.register(Likeness)
+    for record, reverse in zip(records, reversed(records), strict=True):
+        there.apply(None, [record])
+        back.apply(None, [reverse])
+
+    kept = there.register(Likeness).spread["find"]
+    assert kept == back.register(Likeness).spread["find"]
+    assert [turn for turn, _ in kept] == list(range(9, strangers.KEPT + 9))
+
+
+def test_only_right_predictions_widen_the_spread():
+    learner = desk(WORDED[:1], runs=20)
+    likeness = learner.graph.register(Likeness)
+    before = len(likeness.spread["find"])
+    learner.learn(user("Give the car back to Bob"), call("find", {"name": "somebody else"}), words(), thread_id="w")
+    assert len(likeness.spread["find"]) == before
+
+    learner.learn(user("Give the money back to Bob"), call("find", {"name": "Bob"}), words(), thread_id="v")
+    assert len(likeness.spread["find"]) == before + 1
+
+
+# --- wording ---
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Open it 2 times, Ann", {"open", "it", "times"}),
+        ("Open it for O-17 now", {"open", "it", "for", "now"}),
+        ("Doesn’t it open?", {"doesn't", "it", "open", "?"}),
+        ("open it ?", {"open", "it", "?"}),
+        ("open the file", {"open", "the"}),
+        ("open file?", {"open", "?"}),
+        ("please do NOT open it for Ann", {"please", "do", "not", "open", "it", "for"}),
+    ],
+)
+def test_what_of_a_request_iswording(text: str, left: set[str]):
+    assert strangers.wording(text, [{"what": "File?"}]) == left
