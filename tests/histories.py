@@ -99,7 +99,7 @@ class Learner:
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
-        self.inertia = Inertia(self.policy, seed=seed, similarity=score)
+        self.inertia = Inertia(self.policy, seed=seed, similarity=score, background=False)
         self.memory = ToolMemory.ephemeral(tools=tools, methods=[self.inertia])
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str | None, Record]] = []
