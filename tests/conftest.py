@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 from collections.abc import Iterator
@@ -9,7 +10,21 @@ from collections.abc import Iterator
 import pytest
 from desk import Desk
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import ToolMemory, inertia
+from langgraph_toolmem.inertia.confidence import at_once
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules are looked at no more by each garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def fitted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the confidence is corrected by is fitted when it is due: a thread would be done sooner or later."""
+    monkeypatch.setattr(inertia, "in_thread", at_once)
 
 
 @pytest.fixture

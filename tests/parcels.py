@@ -11,8 +11,12 @@ from desk import call_id, number, this_turn
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
-from langgraph_toolmem import ToolMemory
+from langgraph_toolmem import InertiaPolicy, ToolMemory
 
+COURIER_DESK = InertiaPolicy(may_read={"find_parcel", "fast_courier", "cheap_courier"}).with_(
+    max_wrong_per_100=None, audit_rate=0.0
+)
+"""Acts as soon as the record of a call is good, whatever the tools do."""
 COURIERS = ("fast_courier", "cheap_courier")
 """In the order in which the agent takes them."""
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")

@@ -10,10 +10,12 @@ from __future__ import annotations
 import difflib
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from langgraph_toolmem.base import shapes
 from langgraph_toolmem.graph.state import parallel
@@ -36,17 +38,38 @@ USUAL: Final = 0.5
 """Least weight of any other word: where all requests are of one kind, its usual words still tell the kind."""
 
 
-class Neighbour(NamedTuple):
-    """A past request near this one, and what came next in it."""
+@dataclass(frozen=True)
+class Neighbour:
+    """A past request near this one, and what came next in it.
+
+    Attributes:
+        similarity: 0 to 1.
+        case_id: which one.
+        text: the past request.
+        tool: the next tool; `parallel`: several calls at once; None: the model answered in words.
+        call: its arguments as JSON.
+        sources: per argument, descriptors of the sources that had its value then.
+        request: the request that it is near to.
+    """
 
     similarity: float
     case_id: str
     text: str
     tool: str | None
-    """The next tool; `parallel`: several calls at once; None: the model answered in words."""
-    args: dict[str, Any]
-    sources: dict[str, list[str]]
-    """Per argument, descriptors of the sources that had its value then."""
+    call: str
+    sources: Mapping[str, list[str]]
+    request: str
+
+    @cached_property
+    def args(self) -> dict[str, Any]:
+        """Its arguments."""
+        found: dict[str, Any] = json.loads(self.call)
+        return found
+
+    @cached_property
+    def carried(self) -> dict[str, Any]:
+        """Its arguments in the terms of the new request (`carry_over`)."""
+        return {name: carry_over(value, self.text, self.request)[0] for name, value in self.args.items()}
 
 
 @lru_cache(maxsize=4096)
@@ -67,6 +90,8 @@ class CaseIndex:
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
+        #: how often a term was seen -> its weight, for as many requests as there are now
+        self._weights: tuple[int, dict[int, float]] = (0, {})
 
     # --- writing ---
 
@@ -158,28 +183,32 @@ class CaseIndex:
 
     # --- reading ---
 
-    def _weight(self, term: str) -> float:
-        """How much a term says about a request; one seen once at most is a name or a number more often than not."""
-        seen = self._seen.get(term, 0)
-        if seen <= 1:
-            return UNSEEN
-        return max(math.log((len(self.cases) + 1) / (seen + 0.5)), USUAL)
+    def _weigh(self, text: str) -> dict[str, float]:
+        """How much each term of a text says about a request.
 
-    def _similarity(self, own: Mapping[str, float], norm: float, old_text: str, known: dict[str, float]) -> float:
+        One seen once at most is a name or a number more often than not.
+        """
+        requests, weights = self._weights
+        if requests != len(self.cases):
+            requests, weights = self._weights = (len(self.cases), {0: UNSEEN, 1: UNSEEN})
+        found = {}
+        for term in _terms(text):
+            seen = self._seen.get(term, 0)
+            weight = weights.get(seen)
+            if weight is None:
+                weight = weights[seen] = max(math.log((requests + 1) / (seen + 0.5)), USUAL)
+            found[term] = weight
+        return found
+
+    def _similarity(self, own: Mapping[str, float], norm: float, old_text: str) -> float:
         """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.
 
         Words that only the old request has count against it as much as words that only this one has: "… and Wei
         Xu" is not "… and mail the link".
         """
-        size = shared = 0.0
-        for term in _terms(old_text):
-            weight = known.get(term)
-            if weight is None:
-                weight = known[term] = self._weight(term)
-            size += weight
-            if term in own:
-                shared += weight
-        return 2 * shared / (norm + size)
+        other = self._weigh(old_text)
+        shared = sum([weight for term, weight in other.items() if term in own])
+        return 2 * shared / (norm + sum(other.values()))
 
     def nearest(
         self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = ""
@@ -188,16 +217,15 @@ class CaseIndex:
 
         A request whose latest output looked otherwise than `look` (`RunState.signature`) counts half.
         """
-        own = {term: self._weight(term) for term in _terms(text)}
-        known = dict(own)
+        own = self._weigh(text)
         norm = sum(own.values())
         weights = [(weight, term) for term, weight in own.items() if term in self._postings]
         if len(weights) > MAX_TERMS:
             weights = sorted(weights, reverse=True)[:MAX_TERMS]
-        scores: dict[str, float] = {}
+        scores: dict[str, float] = defaultdict(float)
         for weight, term in weights:
             for case_id in self._postings[term]:
-                scores[case_id] = scores.get(case_id, 0.0) + weight
+                scores[case_id] += weight
         shortlist = sorted(scores.items(), key=lambda item: -item[1])
         found: list[tuple[float, str]] = []
         for case_id, _ in shortlist[:_LONGLIST]:
@@ -207,7 +235,7 @@ class CaseIndex:
             position = len(prefix)
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
-            near = self._similarity(own, norm, old_text, known)
+            near = self._similarity(own, norm, old_text)
             if position in calls:
                 _, _, _, sources, seen, _ = calls[position]
                 if sources is None:
@@ -218,17 +246,17 @@ class CaseIndex:
             if len(found) >= _SHORTLIST * k:
                 break
         found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, len(prefix)) for similarity, case_id in found[:k]]
+        return [self._neighbour(similarity, case_id, len(prefix), text) for similarity, case_id in found[:k]]
 
-    def _neighbour(self, similarity: float, case_id: str, position: int) -> Neighbour:
+    def _neighbour(self, similarity: float, case_id: str, position: int, request: str) -> Neighbour:
         text, _, calls, _ = self.cases[case_id]
         if position not in calls:
-            return Neighbour(similarity, case_id, text, None, {}, {})
+            return Neighbour(similarity, case_id, text, None, "{}", {}, request)
         tool, args, _, sources, _, beside = calls[position]
         if beside:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
             tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
-        return Neighbour(similarity, case_id, text, tool, json.loads(args), sources)
+        return Neighbour(similarity, case_id, text, tool, args, sources, request)
 
     def arguments(self, case_id: str) -> list[dict[str, Any]]:
         """The arguments of the calls that followed a request."""

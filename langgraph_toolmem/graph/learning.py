@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph import operations as op
-from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour, carry_over
+from langgraph_toolmem.graph.cases import MAX_CALLS, Neighbour
 from langgraph_toolmem.graph.discovery import discover
 from langgraph_toolmem.graph.evidence import COLUMNS, MAX_SOURCES, EvidenceGraph
 from langgraph_toolmem.graph.operations import Record
@@ -35,7 +36,14 @@ def encode_value(value: Any) -> str:
 
 def decode_value(text: str) -> Any:
     """The inverse of `encode_value`."""
-    return json.loads(text) if text else ABSENT
+    if text.startswith(("[", "{")):
+        return json.loads(text)  # a new one each time: who gets it may change it
+    return _decode_scalar(text) if text else ABSENT
+
+
+@lru_cache(maxsize=8192)
+def _decode_scalar(text: str) -> Any:
+    return json.loads(text)
 
 
 def json_type(value: Any) -> str:
@@ -280,8 +288,7 @@ def _judge_dynamic(
     for descriptor, value in constants(graph, slot, previous).items():
         judged[descriptor] = int(canon(value) == truth)
     if same_tool:
-        carried, _ = carry_over(same_tool[0].args.get(parameter, ABSENT), same_tool[0].text, state.user.raw)
-        judged["n"] = int(canon(carried) == truth)
+        judged["n"] = int(canon(same_tool[0].carried.get(parameter, ABSENT)) == truth)
     return judged
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.graph.cases import Neighbour, carry_over
+from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
 from langgraph_toolmem.graph.learning import constants, decode_value, may_be_from_output, pattern_of
 from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
@@ -92,7 +92,7 @@ def _offers(
     overall = graph.sources.row(slot)
     here = graph.sources.row(f"{slot}\x1e{previous}")
     witnesses = [n for n in same_tool if parameter in n.sources]
-    carried = [carry_over(n.args.get(parameter, ABSENT), n.text, state.user.raw)[0] for n in same_tool]
+    carried = [n.carried.get(parameter, ABSENT) for n in same_tool]
     forms = _Forms(graph.values.row(slot))
     offers: dict[str, tuple[Any, list[tuple[float, str]]]] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ class Candidate:
         support: how often the longest known context was seen.
         rank: 0 for a tool's best filling, then 1 …; FROM_CONTEXT for a whole call as it followed the latest calls.
         each: the parameter whose value is a list with one element for each of several calls; "" for one call.
-        p_call: share of this very call among what followed the run's latest calls.
+        of_calls: shares of the calls that followed the run's latest calls, by digest.
     """
 
     tool: str
@@ -58,7 +58,12 @@ class Candidate:
     witnesses: int
     rank: int = 0
     each: str = ""
-    p_call: float = 0.0
+    of_calls: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def p_call(self) -> float:
+        """Share of this very call among what followed the run's latest calls."""
+        return self.of_calls.get(self.key, 0.0) if self.of_calls else 0.0
 
     @cached_property
     def calls(self) -> tuple[dict[str, Any], ...]:
@@ -207,7 +212,7 @@ class _Base:
     ) -> Candidate:
         following = _following(tool, each)
         agreeing = sum(n.tool == following for n in self.neighbours)
-        candidate = Candidate(
+        return Candidate(
             tool=tool,
             filled=filled,
             p_tool=share,
@@ -220,5 +225,5 @@ class _Base:
             witnesses=min((f.witnesses for name, f in filled.items() if name != each), default=agreeing),
             rank=rank,
             each=each,
+            of_calls=self.of_calls,
         )
-        return replace(candidate, p_call=self.of_calls.get(candidate.key, 0.0)) if self.of_calls else candidate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from langgraph_toolmem.graph.cases import Neighbour, carry_over
+from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.evidence import HIT, MISS
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
@@ -41,7 +41,7 @@ def features_of(
     """
     import numpy as np
 
-    votes = _Votes(neighbours, state)
+    votes = _Votes(neighbours)
     words = next((c.p_tool for _, c, _ in weighed if c.tool == WORDS), 0.0)
     parallel = max((c.p_tool for _, c, _ in weighed if c.each), default=0.0)
     backed = [votes.of(candidate) for _, candidate, _ in weighed]
@@ -93,10 +93,9 @@ def _about_arguments(candidate: Candidate) -> list[float]:
 class _Votes:
     """How many of the nearest past requests went on with just this call, in this run's terms."""
 
-    def __init__(self, neighbours: Sequence[Neighbour], state: RunState) -> None:
+    def __init__(self, neighbours: Sequence[Neighbour]) -> None:
         self._near = [(near, near.similarity**2) for near in neighbours]
         self._all = sum(weight for _, weight in self._near) + ALONE
-        self._state = state
         self._carried: dict[int, Mapping[str, str]] = {}
 
     def of(self, candidate: Candidate) -> list[float]:
@@ -114,9 +113,7 @@ class _Votes:
     def _same(self, i: int, near: Neighbour, candidate: Candidate) -> bool:
         carried = self._carried.get(i)
         if carried is None:
-            carried = self._carried[i] = {
-                name: canon(carry_over(value, near.text, self._state.user.raw)[0]) for name, value in near.args.items()
-            }
+            carried = self._carried[i] = {name: canon(value) for name, value in near.carried.items()}
         given = {name: f for name, f in candidate.filled.items() if f.value is not ABSENT}
         return given.keys() == carried.keys() and all(
             f.source in near.sources.get(name, ()) or carried[name] == canon(f.value) for name, f in given.items()

@@ -9,6 +9,7 @@ fine one:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final
 
 from langgraph_toolmem.graph.evidence import HIT, MISS
@@ -28,10 +29,6 @@ _KINDS: Final = ("", "+", "+", "=")
 """Before the rules of a tool's best filling, of others, and of whole calls from their context."""
 
 
-def _bucket(value: float, cuts: tuple[float, ...]) -> int:
-    return sum(value >= cut for cut in cuts)
-
-
 def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
     """The rules a candidate falls under, coarse to fine.
 
@@ -39,14 +36,14 @@ def rules_of(candidate: Candidate, state: RunState) -> tuple[str, ...]:
     call, and whether the user has just spoken. D: of this tool. E: of this tool right after the event before it.
     """
     product = candidate.p_tool * candidate.p_args
-    five = _bucket(product, _FIVE)
+    five = bisect_right(_FIVE, product)
     rank = _KINDS[candidate.rank] + (">" if candidate.each else "")
     return (
-        f"{rank}A{_bucket(product, _TEN)}",
-        f"{rank}B{_bucket(candidate.p_tool, _SIX)}{_bucket(candidate.p_args, _SIX)}",
+        f"{rank}A{bisect_right(_TEN, product)}",
+        f"{rank}B{bisect_right(_SIX, candidate.p_tool)}{bisect_right(_SIX, candidate.p_args)}",
         f"{rank}C{candidate.witnesses}{five}{state.last_is_user:d}",
         f"{rank}D{candidate.tool}\x1f{five}{candidate.neighbour_agrees}",
-        f"{rank}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{min(candidate.witnesses, 3)}{_bucket(product, _TWO)}",
+        f"{rank}E{state.symbols[-1]}\x1f{candidate.tool}\x1f{min(candidate.witnesses, 3)}{bisect_right(_TWO, product)}",
     )
 
 

@@ -87,9 +87,9 @@ class Likeness(Table):
         seen: Sequence[list[float]] = self.spread.get(tool, ())
         if len(seen) < ENOUGH:
             seen = self.spread.get("", ())
-        return (
-            sum(other >= round(strangeness, 4) for _, other in seen) / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
-        )
+        as_strange = round(strangeness, 4)
+        alike = [other for _, other in seen if other >= as_strange]
+        return len(alike) / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
 
     def refusal(self, tool: str, strangeness: float | None) -> str:
         """Why a request is taken for a stranger's; "" if it is one of those that the record is about."""

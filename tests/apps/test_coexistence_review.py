@@ -437,16 +437,17 @@ async def test_a_refusal_is_for_the_model_to_read_not_a_failure_like_others() ->
     """After a failed note the failure was always logged. A person's refusal looks like a failure, but is none."""
     desk, plain = ReviewedDesk(), ReviewedDesk()
     memory = ToolMemory.ephemeral(tools=desk.tools)
-    teacher = build_agent(memory, FullDisk(), model=ScriptedChatModel(script=logs_failures), policy=SHADOW)
+    allowed = EAGER.with_(may_read=EAGER.may_read | {"log_failure"})
+    model = ScriptedChatModel(script=logs_failures)
+    teacher = build_agent(memory, FullDisk(), model=model, policy=allowed.with_(shadow=True))
     for run in range(20):
         await teacher.run(run)
     report = memory.report()
     assert report.tools["log_failure"].right > 5, "the memory knows what follows a failed note"
 
     def agent(knows: ToolMemory | None, at: Desk) -> Agent:
-        return build_agent(
-            knows, at, inside=reviewer("batched", "add_note"), model=ScriptedChatModel(script=logs_failures)
-        )
+        inside = reviewer("batched", "add_note")
+        return build_agent(knows, at, inside=inside, model=ScriptedChatModel(script=logs_failures), policy=allowed)
 
     ours, theirs = agent(memory, desk), agent(None, plain)
     for one in (ours, theirs):

@@ -119,7 +119,7 @@ async def test_two_changed_lines_are_enough(way: str) -> None:
     while not memory.report().skipped and first < 60:
         await agent.run(first, way)
         first += 1
-    assert 25 <= first < 60, "the budget of one miss in a hundred opens after 99 turns"
+    assert 2 <= first < 60, "what was never seen to be right is not done"
     assert desk.done == [call for i in range(first) for call in expected(NAMES[i % 12])]
     assert memory.report().turns == 4 * first
 

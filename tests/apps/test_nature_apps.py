@@ -39,7 +39,7 @@ def two_steps(first: str, second: str) -> Callable[..., AIMessage]:
         made = {
             "name": second if answers else first,
             "args": args,
-            "id": call_id(name, len(messages)),
+            "id": call_id(str(messages[at].id), len(messages)),
             "type": "tool_call",
         }
         return AIMessage("", tool_calls=[made])  # type: ignore[arg-type]

@@ -94,11 +94,10 @@ def test_an_announced_shortcut_says_so(desk: Desk, memory: ToolMemory) -> None:
     assert first.tool_calls[0]["name"] in first.text
 
 
-def test_the_budget_is_kept_until_enough_turns_were_seen(desk: Desk, memory: ToolMemory) -> None:
+def test_nothing_is_done_before_it_was_seen_to_be_right(desk: Desk, memory: ToolMemory) -> None:
     graph, _ = build(memory, desk.tools, policy=NAMED.with_(audit_rate=0.0))
-    # One wrong call in fewer than 100 turns would be more than 1 in 100.
     first = next(i for i in range(40) if shortcuts(run(graph, i)["messages"]))
-    assert first == 25  # four turns each
+    assert 2 <= first <= 10
     assert memory.report().precision is None
 
 

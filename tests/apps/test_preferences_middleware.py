@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from agents import WAYS
-from desk import EAGER
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -24,7 +23,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
+from parcels import COURIER_DESK, NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
 from pydantic import BaseModel
 
 from langgraph_toolmem import ConfigurationError, RecallPolicy, ToolMemory
@@ -497,7 +496,7 @@ async def test_no_shortcut_goes_to_a_tool_that_is_left_out(memory: ToolMemory, d
     dislike_fast(memory)
     made = {}
     for preferences in (False, True):
-        agent = Agent(desk, tool_memory_middleware(memory, shortcut=EAGER, preferences=preferences))
+        agent = Agent(desk, tool_memory_middleware(memory, shortcut=COURIER_DESK, preferences=preferences))
         state = await agent.ask("Ann", way, thread=str(preferences))
         calls = [m for m in state["messages"] if isinstance(m, AIMessage) and m.tool_calls]
         made[preferences] = [(m.tool_calls[0]["name"], "toolmem" in m.additional_kwargs) for m in calls]

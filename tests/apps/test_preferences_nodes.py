@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from agents import WAYS
-from desk import EAGER
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
+from parcels import COURIER_DESK, NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
 
 from langgraph_toolmem import ConfigurationError, ToolMemory
 from langgraph_toolmem.entries.preferences import tool_prefix
@@ -313,7 +312,7 @@ async def test_no_shortcut_goes_to_a_tool_that_is_left_out(memory: ToolMemory, d
             return {"messages": [model.bind_tools(guided_tools(state, tools)).invoke(state["messages"])]}
 
         builder: StateGraph[Any, Any, Any, Any] = StateGraph(MemoryState)
-        builder.add_node("inertia", InertiaShortcut(memory, policy=EAGER))
+        builder.add_node("inertia", InertiaShortcut(memory, policy=COURIER_DESK))
         builder.add_node("agent", agent)
         builder.add_node("tools", ToolNode(tools))
         builder.add_node("preferences", PreferenceGuide(memory, tools))

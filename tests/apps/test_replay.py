@@ -155,17 +155,15 @@ def test_recorded_runs_stay_within_the_budget(name: str):
     tools = json.loads((folder / "tools.json").read_text())
     names = frozenset(read_tools(tools))
     policy = InertiaPolicy(may_write=names, allow_destructive=names)
-    turns = wrong = 0
+    wrong: list[bool] = []
 
     def count(turn: Turn, decision: Decision) -> None:
-        nonlocal turns, wrong
-        turns += 1
-        wrong += decision.acts and not is_right(turn, decision)
-        assert 100 * wrong <= turns
+        wrong.append(decision.acts and not is_right(turn, decision))
+        assert sum(wrong[-300:]) <= 6, "twice the rate in any window"
 
     report = replay(runs[: math.ceil(len(runs) / 3)], tools=tools, policy=policy, on_turn=count)
 
-    assert (report.turns, report.wrong) == (turns, wrong)
+    assert (report.turns, report.wrong) == (len(wrong), sum(wrong))
     assert report.turns > 300
     assert report.right >= report.wrong
     assert report.wrong_per_100 <= 1
@@ -219,7 +217,7 @@ def test_a_report_by_hand():
     find, opened = report.tools["find"], report.tools["open"]
     assert (find.calls, find.failed, find.skipped) == (2, 1, 0)
     assert (opened.calls, opened.failed, opened.skipped) == (2, 1, 2)
-    assert not report["inertia"]["budget_open"]
+    assert report["inertia"]["budget_open"]
     told = str(report)
     assert "7 model turns seen, 2 of them taken without the model (1 of these calls failed)." in told
     assert "About 200 tokens saved." in told

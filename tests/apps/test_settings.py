@@ -103,7 +103,7 @@ def test_settings_are_read_from_any_kind_of_context(context: Any) -> None:
         ("inertia_mode", "act", {}),
         ("inertia_policy", "calibrated", {}),
         ("inertia_min_precision", 1, {"min_precision": 1}),
-        ("inertia_min_precision", 0.9, {}),
+        ("inertia_min_precision", 0.9, {"min_precision": 0.9}),
         ("inertia_max_wrong_per_100", 0.0, {"max_wrong_per_100": 0.0}),
         ("inertia_audit_rate", 0.0, {"audit_rate": 0.0}),
         ("inertia_never", ["x", "a"], {"never": {"x", "a"}}),
@@ -143,9 +143,9 @@ def test_the_papers_policy_keeps_the_guards() -> None:
 
 
 def test_what_the_code_set_itself_outlives_the_kind_of_policy() -> None:
-    strict = InertiaPolicy(reads=Bound(0.8), writes=Bound(max_wrong_per_100=0.5))
+    strict = InertiaPolicy(reads=Bound(0.8), writes=Bound(max_wrong_per_100=0.2))
     found = settings_policy({"inertia_policy": "paper"}, strict)
-    assert found == InertiaPolicy.paper(reads=Bound(0.8, None), writes=Bound(max_wrong_per_100=0.5))
+    assert found == InertiaPolicy.paper(reads=Bound(0.8, None), writes=Bound(max_wrong_per_100=0.2))
     assert settings_policy({"inertia_policy": "calibrated"}, InertiaPolicy.paper()) == InertiaPolicy()
     timid = settings_policy({"inertia_policy": "calibrated"}, InertiaPolicy.paper(max_share=0.1, may_write={"a"}))
     assert timid == InertiaPolicy(may_write={"a"})
