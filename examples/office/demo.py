@@ -1,4 +1,4 @@
-"""200 office tasks without and with a tool memory, side by side.
+"""200 office tasks without and with a tool memory in each of its gears, side by side.
 
     python -m examples.office.demo
     python -m examples.office.demo --model openai:gpt-4.1-mini --tasks 40
@@ -14,14 +14,15 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -32,6 +33,9 @@ from examples.office.runs import Outcome, Totals, lost, run_tasks, totals
 from examples.office.tasks import Task, make_tasks
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+
+if TYPE_CHECKING:
+    from langgraph_toolmem import InertiaPolicy
 
 WARM_UP = 50  # tasks after which the second table starts
 SCRIPTED = "scripted"
@@ -52,47 +56,75 @@ def chat_model(name: str, *, seed: int, latency_s: float, variation: float) -> I
     yield init_chat_model(name)
 
 
+@dataclass(frozen=True)
+class Pass:
+    """All tasks once: in which gear, what each cost, and the memory's report at the end (None without a memory)."""
+
+    gear: str
+    outcomes: list[Outcome]
+    report: Any = None
+
+    @property
+    def late(self) -> list[Outcome]:
+        """The tasks after the first WARM_UP."""
+        return self.outcomes[WARM_UP:]
+
+
+def gears(tools: Sequence[BaseTool]) -> dict[str, InertiaPolicy]:
+    """How far the memory may go, by the name that the tables give it."""
+    from langgraph_toolmem import InertiaPolicy
+
+    named = frozenset(tool.name for tool in tools)
+    return {
+        "shadow": InertiaPolicy(shadow=True),
+        "reads": InertiaPolicy(),
+        "reads and named writes": InertiaPolicy(may_write=named, allow_destructive=named),
+    }
+
+
 def compare(
     tasks: Sequence[Task], *, model: str, seed: int, latency_s: float, variation: float, console: Console
-) -> tuple[list[Outcome], list[Outcome], Any]:
-    """Both passes: outcomes without, outcomes with, and the memory's report."""
-    from langgraph_toolmem import ToolMemory
+) -> list[Pass]:
+    """All tasks without a memory, then in each gear with a memory of its own that begins empty."""
+    from langgraph_toolmem import Inertia, ToolMemory, default_methods
 
+    llm = partial(chat_model, model, latency_s=latency_s, variation=variation)
     with _progress(console) as progress:
-        bar = progress.add_task("without memory", total=len(tasks))
-        with chat_model(model, seed=2 * seed, latency_s=latency_s, variation=variation) as llm:
-            without = run_tasks(llm, tasks, Office(0), done=lambda _: progress.advance(bar))
-        second = progress.add_task("with memory", total=len(tasks))
-        with tempfile.TemporaryDirectory(prefix="toolmem-demo-") as folder:
+
+        def one_pass(name: str, policy: InertiaPolicy | None, number: int) -> Pass:
+            bar = progress.add_task(name, total=len(tasks))
             office = Office(0)
-            with (
-                chat_model(model, seed=2 * seed + 1, latency_s=latency_s, variation=variation) as llm,
-                ToolMemory(Path(folder) / "memory", tools=office.tools()) as memory,
-            ):
-                remembered = run_tasks(llm, tasks, office, memory, done=lambda _: progress.advance(second))
-                report = memory.report()
-    return without, remembered, report
+            run = partial(run_tasks, tasks=tasks, office=office, done=lambda _: progress.advance(bar))
+            with llm(seed=5 * seed + number) as chat:
+                if policy is None:
+                    return Pass(name, run(chat))
+                with tempfile.TemporaryDirectory(prefix="toolmem-demo-") as folder:
+                    methods = default_methods(Inertia(policy))
+                    with ToolMemory(Path(folder) / "memory", tools=office.tools(), methods=methods) as memory:
+                        return Pass(name, run(chat, memory=memory), memory.report())
+
+        passes = {"without memory": None, **gears(Office(0).tools())}
+        return [one_pass(name, policy, number) for number, (name, policy) in enumerate(passes.items())]
 
 
-def table(title: str, without: Totals, remembered: Totals) -> Table:
-    """Both passes side by side."""
+def table(title: str, shown: Mapping[str, Totals]) -> Table:
+    """The passes side by side, the one without a memory first."""
     grid = Table(title=title, title_justify="left")
     grid.add_column("")
-    for heading in ("without memory", "with memory", "change"):
-        grid.add_column(heading, justify="right")
-    rows: list[tuple[str, float, float, str]] = [
-        ("LLM calls", without.llm_calls, remembered.llm_calls, ",.0f"),
-        ("tokens (prompt + completion)", without.tokens, remembered.tokens, ",.0f"),
-        ("  prompt", without.prompt_tokens, remembered.prompt_tokens, ",.0f"),
-        ("  completion", without.completion_tokens, remembered.completion_tokens, ",.0f"),
-        ("wall time in s", without.seconds, remembered.seconds, ",.1f"),
-    ]
-    for name, before, after, form in rows:
-        change = f"{(after - before) / before:+.0%}" if before else ""
-        grid.add_row(name, format(before, form), format(after, form), change)
-    grid.add_row("calls made by the memory", "", str(remembered.shortcuts), "")
-    right = [f"{part.right} of {part.tasks}" for part in (without, remembered)]
-    grid.add_row("tasks with the right final state", *right, f"{remembered.right - without.right:+d}")
+    for gear in shown:
+        grid.add_column(gear, justify="right")
+    before = next(iter(shown.values()))
+
+    def row(name: str, of: Callable[[Totals], float], form: str) -> None:
+        cells = [format(of(each), form) for each in shown.values()]
+        changes = [f" ({of(each) / of(before) - 1:+.0%})" if of(before) else "" for each in shown.values()]
+        grid.add_row(name, cells[0], *(cell + change for cell, change in zip(cells[1:], changes[1:], strict=True)))
+
+    row("LLM calls", lambda t: t.llm_calls, ",.0f")
+    row("tokens (prompt + completion)", lambda t: t.tokens, ",.0f")
+    row("wall time in s", lambda t: t.seconds, ",.1f")
+    grid.add_row("calls made by the memory", *(f"{each.shortcuts:,}" for each in shown.values()))
+    grid.add_row("tasks with the right final state", *(f"{t.right} of {t.tasks}" for t in shown.values()))
     return grid
 
 
@@ -106,35 +138,37 @@ def saved_by_block(without: Sequence[Outcome], remembered: Sequence[Outcome]) ->
     return saved
 
 
-def show(console: Console, without: Sequence[Outcome], remembered: Sequence[Outcome], report: Any, note: str) -> None:
+def show(console: Console, passes: Sequence[Pass], note: str) -> None:
     """Print everything."""
+    without, *remembered = passes
     console.print(f"\n{note}\n")
-    console.print(table(f"All {len(without)} tasks", totals(without), totals(remembered)))
-    if len(without) > WARM_UP:
-        late = totals(without[WARM_UP:]), totals(remembered[WARM_UP:])
-        console.print(table(f"After the first {WARM_UP} tasks", *late))
-    curve = "  ".join(f"{share:.0%}" for share in saved_by_block(without, remembered))
-    console.print(f"LLM calls saved in each {WARM_UP} tasks, as the memory learns: {curve}")
-    gone = lost(without, remembered)
-    console.print(f"Tasks that succeed without the memory only: {len(gone)}")
-    for outcome in gone:
-        console.print(f"  {outcome.id} {outcome.kind} {outcome.error}", markup=False)
-    console.print()
-    console.print(str(report), markup=False)
+    console.print(table(f"All {len(without.outcomes)} tasks", {p.gear: totals(p.outcomes) for p in passes}))
+    if without.late:
+        console.print(table(f"After the first {WARM_UP} tasks", {p.gear: totals(p.late) for p in passes}))
+    console.print(f"LLM calls saved in each {WARM_UP} tasks, as the memory learns:")
+    for each in remembered:
+        curve = "  ".join(f"{share:.0%}" for share in saved_by_block(without.outcomes, each.outcomes))
+        gone = lost(without.outcomes, each.outcomes)
+        console.print(f"  {each.gear}: {curve}; tasks that succeed without the memory only: {len(gone)}")
+        for outcome in gone:
+            console.print(f"    {outcome.id} {outcome.kind} {outcome.error}", markup=False)
+    console.print(f"\nThe report of the last pass ({remembered[-1].gear}):\n")
+    console.print(str(remembered[-1].report), markup=False)
 
 
-def to_dict(without: Sequence[Outcome], remembered: Sequence[Outcome], report: Any, note: str) -> Any:
+def to_dict(passes: Sequence[Pass], note: str) -> Any:
     """The same for `--json`."""
+    without, *remembered = passes
     return {
         "note": note,
-        "all": {"without": totals(without).to_dict(), "with": totals(remembered).to_dict()},
-        f"after_{WARM_UP}": {
-            "without": totals(without[WARM_UP:]).to_dict(),
-            "with": totals(remembered[WARM_UP:]).to_dict(),
+        "all": {each.gear: totals(each.outcomes).to_dict() for each in passes},
+        f"after_{WARM_UP}": {each.gear: totals(each.late).to_dict() for each in passes},
+        f"saved_by_{WARM_UP}": {
+            each.gear: [round(share, 4) for share in saved_by_block(without.outcomes, each.outcomes)]
+            for each in remembered
         },
-        f"saved_by_{WARM_UP}": [round(share, 4) for share in saved_by_block(without, remembered)],
-        "lost": [asdict(outcome) for outcome in lost(without, remembered)],
-        "report": report.to_dict(),
+        "lost": {each.gear: [asdict(task) for task in lost(without.outcomes, each.outcomes)] for each in remembered},
+        "reports": {each.gear: each.report.to_dict() for each in remembered},
     }
 
 
@@ -168,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         note = f"The model is {options.model}."
     tasks = make_tasks(options.tasks, options.seed)
-    without, remembered, report = compare(
+    passes = compare(
         tasks,
         model=options.model,
         seed=options.seed,
@@ -177,9 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console=Console(stderr=True),
     )
     if options.json:
-        print(json.dumps(to_dict(without, remembered, report, note), indent=2))
+        print(json.dumps(to_dict(passes, note), indent=2))
     else:
-        show(Console(), without, remembered, report, note)
+        show(Console(), passes, note)
     return 0
 
 
