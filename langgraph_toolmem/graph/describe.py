@@ -26,6 +26,8 @@ def describe(descriptor: str) -> str:
         return _PLAIN[descriptor]
     if descriptor.startswith("[]"):
         return "a list with " + describe(descriptor[2:])
+    if descriptor[0] == "&":
+        return "each of " + describe(descriptor[1:])
     if descriptor[0] in "^~":
         return describe(descriptor[1:])
     kind, _, rest = descriptor.partition("|")
@@ -38,6 +40,9 @@ def describe(descriptor: str) -> str:
     if kind == "o":
         tool, _, path = rest.partition("|")
         return f"{path} in the output of {tool}"
+    if kind == "m":
+        tool, _, path = rest.partition("|")
+        return f"{path} in all outputs of {tool} since the user's message"
     if kind == "l":
         tool, path, how = rest.split("|")
         how, _, named_by = how.partition("@")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from langgraph_toolmem.graph.sources import date_in, evaluate, from_text, named_rows
+from langgraph_toolmem.graph.sources import date_in, evaluate, from_text, gathered, joined_parts, named_rows
 from langgraph_toolmem.graph.state import Observation, RunState
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon
 from langgraph_toolmem.words.text import MAX_SPAN_WORDS, Text, is_word, quoted_parts, read_text, shape_of
@@ -27,7 +27,7 @@ def _found(value: Any, state: RunState, slot: tuple[str, str]) -> list[str]:
     if isinstance(value, list):
         if len(value) == 1 and not isinstance(value[0], (list, dict)):
             return ["[]" + d for d in _found(value[0], state, slot)]
-        return _whole_lists(value, state)
+        return _whole_lists(value, state, slot)
     if isinstance(value, (dict, bool)) or value is None:
         return []
     text = canon(value)
@@ -58,9 +58,15 @@ def _with_letter(spot: str, letter: str, tool: str | None = None) -> str:
     return f"{mark}{letter}{kind}|{rest}" if tool is None else f"{mark}{letter}{kind}|{tool}|{rest}"
 
 
-def _whole_lists(value: list[Any], state: RunState) -> list[str]:
+def _whole_lists(value: list[Any], state: RunState, slot: tuple[str, str]) -> list[str]:
     wanted = [canon(v) for v in value]
     found: list[str] = []
+    for tool in dict.fromkeys(step.tool for step in state.since_user):
+        several = gathered(tool, state) if len(wanted) > 1 and _plain(tool) else {}
+        found += [f"m|{tool}|{path}" for path, values in several.items() if [canon(v) for v in values] == wanted]
+    if len(wanted) > 1 and (span := _enumerated(wanted, state.user.raw)):
+        spots = _in_text(span, state.user, state.used.get(slot))
+        found += ["&" + _with_letter(spot, "u") for spot in spots]
     for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
         seen = state.latest_output(tool)
         if seen is None:
@@ -76,6 +82,13 @@ def _whole_lists(value: list[Any], state: RunState) -> list[str]:
                     f"l|{tool}|{path}|all@{o}" for o, within in _named(texts, path, seen, state) if within == wanted
                 ]
     return found
+
+
+def _enumerated(wanted: list[str], raw: str) -> str:
+    """The part of a text that lists these values and no others, in this order; "" if there is none."""
+    first, last = raw.find(wanted[0]), raw.find(wanted[-1])
+    span = raw[first : last + len(wanted[-1])] if 0 <= first < last else ""
+    return span if span and joined_parts(span) == wanted else ""
 
 
 def _named(texts: list[str], path: str, seen: Observation, state: RunState) -> list[tuple[str, list[str]]]:

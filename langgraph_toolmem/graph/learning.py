@@ -25,7 +25,7 @@ MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
 """Latest outputs that are looked through for a value."""
-_OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:t\|[^|]*\|)?[\^~]*(?:[ol]\||x[a-z]\|)", re.DOTALL)
+_OUTPUT = re.compile(r"(?:\[\]|[\^~&])*(?:t\|[^|]*\|)?[\^~]*(?:[olm]\||x[a-z]\|)", re.DOTALL)
 """How a descriptor of a part of an output begins (`graph.sources`)."""
 
 
@@ -209,7 +209,7 @@ def _learn_arguments(
                 offered = evaluate(descriptor, state, (step.tool, parameter))
                 if offered is not MISSING and (fitted := fit(offered, schema)) is not ABSENT:
                     judged[descriptor] = int(canon(fitted) == truth)
-        judged |= _judge_dynamic(graph, state, parameter, slot, previous, same_tool, truth)
+        judged |= _judge_dynamic(graph, parameter, slot, previous, same_tool, truth)
         if value is not ABSENT:
             room = MAX_SOURCES - 4
             for descriptor in discover(value, state, (step.tool, parameter))[:room]:
@@ -252,9 +252,10 @@ def _learn_group(graph: EvidenceGraph, state: RunState, steps: Sequence[Executed
         if "|" not in path
     ]
     judged: dict[str, int] = {}
-    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known]):
+    in_order = discover([step.args.get(parameter, ABSENT) for step in steps], state, (tool, parameter))
+    for descriptor in dict.fromkeys([*graph.sources.row(slot), *known, *in_order]):
         offered = evaluate(descriptor, state, (tool, parameter))
-        hit = offered is not MISSING and sorted(map(canon, offered)) == truth
+        hit = isinstance(offered, list) and sorted(map(canon, offered)) == truth
         if hit or (offered is not MISSING and descriptor in graph.sources.row(slot)):
             judged[descriptor] = int(hit)
     return [op.Sources(slot, state.symbols[-1], judged, user)] if judged else []
@@ -276,7 +277,6 @@ def may_be_from_output(value: Any, text: str, state: RunState) -> bool:
 
 def _judge_dynamic(
     graph: EvidenceGraph,
-    state: RunState,
     parameter: str,
     slot: str,
     previous: str,

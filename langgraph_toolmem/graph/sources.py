@@ -10,7 +10,9 @@
     ub|WORDS|WORD           what stands between WORDS and WORD in it ("" for the end of the text)
     uq, us|SHAPE, ud|FORMAT the next quoted part, the next token of that shape, a date in it
     xa|TOOL|WORDS|N         the same in TOOL's latest free-text output (`xb`, `xs`, `xq`, `xd`)
+    m|TOOL|PATH             the scalars at PATH in all of TOOL's outputs since the user's message, two at least
     []DESCRIPTOR            a list with that one value
+    &DESCRIPTOR             a list of the parts of the value that commas or a word for "and" join, two at least
     ^DESCRIPTOR             the value with its first letter in upper case, ~DESCRIPTOR: all in lower case
     t|TEMPLATE|DESCRIPTOR   the value in place of % in TEMPLATE
 
@@ -19,6 +21,7 @@ A slot is a (tool, parameter) pair. `discovery` finds the descriptors of a value
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -37,8 +40,11 @@ class _Missing:
 MISSING: Final = _Missing()
 """A source has nothing to offer in this run."""
 
+MARKS: Final = "[]^~&"
+"""What stands before a descriptor and changes its value."""
 MAX_BETWEEN: Final = 40
 """Words that may stand between two others."""
+_JOINED: Final = re.compile(r"(?:\s*[,;&、，]\s*|\s+)(?:and|und|et|y|e|en|og|och|oraz|i)\s+|\s*[,;&、，]\s*")
 
 
 def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
@@ -47,10 +53,13 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     if head == "[":
         inner = evaluate(descriptor[2:], state, slot)
         return MISSING if inner is MISSING or isinstance(inner, list) else [inner]
-    if head in "^~":
+    if head in "^~&":
         inner = evaluate(descriptor[1:], state, slot)
         if not isinstance(inner, str):
             return MISSING
+        if head == "&":
+            parts = joined_parts(inner)
+            return parts if len(parts) > 1 else MISSING
         return inner.lower() if head == "~" else inner[:1].upper() + inner[1:]
     kind, _, rest = descriptor.partition("|")
     if kind == "t":
@@ -66,6 +75,10 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
         return MISSING if seen is None else seen.scalars.get(path, MISSING)
     if kind == "l":
         return _from_list(rest, state, slot)
+    if kind == "m":
+        tool, _, path = rest.partition("|")
+        values = gathered(tool, state).get(path, ())
+        return list(values) if len(values) > 1 else MISSING
     if head == "u":
         for text in (state.user, *state.past_users):
             value = from_text(kind[1], rest, text, state.used.get(slot))
@@ -77,9 +90,25 @@ def evaluate(descriptor: str, state: RunState, slot: tuple[str, str]) -> Any:
     return MISSING if seen is None else from_text(kind[1], rest, seen.text, state.used.get(slot))
 
 
+def gathered(tool: str, state: RunState) -> dict[str, list[Any]]:
+    """The scalars of all of a tool's outputs since the user's message, by path, in order of the calls."""
+    found: dict[str, list[Any]] = {}
+    for index in range(len(state.steps) - len(state.since_user), len(state.steps)):
+        step = state.steps[index]
+        if step.tool == tool and step.status == "ok" and step.output is not None:
+            for path, value in state.observation(index).scalars.items():
+                found.setdefault(path, []).append(value)
+    return found
+
+
+def joined_parts(text: str) -> list[str]:
+    """The parts of an enumeration: "Ann, Bo and Cy" has three."""
+    return [part for part in _JOINED.split(text) if part]
+
+
 def is_template(descriptor: str) -> bool:
     """Whether a part of the value a source offers is another run's: a template's words, a date's year."""
-    return descriptor.lstrip("[]^~").startswith(("t|", "ud|", "xd|"))
+    return descriptor.lstrip(MARKS).startswith(("t|", "ud|", "xd|"))
 
 
 def _from_list(rest: str, state: RunState, slot: tuple[str, str]) -> Any:

@@ -7,6 +7,7 @@ from typing import Final
 
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.evidence import HIT, MISS
+from langgraph_toolmem.graph.sources import MARKS
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.candidates import Candidate
@@ -15,7 +16,7 @@ from langgraph_toolmem.runs.values import ABSENT, canon
 
 ALONE: Final = 0.05
 """Weight of the doubt whether any past request is like this one."""
-_KINDS: Final = ("n", "c", "ux", "ol", "i", "t", "w")
+_KINDS: Final = ("n", "c", "ux", "olm", "i", "t", "w")
 """First letters of sources (`graph.sources`) that are counted together."""
 
 Weighed = tuple[float, Candidate, tuple[str, ...]]
@@ -80,7 +81,7 @@ def _about_record(candidate: Candidate, named: tuple[str, ...], rules: CountTabl
 
 def _about_arguments(candidate: Candidate) -> list[float]:
     given = [f for f in candidate.filled.values() if f.value is not ABSENT]
-    kinds = [f.source.lstrip("[]^~")[:1] for f in given]
+    kinds = [f.source.lstrip(MARKS)[:1] for f in given]
     return [
         float(len(given)),
         float(len(candidate.filled) - len(given)),

@@ -7,6 +7,7 @@ from typing import Any
 
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts
+from langgraph_toolmem.graph.sources import MARKS
 from langgraph_toolmem.inertia.calibrated import symbol_in_words
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page.layout import place, times
@@ -27,6 +28,7 @@ _KINDS = {
     "i": "argument of an earlier call",
     "o": "output of an earlier call",
     "l": "list in an earlier output",
+    "m": "outputs of several earlier calls",
     "t": "template",
     "ua": "user's words after others",
     "ub": "user's words between others",
@@ -120,7 +122,7 @@ def sources_in_words(rule: RuleRecord) -> str:
 
 
 def _kind_in_words(kind: str) -> str:
-    plain = kind.lstrip("[]^~")
+    plain = kind.lstrip(MARKS)
     return _KINDS.get(plain) or clip(kind)
 
 

@@ -15,6 +15,7 @@ from langgraph_toolmem.graph.sources import MISSING, evaluate, is_template
 from langgraph_toolmem.runs.values import canon
 
 SLOT = ("read", "id")
+TWO = [call("who", {"n": 1}, {"mail": "a@x"}), call("who", {}, {"mail": 7})]
 LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "Ann Lee"}, {"id": "m2", "from": "Bo"}]})
 
 
@@ -56,6 +57,14 @@ LISTED = call("search", {"query": "invoices"}, {"hits": [{"id": "m1", "from": "A
         ("xq|help|", [call("help", {}, "Use the tag 'late fee' here.")], "late fee"),
         ("xs|never|A9", [LISTED], MISSING),
         ("[]us|#A999", [user("Cancel order #W123")], ["#W123"]),
+        ("&ub|with|", [user("Meet with Ann Lee, Bo and Cy")], ["Ann Lee", "Bo", "Cy"]),
+        ("&ub|with|", [user("Meet with Ann Lee")], MISSING),
+        (
+            "m|who|$.mail",
+            [user("Hi"), call("who", {"n": 1}, {"mail": "a@x"}), call("who", {}, {"mail": 7})],
+            ["a@x", 7],
+        ),
+        ("m|who|$.mail", [TWO[0], user("Hi"), TWO[1]], MISSING),
         ("[]l|search|$.hits[*].id|all", [LISTED], MISSING),
         ("^ua|from|1", [user("Mail from ann")], "Ann"),
         ("~ua|from|1", [user("Mail from ANN")], "ann"),

@@ -66,6 +66,30 @@ def test_two_calls_at_once_are_foreseen_after_sixty_equal_runs(learner: Learner)
     assert "weather came next 60 of 60 times" in decision.reason
 
 
+def test_calls_for_all_who_are_listed_in_the_request_and_then_for_all_that_was_found():
+    tools = [schema("find", "name"), schema("share", "file", "mail")]
+    learner = Learner(tools, FREE.with_(may_read={"find", "share"}))
+
+    def shared(first: str, second: str) -> list[list[Any]]:
+        found = [("find", {"name": name}, {"mail": f"{name.lower()}@x"}) for name in (first, second)]
+        made = [("share", {"file": "plan", "mail": output["mail"]}, "ok") for _, _, output in found]
+        return [history(user(f"Share the plan with {first} and {second}")), calls(found), calls(made), words()]
+
+    names = ("Ann", "Bo", "Cy", "Dan", "Eve", "Fay", "Gus")
+    for i in range(20):
+        learner.learn(history(*shared(names[i % 7], names[(i + 1) % 7])), thread_id=str(i))
+    new = shared("Ivo", "Jan")
+    first, second = learner.decide(history(*new[:1])), learner.decide(history(*new[:2]))
+
+    assert first.acts, first.reason
+    assert [dict(args) for args in first.proposal.calls] == [{"name": "Ivo"}, {"name": "Jan"}]
+    assert second.acts, second.reason
+    assert [dict(args) for args in second.proposal.calls] == [
+        {"file": "plan", "mail": "ivo@x"},
+        {"file": "plan", "mail": "jan@x"},
+    ]
+
+
 def test_explain_names_them():
     with ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(FREE))) as memory:
         for i in range(60):
