@@ -258,9 +258,9 @@ class CaseIndex:
             tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
         return Neighbour(similarity, case_id, text, tool, args, sources, request)
 
-    def arguments(self, case_id: str) -> list[dict[str, Any]]:
-        """The arguments of the calls that followed a request."""
-        return [json.loads(call[1]) for call in self.cases[case_id][2].values()]
+    def arguments(self, case_id: str) -> tuple[str, ...]:
+        """The arguments of the calls that followed a request, as JSON."""
+        return tuple(call[1] for call in self.cases[case_id][2].values())
 
     # --- persistence ---
 

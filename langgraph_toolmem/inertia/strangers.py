@@ -11,6 +11,7 @@ of some languages, and that none of the requests before had, makes any request a
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,7 +113,7 @@ class Strangers:
     def __init__(self, state: RunState, neighbours: Sequence[Neighbour], cases: CaseIndex) -> None:
         self._text = state.user.raw
         self._called = [step.args for step in state.since_user]
-        self._near = [(n, wording(n.text, cases.arguments(n.case_id))) for n in neighbours] if self._text else []
+        self._near = [(n, _wording_of(n.text, cases.arguments(n.case_id))) for n in neighbours] if self._text else []
 
     def of(self, candidate: Candidate) -> float | None:
         """0 (the same wording) to 1; None if no past request went on with the candidate's tool; 0 without a request.
@@ -140,6 +141,11 @@ def wording(text: str, calls: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """
     values = {word for args in calls for value in args.values() for word in _words(canon(value))}
     return _words(text) - (values - {"?"}) - (_names(text) - TURNING)
+
+
+@lru_cache(maxsize=4096)
+def _wording_of(text: str, calls: tuple[str, ...]) -> frozenset[str]:
+    return wording(text, map(json.loads, calls))
 
 
 @lru_cache(maxsize=8192)
