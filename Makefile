@@ -6,10 +6,10 @@ STAMP := $(VENV)/.stamp-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test lint bench mutants format clean
+.PHONY: help demo quick test test-all lint bench mutants format clean
 
 help: ## show what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -22,7 +22,10 @@ demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens
 quick: lint ## lint, types and the tests of units, plugs and methods, but for slow ones: for every commit
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow" tests/unit tests/contract tests/core tests/methods $(ARGS)
 
-test: lint ## lint, types and all tests
+test: lint ## lint, types and all tests; those that are there sync and async run in one of the two ways
+	$(BIN)/python -m pytest -n auto --dist loadgroup --one-twin $(ARGS)
+
+test-all: lint ## the same, both ways
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: $(STAMP) ## style and types
