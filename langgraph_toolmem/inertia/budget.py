@@ -1,8 +1,8 @@
 """How often a shortcut may be wrong, and what is left of that: a bucket of misses that fills with the model's turns.
 
 Per kind of call (reading, changing) a bucket takes in INFLOW of the allowed misses per turn and holds CAPACITY; one
-miss takes out one. So in *any* window of n turns there are at most CAPACITY + n/100 times the allowed misses, whatever
-the order they come in (a leaky bucket's bound needs no assumption), and what was missed long ago is forgiven. The two
+miss takes out one, and nothing is done when it is empty. So in *any* window of n turns there are less than CAPACITY + 1 +
+INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever the order they come in (a leaky bucket's bound needs no assumption), and what was missed long ago is forgiven. The two
 kinds do not add up: together they stay within the larger.
 
 A shortcut that acts never learns what the model would have done. Its expected misses are taken out of the bucket, by
@@ -27,7 +27,7 @@ from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 CAPACITY: Final = 3.0
 """Misses that a bucket holds: what 300 turns allow at one per 100."""
-FIRST: Final = 2.0
+FIRST: Final = 1.0
 """What is in it before the first turn."""
 INFLOW: Final = 0.9
 """Share of the allowed misses that flows in; the rest is for what was there before the first turn."""
@@ -35,7 +35,7 @@ BLOCK: Final = 10
 """Model turns that are counted together."""
 MAX_BLOCKS: Final = 512
 SUREST: Final = 0.98
-"""Confidence asked for when there is room for one miss only."""
+"""Confidence asked for when the bucket is nearly empty."""
 TRUST: Final = 3.0
 """Expected misses' worth of checks before what was seen outweighs what the confidence says."""
 FORGETTING: Final = 500.0
@@ -164,7 +164,7 @@ class Budget(Table):
     # --- asked ---
 
     def room(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """How many misses are left for a call: below 1 there is no room for one. `inf` without a budget."""
+        """How many misses are left for a call: at 0 nothing is done. `inf` without a budget."""
         allowed = policy.bound_of(changes).max_wrong_per_100
         if allowed is None:
             return math.inf
@@ -204,12 +204,12 @@ class Budget(Table):
         return max(0.0, self.graph.counters.get("would_act_open", 0) - IN_FLIGHT)
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
-        """The confidence asked for now: `min_precision` while the bucket is full, SUREST when one miss is left."""
+        """The confidence asked for now: `min_precision` while the bucket is full, SUREST when it is nearly empty."""
         least = policy.bound_of(changes).min_precision
         room = self.room(policy, changes=changes)
         if math.isinf(room):
             return least
-        used = min(1.0, max(0.0, (CAPACITY - room) / (CAPACITY - 1)))
+        used = min(1.0, max(0.0, (CAPACITY - room) / CAPACITY))
         return least + max(0.0, SUREST - least) * used
 
     def drift(self, tool: str) -> float:
@@ -240,7 +240,7 @@ class Budget(Table):
             changes: the call may change something.
         """
         bound = policy.bound_of(changes)
-        if self.room(policy, changes=changes) < 1:
+        if self.room(policy, changes=changes) <= 0:
             return (
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
                 f"({self.graph.turns} turns seen)"
@@ -268,7 +268,7 @@ class Budget(Table):
         kept = min(turns, MAX_BLOCKS * BLOCK)
         return {
             "wrong_per_100": 100 * wrong / kept if kept else 0.0,
-            "budget_open": self.room(policy, changes=False) >= 1,
+            "budget_open": self.room(policy, changes=False) > 0,
             "withdrawn": sorted(
                 tool for tool in self.checks if self.drift(tool) >= (WITHDRAWN_TOOL if tool else WITHDRAWN)
             ),

@@ -209,7 +209,7 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(FREE.with_(audit_rate=1.0))), "audit"),
         (lambda: before_open(practised(FREE.with_(shadow=True))), "shadow"),
         (lambda: held(3, 0.99), "budget"),
-        (lambda: held(1, 0.8), "budget"),
+        (lambda: held(1, 0.75), "budget"),
         (lambda: held(9, 0.99, counts=0), "drift"),
         (lambda: strange(0), "stranger"),
         (lambda: strange(1), "stranger"),
