@@ -14,7 +14,6 @@ from desk import Desk
 from langgraph_toolmem import ToolMemory, inertia
 from langgraph_toolmem.inertia.confidence import at_once
 
-
 TWINS = ("sync", "async")
 
 

@@ -1,9 +1,10 @@
 """How often a shortcut may be wrong, and what is left of that: a bucket of misses that fills with the model's turns.
 
 Per kind of call (reading, changing) a bucket takes in INFLOW of the allowed misses per turn and holds CAPACITY; one
-miss takes out one, and nothing is done when it is empty. So in *any* window of n turns there are less than CAPACITY + 1 +
-INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever the order they come in (a leaky bucket's bound needs no assumption), and what was missed long ago is forgiven. The two
-kinds do not add up: together they stay within the larger.
+miss takes out one, and nothing is done when it is empty. So in *any* window of n turns there are less than CAPACITY + 1
++ INFLOW n/100 times the allowed misses (6 in 300 turns at one per 100), whatever the order they come in (a leaky
+bucket's bound needs no assumption), and what was missed long ago is forgiven. The two kinds do not add up: together
+they stay within the larger.
 
 A shortcut that acts never learns what the model would have done. Its expected misses are taken out of the bucket, by
 what was expected and what was seen where it was checked; an audited miss did no harm and costs as much as any: one.

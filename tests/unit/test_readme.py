@@ -31,7 +31,7 @@ def test_the_snippets_of_a_page_run_one_after_the_other(
             assert int(taken[1]) > 100
         if "print(entry.query" in snippet:
             assert "The shop of Ann does not load 0.0 It was the certificate" in printed
-        if "# \"nothing like this" in snippet:
+        if '# "nothing like this' in snippet:
             assert printed.strip() == "nothing like this has been seen yet"
 
 
