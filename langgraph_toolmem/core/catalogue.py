@@ -141,7 +141,8 @@ class Catalogue:
             told = self._told_of(name)  # what somebody marked stays marked, though others do not know of it
             if told is not None and specs is self._given:  # but a good mark is taken back by who opens the memory
                 told = grave_marks(told)
-            marked = spec if told is None else gravest(spec, [told])
+            as_given = (self._given or {}).get(name, spec)  # a host may know less of it than who opened the memory
+            marked = gravest(as_given, [each for each in (spec, told) if each is not None])
             if new := changes_of(marked, known.get(name, {})):
                 record.append(ToolDescribed(name, new))
         if record:

