@@ -22,6 +22,7 @@ those the record is about.
 ``policy``          when to act; ``settings``: what a host's context changes
 ``proposal``        what comes out; ``traces``: how it is told
 ``step``            the shortcut at a model call
+``prefetch``        look-ups that run while the model is asked
 ``entropy``         whether a workload has inertia at all, for a replay
 ==================  ==========================================================
 """
@@ -50,6 +51,9 @@ from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, c
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.prefetch import record as ahead
+from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
+from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.runs.run import Run, Turn
@@ -105,6 +109,7 @@ class Inertia(Method):
         self._given = similarity
         self._background = background
         self._told: set[object] = set()
+        self.flights = Flights()
 
     def open(self, core: Core) -> None:
         """Takes its table."""
@@ -297,17 +302,19 @@ class Inertia(Method):
             record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
             record += credit_judged(turn, opened.judged, would_act=opened.would_act, hour=hour, number=number)
+            record += credit_guesses(turn, opened.judged)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = near_requests(self.core.graph, learned.state)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
-            record += credit_judged(
-                turn, plain_judged(decision), would_act=decision.would_act, hour=hour, number=number
-            )
+            judged = plain_judged(decision)
+            record += credit_judged(turn, judged, would_act=decision.would_act, hour=hour, number=number)
+            record += credit_guesses(turn, judged)
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
         record += followed(learned.state, turn, learned.run, learned.user)
+        record += [ToolCount(step.tool, ahead.REVIEWED) for step in turn.steps if step.review]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -332,10 +339,12 @@ class Inertia(Method):
             rules = self.evidence.most_used_rules(MAX_RULES)
             lines = figures_in_words(core.graph.counters, figures)
             tools = guards.trusted(core.catalogue.marked(), self.policy)
+            run_ahead = ahead.figures(core.graph)
         never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items())
         tables = (calibrated.rules_table(rules), TextTable("Never called without the model", ("tool", "why"), never))
         figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
-        return Section("Kinds of predictions", figures, (*lines, *tools.in_words), tables)
+        sentences = (*lines, *tools.in_words, *ahead.in_words(run_ahead))
+        return Section("Kinds of predictions", figures | run_ahead, sentences, (*tables, *ahead.tables(run_ahead)))
 
 
 def _not_our_turn(run: Run) -> str:
