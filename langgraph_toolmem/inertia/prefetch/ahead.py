@@ -12,10 +12,10 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.graph.operations import Record, ToolCount
+from langgraph_toolmem.graph.operations import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.choice import Guess, choose
+from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability
 from langgraph_toolmem.inertia.prefetch.handles import Flight, Flights, Handle, Host, Owner, Place, Workers
 from langgraph_toolmem.inertia.prefetch.inside import is_async, is_sync, standing_in
 from langgraph_toolmem.inertia.prefetch.qualify import Gates, Qualified, qualified
@@ -104,6 +104,7 @@ class Served:
     def book(self, tool: str, counts: Mapping[str, float]) -> None:
         """Adds to the record of a tool."""
         record: Record = [ToolCount(tool, name, amount) for name, amount in counts.items() if amount]
+        record += [Count(name, counts[name]) for name in (SERVED, WASTED) if counts.get(name)]
         if record and not self.core.read_only:
             with self.core.lock:
                 self.core.apply(None, record)
@@ -213,7 +214,9 @@ class Prefetcher(Served):
             def may(tool: str, args: Mapping[str, Any]) -> bool:
                 return self._may(tools.get(tool), specs, call, tool, args, loop is not None)
 
-            guesses = choose(foresight.foreseen, self._settings, may, core.graph)
+            counters = core.graph.counters
+            least = least_probability(self._settings, counters.get(SERVED, 0.0), counters.get(WASTED, 0.0))
+            guesses = choose(foresight.foreseen, self._settings, least, may, core.graph)
         handles = self._started(guesses, tools, Host(config, call.runtime, loop))
         if not handles:
             return None

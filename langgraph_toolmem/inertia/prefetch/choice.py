@@ -19,10 +19,16 @@ WRONG: Final = "ahead_wrong"
 """Counters of a tool: calls that were likely enough to be run ahead, and were or were not what the model asked for."""
 LIKELY: Final = Prefetch().min_probability
 """From which a guess counts for or against its tool."""
-MOSTLY: Final = 5.0
+MOSTLY: Final = 10.0
 """Guesses that miss for each that hits, from which a tool is left alone."""
 GIVEN: Final = 2.0
 """Hits that a tool is given to begin with."""
+EARLY: Final = 5.0
+"""Look-ups taken as served, with as many thrown away as there may be, before the first."""
+STEEP: Final = 4
+"""Power with which the least probability grows with what was thrown away beyond the limit."""
+HIGHEST: Final = 0.7
+"""The least probability grows no further, so that a record can improve."""
 
 
 class Guess(NamedTuple):
@@ -40,9 +46,22 @@ class Guess(NamedTuple):
     probability: float
 
 
+def least_probability(settings: Prefetch, served: float, wasted: float) -> float:
+    """From which probability on a call is run ahead.
+
+    With w look-ups thrown away for s served, limit m and ``min_probability`` p: p · max(1, (w + EARLY·m) /
+    (m · (s + EARLY)))^STEEP.
+    """
+    if settings.max_wasted is None:
+        return settings.min_probability
+    over = (wasted + EARLY * settings.max_wasted) / (settings.max_wasted * (served + EARLY))
+    return float(max(settings.min_probability, min(HIGHEST, settings.min_probability * max(1.0, over) ** STEEP)))
+
+
 def choose(
     foreseen: Sequence[Foreseen],
     settings: Prefetch,
+    least: float,
     may: Callable[[str, Mapping[str, Any]], bool],
     graph: EvidenceGraph,
 ) -> list[Guess]:
@@ -50,13 +69,14 @@ def choose(
 
     Args:
         foreseen: what the model may do next, likeliest first.
-        settings: how many, and how likely.
+        settings: how many.
+        least: see `least_probability`.
         may: whether a tool may be run ahead with these arguments.
         graph: the record of the tools.
     """
     found: dict[tuple[str, str], Guess] = {}
     for each in foreseen:
-        if each.probability < settings.min_probability or len(found) >= settings.at_most:
+        if each.probability < least or len(found) >= settings.at_most:
             break
         if each.tool == WORDS or each.changes or (each.stale and each.tool not in settings.stable):
             continue

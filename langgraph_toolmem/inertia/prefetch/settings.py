@@ -14,15 +14,16 @@ class Prefetch:
 
     Only tools that are known to read are run ahead, as the shortcut's policy sees them (tag or metadata
     ``read_only``, MCP's ``readOnlyHint``, the policy's `may_read`, or a name it trusts), and only those that take
-    nothing from the host (state, store, runtime, call id). A tag ``no_prefetch``, or the same word or ``"prefetch": False`` in
+    nothing from the host (state, store, runtime, call id). A tag ``no_prefetch``, or that word or ``"prefetch": False`` in
     the metadata, takes a tool out: calls that cost money or count against a quota.
 
     Attributes:
         tools: nothing but these tools; they may be run ahead although something of the host's wraps tool calls.
             None: all that qualify, where nothing wraps tool calls.
         at_most: calls that are run ahead of one model call.
-        min_probability: from which a call is run ahead, judged by the record. At 0.1 a wasted look-up may cost a ninth
-            of what one that is served saves.
+        min_probability: from which a call is run ahead, judged by the record.
+        max_wasted: look-ups thrown away for each one served, in the long run: what is run ahead must be the likelier,
+            the more were thrown away so far. None: no such limit.
         timeout: seconds after which a call that runs ahead is given up.
         workers: calls that run ahead at the same time, over all runs; where none is free, none is begun.
         stable: tools whose answer does not change within a run: they are run ahead a second time, right after a call
@@ -33,8 +34,9 @@ class Prefetch:
     """
 
     tools: frozenset[str] | None = None
-    at_most: int = 3
-    min_probability: float = 0.1
+    at_most: int = 4
+    min_probability: float = 0.08
+    max_wasted: float | None = 1.5
     timeout: float = 10.0
     workers: int = 32
     stable: frozenset[str] = frozenset()
@@ -47,6 +49,7 @@ class Prefetch:
                 object.__setattr__(self, name, frozenset(names_given(f"Prefetch.{name}", given)))
         expect(self, "at_most", "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "min_probability", "a share from 0 to 1", is_share)
+        expect(self, "max_wasted", "a number above 0 or None", lambda v: v is None or (is_number(v) and v > 0))
         expect(self, "timeout", "a number of seconds above 0", lambda v: is_number(v) and v > 0)
         expect(self, "workers", "a whole number from 1", lambda v: is_count(v, 1))
 

@@ -13,6 +13,7 @@ from langgraph.runtime import Runtime
 
 _KEPT: Final = "__pregel_runtime"
 """Where LangGraph keeps the runtime in a config: the context and the store of the run stay."""
+_PASSED_ON: Final = ("metadata", "recursion_limit", "max_concurrency")
 _OWN: Final = ("__pregel", "checkpoint")
 """How keys of ``configurable`` begin that are LangGraph's own."""
 
@@ -32,10 +33,9 @@ def config_apart(config: Mapping[str, Any] | None, runtime: Any, write: Callable
     own[_KEPT] = Runtime(
         context=found.context, store=found.store, stream_writer=write, server_info=getattr(found, "server_info", None)
     )
-    kept: Any = {
-        key: (config or {})[key] for key in ("metadata", "recursion_limit", "max_concurrency") if key in (config or {})
-    }
-    return RunnableConfig(**{"tags": [], "callbacks": None, "configurable": own, **kept})
+    kept = {key: value for key, value in (config or {}).items() if key in _PASSED_ON}
+    apart: Any = {"tags": [], "callbacks": None, "configurable": own, **kept}
+    return apart  # type: ignore[no-any-return]
 
 
 def context_apart(config: RunnableConfig) -> contextvars.Context:
