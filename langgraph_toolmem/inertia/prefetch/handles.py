@@ -7,6 +7,7 @@ or, for a tool with async code in an async run, a task of that run's loop.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +29,8 @@ from langgraph_toolmem.inertia.prefetch.surroundings import config_apart, contex
 
 MAX_FLIGHTS: Final = 1_024
 """Model calls of plain graphs whose answer is waited for at the same time."""
+IDLE: Final = 30.0
+"""Seconds that a thread waits for another call."""
 
 
 class Host(NamedTuple):
@@ -61,18 +66,15 @@ class Handle:
     future: Future[Ran] = field(default_factory=Future)
     _stop: Callable[[], object] | None = field(default=None, init=False)
 
-    def begin(self, host: Host, free: Callable[[], object]) -> None:
-        """Begins the call; `free` is called when its worker is free again."""
+    def begin(self, host: Host, workers: Workers) -> None:
+        """Begins the call with a worker that was taken for it."""
         written: list[Any] = []
         config = config_apart(host.config, host.runtime, written.append)
         context = context_apart(config)
         if host.loop is not None and is_async(self.tool):
-            self._begin_task(host.loop, context, config, written, free)
+            self._begin_task(host.loop, context, config, written, workers.free)
         else:
-            work = threading.Thread(
-                target=context.run, args=(self._work, config, written, free), daemon=True, name="toolmem-prefetch"
-            )
-            work.start()
+            workers.do(partial(context.run, self._work, config, written, workers.free))
 
     def _work(self, config: Any, written: list[Any], free: Callable[[], object]) -> None:
         try:
@@ -142,21 +144,62 @@ class Handle:
 
 
 class Workers:
-    """How many calls may run ahead at the same time."""
+    """Does calls at the same time, so many at most; nothing queues.
+
+    Its threads are kept for a while: a new one would hold its maker up until it runs.
+    """
 
     def __init__(self, many: int) -> None:
-        self._free = threading.BoundedSemaphore(many)
+        self._many = many
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock, self._process, self._busy = threading.Lock(), os.getpid(), 0
+        self._idle: list[SimpleQueue[Callable[[], object]]] = []
 
     def begin(self, handle: Handle, host: Host) -> bool:
         """Begins a call if a worker is free."""
-        if not self._free.acquire(blocking=False):
-            return False
+        if self._process != os.getpid():  # a fork has no threads
+            self._reset()
+        with self._lock:
+            if self._busy >= self._many:
+                return False
+            self._busy += 1
         try:
-            handle.begin(host, self._free.release)
+            handle.begin(host, self)
         except BaseException:
-            self._free.release()
+            self.free()
             raise
         return True
+
+    def free(self) -> None:
+        """A call is over."""
+        with self._lock:
+            self._busy -= 1
+
+    def do(self, job: Callable[[], object]) -> None:
+        """Does it in a thread."""
+        with self._lock:
+            mine = self._idle.pop() if self._idle else None
+        if mine is not None:
+            mine.put(job)
+            return
+        mine = SimpleQueue()
+        mine.put(job)
+        threading.Thread(target=self._work, args=(mine,), daemon=True, name="toolmem-prefetch").start()
+
+    def _work(self, mine: SimpleQueue[Callable[[], object]]) -> None:
+        while True:
+            try:
+                mine.get(timeout=IDLE)()
+            except Empty:
+                with self._lock:
+                    if mine in self._idle:
+                        self._idle.remove(mine)
+                        return
+                continue  # a job is on its way
+            with self._lock:
+                self._idle.append(mine)
 
 
 Owner = tuple[str | None, str | None]

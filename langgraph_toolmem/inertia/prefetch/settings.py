@@ -14,8 +14,8 @@ class Prefetch:
 
     Only tools that are known to read are run ahead, as the shortcut's policy sees them (tag or metadata
     ``read_only``, MCP's ``readOnlyHint``, the policy's `may_read`, or a name it trusts), and only those that take
-    nothing from the host (state, store, runtime, call id). A tag ``no_prefetch``, or that word or ``"prefetch": False`` in
-    the metadata, takes a tool out: calls that cost money or count against a quota.
+    nothing from the host (state, store, runtime, call id). What costs money or counts against a quota is taken out by
+    a tag ``no_prefetch``, or by that word or ``"prefetch": False`` in the metadata.
 
     Attributes:
         tools: nothing but these tools; they may be run ahead although something of the host's wraps tool calls.
