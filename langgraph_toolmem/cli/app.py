@@ -100,6 +100,12 @@ def replay(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
+    prefetch: Annotated[
+        bool, typer.Option("--prefetch", help="Say what running look-ups while the model thinks would have saved.")
+    ] = False,
+    tool_seconds: Annotated[
+        float, typer.Option(min=0.0, help="With --prefetch: how long a tool call takes, in seconds.")
+    ] = 1.0,
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
@@ -108,6 +114,7 @@ def replay(
     Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
     the truth. Needs no key and calls no model.
     """
+    from langgraph_toolmem.offline.prefetch import PrefetchTally
     from langgraph_toolmem.offline.replay import replay as run_replay
 
     chosen = read_policy(policy, min_precision=min_precision)
@@ -121,7 +128,8 @@ def replay(
             done += 1
             update(done)
 
-        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, on_run=on_run)
+        ahead = PrefetchTally(tool_seconds=tool_seconds) if prefetch else None
+        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, on_run=on_run, prefetch=ahead)
     if as_json:
         answer_json({"file": str(file), "policy": chosen.to_dict(), **_skipped(log), **report.to_dict()})
         return
