@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
+from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.runs.values import canon_args
+
+
+class Credit(NamedTuple):
+    """What was run ahead of one turn, and what of it the model asked for."""
+
+    guesses: list[Guess]
+    served: list[Guess]
 
 
 @dataclass
@@ -42,7 +49,7 @@ class PrefetchTally:
 
     def credit(
         self, memory: ToolMemory, policy: InertiaPolicy, turn: Turn, decision: Decision, model_seconds: float | None
-    ) -> None:
+    ) -> Credit:
         """One model turn.
 
         Args:
@@ -69,18 +76,19 @@ class PrefetchTally:
         asked = [(step.tool, canon_args(step.args)) for step in turn.steps]
         self.reads += sum(reads(name) for name, _ in asked)
         changes = any(not reads(name) for name, _ in asked)
-        served = 0
+        served: list[Guess] = []
         for guess in guesses:
             exact = (guess.tool, guess.text) in asked and (not changes or guess.tool in settings.stable)
             if exact and tool <= settings.timeout:
                 asked.remove((guess.tool, guess.text))
-                served += 1
-        self.ready += served
-        self.wasted += len(guesses) - served
-        self.without_waiting += served if tool <= model else 0
+                served.append(guess)
+        self.ready += len(served)
+        self.wasted += len(guesses) - len(served)
+        self.without_waiting += len(served) if tool <= model else 0
         self.seconds += model + (tool if turn.steps else 0.0)
         if served and not asked:
             self.seconds_saved += min(model, tool)
+        return Credit(guesses, served)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""

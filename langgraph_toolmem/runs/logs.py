@@ -2,8 +2,8 @@
 
 One run a line: an object with `messages`, and, where known, `thread_id` (or `run_id`, or `id`), `task`, `success`,
 `user_id` and `times` (seconds since the start, beside each message); other keys are ignored. A bare list of messages is
-a run as well. Blank lines are skipped, the text is UTF-8 with or without a byte order mark, and a gzip file is recognised
-by its first bytes.
+a run as well. Blank lines are skipped, the text is UTF-8 with or without a byte order mark, and a gzip file is
+recognised by its first bytes.
 
 Lines that share an id are one run, seen at different moments: what the earlier line taught is not learned
 twice. Lines without an id get one from their content and line number, so that reading the same file again
