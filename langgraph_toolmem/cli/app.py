@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,9 @@ from langgraph_toolmem.cli.options import (
     LogFile,
     MemoryFolder,
     Namespace,
+    ToolSeconds,
     ToolsFile,
+    WithPrefetch,
 )
 from langgraph_toolmem.cli.tables import Format, form_of, render
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
@@ -100,12 +103,8 @@ def replay(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
-    prefetch: Annotated[
-        bool, typer.Option("--prefetch", help="Say what running look-ups while the model thinks would have saved.")
-    ] = False,
-    tool_seconds: Annotated[
-        float, typer.Option(min=0.0, help="With --prefetch: how long a tool call takes, in seconds.")
-    ] = 1.0,
+    prefetch: WithPrefetch = False,
+    tool_seconds: ToolSeconds = 1.0,
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
@@ -121,15 +120,10 @@ def replay(
     schemas = read_tools_file(tools)
     log = load_log(file, lenient=lenient, limit=limit, quiet=as_json)
     with progress("replaying", len(log.runs), show=not as_json) as update:
-        done = 0
-
-        def on_run(*_: Any) -> None:
-            nonlocal done
-            done += 1
-            update(done)
-
+        done = count(1)
         ahead = PrefetchTally(tool_seconds=tool_seconds) if prefetch else None
-        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, on_run=on_run, prefetch=ahead)
+        told: dict[str, Any] = {"on_run": lambda _: update(next(done)), "prefetch": ahead}
+        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, **told)
     if as_json:
         answer_json({"file": str(file), "policy": chosen.to_dict(), **_skipped(log), **report.to_dict()})
         return

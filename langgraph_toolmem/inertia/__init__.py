@@ -51,7 +51,7 @@ from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, c
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch import record as ahead
+from langgraph_toolmem.inertia.prefetch import record as prefetch
 from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
 from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
@@ -281,14 +281,10 @@ class Inertia(Method):
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
         self._confidence.look()
         chosen_by: list[str] = learned.scratch.setdefault(self.name, [])
-        how: dict[str, Any] = {
-            "thought": learned.thought,
-            "policy": policy,
-            "user": learned.user,
-            "specs": learned.specs,
-        }
+        how: dict[str, Any] = {"thought": learned.thought, "policy": policy}
+        how |= {"user": learned.user, "specs": learned.specs}
         opened = self.evidence.open_turns.get(turn.key)
-        record, acts = self._closed(turn), False
+        record, acts, judged = self._closed(turn), False, list[list[Any]]()
         if turn.chosen_by == "shortcut":
             asked = [step.tool for step in turn.steps]
             changes = int(any(tool in learned.specs and may_write(tool, learned.specs, policy) for tool in asked))
@@ -301,20 +297,18 @@ class Inertia(Method):
                 record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, 1, 0.0))
             record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
-            record += credit_judged(turn, opened.judged, would_act=opened.would_act, hour=hour, number=number)
-            record += credit_guesses(turn, opened.judged)
+            judged = opened.judged
+            record += credit_judged(turn, judged, would_act=opened.would_act, hour=hour, number=number)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = near_requests(self.core.graph, learned.state)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
             judged = plain_judged(decision)
             record += credit_judged(turn, judged, would_act=decision.would_act, hour=hour, number=number)
-            record += credit_guesses(turn, judged)
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
-        record += followed(learned.state, turn, learned.run, learned.user)
-        record += [ToolCount(step.tool, ahead.REVIEWED) for step in turn.steps if step.review]
+        record += [*followed(learned.state, turn, learned.run, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -339,12 +333,12 @@ class Inertia(Method):
             rules = self.evidence.most_used_rules(MAX_RULES)
             lines = figures_in_words(core.graph.counters, figures)
             tools = guards.trusted(core.catalogue.marked(), self.policy)
-            run_ahead = ahead.figures(core.graph)
+            ahead = prefetch.figures(core.graph)
         never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items())
         tables = (calibrated.rules_table(rules), TextTable("Never called without the model", ("tool", "why"), never))
         figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
-        sentences = (*lines, *tools.in_words, *ahead.in_words(run_ahead))
-        return Section("Kinds of predictions", figures | run_ahead, sentences, (*tables, *ahead.tables(run_ahead)))
+        sentences = (*lines, *tools.in_words, *prefetch.in_words(ahead))
+        return Section("Kinds of predictions", figures | ahead, sentences, (*tables, *prefetch.tables(ahead)))
 
 
 def _not_our_turn(run: Run) -> str:

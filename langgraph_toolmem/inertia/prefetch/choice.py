@@ -9,6 +9,7 @@ from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.inertia.crediting import call_digest
+from langgraph_toolmem.inertia.prefetch.record import REVIEWED
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Foreseen
 from langgraph_toolmem.runs.run import Turn
@@ -96,14 +97,15 @@ def left_alone(graph: EvidenceGraph, tool: str) -> bool:
 
 
 def credit_guesses(turn: Turn, judged: Sequence[Sequence[Any]]) -> Record:
-    """Hits and misses of what could have been run ahead of a turn, run or not.
+    """Hits and misses of what could have been run ahead of a turn, run or not; and what a person had a look at.
 
     Args:
         turn: what the model did.
         judged: the candidates before it, as `crediting.plain_judged` writes them.
     """
     truth = {call_digest(step.tool, canon_args(step.args)) for step in turn.steps}
-    return [ToolCount(tool, RIGHT if call in truth else WRONG) for tool, call in _likely(judged)]
+    guesses = (ToolCount(tool, RIGHT if call in truth else WRONG) for tool, call in _likely(judged))
+    return [*guesses, *(ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review)]
 
 
 def _likely(judged: Sequence[Sequence[Any]]) -> Iterator[tuple[str, str]]:

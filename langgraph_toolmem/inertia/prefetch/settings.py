@@ -34,7 +34,7 @@ class Prefetch:
     """
 
     tools: frozenset[str] | None = None
-    at_most: int = 4
+    at_most: int = 6
     min_probability: float = 0.08
     max_wasted: float | None = 1.5
     timeout: float = 10.0
