@@ -182,7 +182,6 @@ class Prefetcher(Served):
         self._settings, self._gates = settings, gates
         self._workers = Workers(settings.workers)
         self._known: dict[Any, tuple[list[BaseTool], Qualified]] = {}
-        self._told: set[Any] = set()
 
     # --- the model is asked ---
 
@@ -270,8 +269,9 @@ class Prefetcher(Served):
         return known[1].may
 
     def _tell_once(self, what: str) -> None:
-        if what not in self._told and len(self._told) < MAX_TOOL_SETS:
-            self._told.add(what)
+        told = self.flights.told
+        if what not in told and len(told) < MAX_TOOL_SETS:
+            told.add(what)
             logger.warning("%s", what)
 
     # --- it answers, or does not ---

@@ -246,6 +246,9 @@ class Flights:
     Where the answer is at hand, they hang on that very object: ids of threads, runs, calls and messages repeat, and
     what one user is told must not come to another. In a plain graph they are found by thread, user and the message
     before the answer, all three known.
+
+    Attributes:
+        told: what the log was told once.
     """
 
     def __init__(self) -> None:
@@ -254,6 +257,7 @@ class Flights:
         self._placed: OrderedDict[Place, Flight] = OrderedDict()
         self._kept: dict[int, tuple[Any, Flight]] = {}
         self._gone: deque[Flight] = deque()
+        self.told: set[str] = set()
 
     def hang(self, message: AIMessage, flight: Flight) -> None:
         """Hangs a flight on the answer that asks for its calls; they go with it."""

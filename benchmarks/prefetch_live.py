@@ -1,0 +1,154 @@
+"""What running look-ups ahead does to a real run: the office agent over HTTP, without and with it.
+
+``python -m benchmarks.prefetch_live``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+
+from examples.office import Office, Task, make_tasks
+from examples.office.assistant import reply
+from langgraph_toolmem import Inertia, Prefetch, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+
+LEAST_SAVED: Final = 14.0
+"""Wall time saved, in percent."""
+LEAST_OF_SERVED: Final = 80.0
+"""Of what the look-ups that are served can save, in percent."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One task.
+
+    Attributes:
+        messages: but for their ids.
+        made: calls that the model asked for, as they were executed; look-ups thrown away are not in it.
+        state: of the office at its end.
+        seconds: it took.
+    """
+
+    messages: list[Any]
+    made: Counter[str]
+    state: str
+    seconds: float
+
+
+def slow(tool: StructuredTool, seconds: float) -> BaseTool:
+    """A tool that takes its time."""
+    if not seconds:
+        return tool
+    inner: Any = tool.func
+
+    def run(**arguments: Any) -> Any:
+        time.sleep(seconds)
+        return inner(**arguments)
+
+    return tool.model_copy(update={"func": run})
+
+
+async def run_task(model: Any, task: Task, memory: ToolMemory | None, seconds: float, *, sync: bool) -> Ran:
+    """One task in an office of its own."""
+    office = Office(task.seed)
+    tools = [slow(tool, seconds) for tool in office.tools()]
+    middleware = [] if memory is None else tool_memory_middleware(memory, shortcut=False, prefetch=Prefetch())
+    agent = create_agent(model, tools, middleware=middleware)
+    payload: Any = {"messages": [("user", task.request)]}
+    config: RunnableConfig = {"recursion_limit": 200}
+    began = time.perf_counter()
+    if sync:
+        state = await asyncio.to_thread(agent.invoke, payload, config)
+    else:
+        state = await agent.ainvoke(payload, config)
+    took = time.perf_counter() - began
+    messages = state["messages"]
+    shown = [
+        (m.type, m.content, [(c["name"], c["args"]) for c in getattr(m, "tool_calls", ())], getattr(m, "status", ""))
+        for m in messages
+    ]
+    made = Counter(f"{c['name']} {c['args']}" for m in messages for c in getattr(m, "tool_calls", ()))
+    return Ran(shown, made, json.dumps(office.state(), sort_keys=True, default=str), took)
+
+
+async def run_all(
+    model: Any, tasks: Sequence[Task], memory: ToolMemory | None, seconds: float, at_once: int, *, sync_too: bool
+) -> list[Ran]:
+    """All tasks, so many at once; with `sync_too` every second one is a sync run in a thread."""
+    room = asyncio.Semaphore(at_once)
+
+    async def one(number: int, task: Task) -> Ran:
+        async with room:
+            return await run_task(model, task, memory, seconds, sync=sync_too and number % 2 == 1)
+
+    return await asyncio.gather(*(one(number, task) for number, task in enumerate(tasks)))
+
+
+def both(
+    tasks: Sequence[Task], seconds: float, at_once: int, *, sync_too: bool
+) -> tuple[list[Ran], list[Ran], dict[str, Any]]:
+    """All tasks without and with it, and what the memory says of it."""
+
+    async def run(model: Any, memory: ToolMemory) -> tuple[list[Ran], list[Ran]]:
+        without = await run_all(model, tasks, None, seconds, at_once, sync_too=sync_too)
+        return without, await run_all(model, tasks, memory, seconds, at_once, sync_too=sync_too)
+
+    with OpenAIStubServer(reply, latency_s=seconds) as server, ToolMemory.ephemeral(methods=[Inertia()]) as memory:
+        without, ahead = asyncio.run(run(make_chat_model(server), memory))
+        return without, ahead, memory.report().sections["inertia"].figures.get("prefetch", {})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prefetch_live", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=200, help="with latency")
+    parser.add_argument("--seconds", type=float, default=0.3, help="that a model call takes, and a tool call")
+    parser.add_argument("--at-once", type=int, default=8, help="runs at the same time, with latency")
+    parser.add_argument("--alike", type=int, default=2000, help="tasks without latency, half of them async, 50 at once")
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
+    given = parser.parse_args(arguments)
+    figures: dict[str, Any] = {}
+    if given.tasks:
+        without, ahead, report = both(make_tasks(given.tasks, seed=0), given.seconds, given.at_once, sync_too=False)
+        before, after = sum(r.seconds for r in without), sum(r.seconds for r in ahead)
+        served = report.get("served", 0)
+        saved, possible = 100 * (1 - after / before), 100 * given.seconds * served / before
+        figures["latency"] = {"without": before, "ahead": after, "saved": saved, "possible": possible, **report}
+        print(f"{given.tasks} tasks: {before:.0f} s without, {after:.0f} s with: {saved:.1f} % less")
+        print(f"look-ups: {report.get('started', 0)} run ahead, {served} served, {report.get('wasted', 0)} thrown away")
+        share = 100 * saved / possible if possible else 0.0
+        for fine, what in (
+            (saved >= LEAST_SAVED, f"{saved:.1f} % less wall time >= {LEAST_SAVED}"),
+            (share >= LEAST_OF_SERVED, f"{share:.0f} % of what was served can save >= {LEAST_OF_SERVED}"),
+        ):
+            print("holds " if fine else "MISSED", what)
+    if given.alike:
+        without, ahead, report = both(make_tasks(given.alike, seed=1), 0.0, 50, sync_too=True)
+        pairs = list(zip(without, ahead, strict=True))
+        differ = {
+            name: sum(getattr(a, name) != getattr(b, name) for a, b in pairs) for name in ("messages", "made", "state")
+        }
+        figures["alike"] = {"tasks": given.alike, **differ, **report}
+        print(f"{given.alike} tasks, {report.get('served', 0)} look-ups served; runs that differ: {differ}")
+        print("holds " if not any(differ.values()) else "MISSED", "0 differences")
+    if given.json_file is not None:
+        given.json_file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
