@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -32,18 +33,22 @@ LEAST_OF_SERVED: Final = 80.0
 """Of what the look-ups that are served can save, in percent."""
 
 
+ID: Final = re.compile(r"\b[a-z]{3}_[0-9a-f]{6}\b")
+"""Of a thing in the office."""
+
+
 @dataclass(frozen=True)
 class Ran:
     """One task.
 
     Attributes:
-        messages: but for their ids.
+        messages: but for ids.
         made: calls that the model asked for, as they were executed; look-ups thrown away are not in it.
         state: of the office at its end.
         seconds: it took.
     """
 
-    messages: list[Any]
+    messages: str
     made: Counter[str]
     state: str
     seconds: float
@@ -82,7 +87,19 @@ async def run_task(model: Any, task: Task, memory: ToolMemory | None, seconds: f
         for m in messages
     ]
     made = Counter(f"{c['name']} {c['args']}" for m in messages for c in getattr(m, "tool_calls", ()))
-    return Ran(shown, made, json.dumps(office.state(), sort_keys=True, default=str), took)
+    known = set(ID.findall(plain(Office(task.seed).state())))
+    records = {name: sorted(masked(plain(each), known) for each in of.values()) for name, of in office.state().items()}
+    return Ran(masked(plain(shown), known), Counter(masked(each, known) for each in made), plain(records), took)
+
+
+def plain(value: Any) -> str:
+    """A value as text."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def masked(text: str, known: set[str]) -> str:
+    """A text without the ids that were drawn in the run: calls made side by side draw them in any order."""
+    return ID.sub(lambda found: found[0] if found[0] in known else "new", text)
 
 
 async def run_all(

@@ -51,7 +51,7 @@ from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, c
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch import record as prefetch
+from langgraph_toolmem.inertia.prefetch import record as ahead_record
 from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
 from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
@@ -333,12 +333,12 @@ class Inertia(Method):
             rules = self.evidence.most_used_rules(MAX_RULES)
             lines = figures_in_words(core.graph.counters, figures)
             tools = guards.trusted(core.catalogue.marked(), self.policy)
-            ahead = prefetch.figures(core.graph)
+            ahead = ahead_record.figures(core.graph)
         never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items())
         tables = (calibrated.rules_table(rules), TextTable("Never called without the model", ("tool", "why"), never))
         figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
-        sentences = (*lines, *tools.in_words, *prefetch.in_words(ahead))
-        return Section("Kinds of predictions", figures | ahead, sentences, (*tables, *prefetch.tables(ahead)))
+        sentences = (*lines, *tools.in_words, *ahead_record.in_words(ahead))
+        return Section("Kinds of predictions", figures | ahead, sentences, (*tables, *ahead_record.tables(ahead)))
 
 
 def _not_our_turn(run: Run) -> str:

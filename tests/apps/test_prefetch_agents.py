@@ -32,7 +32,7 @@ from langgraph.config import get_stream_writer
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 
-from langgraph_toolmem import ConfigurationError, Inertia, Prefetch, ToolMemory
+from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -508,6 +508,26 @@ def test_two_calls_alike_in_one_answer_are_two_executions(memory: ToolMemory) ->
     agent.graph.invoke(asked(1), thread("t"))
     assert agent.desk.done.count(find) == 2
     assert told(memory)["by_tool"]["find_customer"]["served"] == 1
+
+
+async def test_where_the_config_of_an_async_run_cannot_be_read_nothing_runs_ahead(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As before Python 3.11."""
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.config_of", lambda: None)
+    with caplog.at_level(logging.WARNING):
+        for number in range(2):
+            await agent_of(memory).run(number)
+    assert told(memory) == {}
+    assert sum("before Python 3.11" in line for line in caplog.messages) == 1
+
+
+def test_under_the_papers_policy_nothing_runs_ahead(memory: ToolMemory, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        agent = agent_of(memory, shortcut=InertiaPolicy.paper(shadow=True))
+        agent.graph.invoke(asked(1), thread("t"))
+    assert told(memory) == {}
+    assert sum("paper's policy" in line for line in caplog.messages) == 1
 
 
 def test_without_the_shortcut_look_ups_run_ahead_all_the_same(memory: ToolMemory) -> None:

@@ -96,6 +96,24 @@ def test_in_a_plain_graph_nothing_runs_ahead_where_it_is_not_known_whose_it_is(
     assert sum("cannot be told whose result it is" in line for line in caplog.messages) == 1
 
 
+def test_in_a_plain_graph_that_could_serve_nothing_it_ends_soon(
+    memory: ToolMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("inertia", InertiaShortcut(memory, policy=READS, prefetch=LIKELY))
+    builder.add_node("agent", asker(ScriptedChatModel(script=lambda *_: AIMessage("No.")).bind_tools(Desk().tools)))
+    builder.add_node("tools", ToolNode(Desk().tools))
+    builder.add_edge(START, "inertia")
+    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+    builder.add_conditional_edges("agent", tools_condition)
+    graph = builder.compile(checkpointer=InMemorySaver())
+    with caplog.at_level(logging.WARNING):
+        for number in range(12):
+            graph.invoke(asked(number), of_user(number))
+    assert 0 < told(memory)["started"] <= 8
+    assert sum("no result could be served" in line for line in caplog.messages) == 1
+
+
 async def test_in_plain_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None:
     """One thread id and one call id for all: only the users differ."""
 

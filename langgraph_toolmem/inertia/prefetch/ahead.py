@@ -14,7 +14,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.graph.operations import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability
 from langgraph_toolmem.inertia.prefetch.handles import Flight, Flights, Handle, Host, Owner, Place, Workers
 from langgraph_toolmem.inertia.prefetch.inside import is_async, is_sync, standing_in
@@ -44,6 +44,13 @@ _FREE_CHOICE: Final = (None, "auto", "any", "required")
 NO_CONFIG: Final = (
     "Nothing is run ahead in async runs here: before Python 3.11 the config of an async run cannot be read."
 )
+PAPER: Final = "Nothing is run ahead under the paper's policy: its scores are no probabilities."
+UNWATCHED: Final = (
+    "Nothing is run ahead in this graph: its tools are not executed by a ToolNode(tools, wrap_tool_call="
+    "recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call), so that no result could be served."
+)
+PATIENCE: Final = 8
+"""Model calls of plain graphs for which look-ups are run ahead before a watched tool call has been seen."""
 NO_PLACE: Final = (
     "Nothing is run ahead in a graph without a thread id (a checkpointer), a user id or ids of messages: without all "
     "three it cannot be told whose result it is."
@@ -110,6 +117,7 @@ class Served:
                 self.core.apply(None, record)
 
     def _taken(self, request: ToolCallRequest) -> Handle | None:
+        self.flights.watched = True
         if not self.flights:
             return None
         call = request.tool_call
@@ -199,6 +207,8 @@ class Prefetcher(Served):
         if (kept := self.flights.again(call.runtime)) is not None:
             return kept  # the same model call is tried once more
         foresight: Foresight | None = call.foresight
+        if foresight is not None and isinstance(foresight.policy, PaperPolicy):
+            self._tell_once(PAPER)
         if foresight is None or not foresight.foreseen or call.tool_choice not in _FREE_CHOICE:
             return None
         loop, config = loop_of_run(), config_of()
@@ -310,6 +320,8 @@ class Prefetcher(Served):
         place = place_of((call.thread_id, call.user_id), call.messages[-1] if call.messages else None)
         if place is None:
             self._tell_once(NO_PLACE)
+        elif not self.flights.watched and self.flights.placed >= PATIENCE:
+            self._tell_once(UNWATCHED)
         elif (flight := self.begin(call)) is not None:
             self.flights.place(place, flight)
 

@@ -249,6 +249,8 @@ class Flights:
 
     Attributes:
         told: what the log was told once.
+        watched: whether a tool call came by that could have been served.
+        placed: flights of plain graphs so far.
     """
 
     def __init__(self) -> None:
@@ -258,6 +260,7 @@ class Flights:
         self._kept: dict[int, tuple[Any, Flight]] = {}
         self._gone: deque[Flight] = deque()
         self.told: set[str] = set()
+        self.watched, self.placed = False, 0
 
     def hang(self, message: AIMessage, flight: Flight) -> None:
         """Hangs a flight on the answer that asks for its calls; they go with it."""
@@ -272,6 +275,7 @@ class Flights:
     def place(self, at: Place, flight: Flight) -> None:
         """Keeps a flight whose answer will not be seen before its calls come."""
         with self._lock:
+            self.placed += 1
             old = self._placed.pop(at, None)
             self._placed[at] = flight
             surplus = [self._placed.popitem(last=False)[1]] if len(self._placed) > MAX_FLIGHTS else []

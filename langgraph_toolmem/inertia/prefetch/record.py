@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from langgraph_toolmem.core.contributions import TextTable
@@ -55,17 +56,21 @@ def _plain(number: float) -> float:
     return int(number) if number == int(number) else round(number, 3)
 
 
-def in_words(found: dict[str, Any]) -> tuple[str, ...]:
+def in_words(found: Mapping[str, Any]) -> tuple[str, ...]:
     """The same for a person."""
     return tuple(
         f"Look-ups run while the model was asked: {of['started']:,}; {of['served']:,} of them were what it asked for "
         f"({of['in_time']:,} were over by then), {of['wasted']:,} were thrown away; {of['seconds_saved']:,.1f} seconds "
         "of waiting saved."
-        for of in found.values()
+        for of in _found(found)
     )
 
 
-def tables(found: dict[str, Any]) -> tuple[TextTable, ...]:
+def _found(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [figures["prefetch"]] if "prefetch" in figures else []
+
+
+def tables(found: Mapping[str, Any]) -> tuple[TextTable, ...]:
     """The same by tool."""
     columns = ("tool", "run ahead", "served", "in time", "thrown away", "seconds saved")
     counted = ("started", "served", "in_time", "wasted")
@@ -78,5 +83,5 @@ def tables(found: dict[str, Any]) -> tuple[TextTable, ...]:
                 for tool, row in of["by_tool"].items()
             ),
         )
-        for of in found.values()
+        for of in _found(found)
     )
