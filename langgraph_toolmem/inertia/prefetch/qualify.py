@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool
 from pydantic import BaseModel
 from typing_extensions import get_type_hints
 
-from langgraph_toolmem.inertia.guards import MAX_NAMED, why_never
+from langgraph_toolmem.inertia.guards import MAX_NAMED, may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -91,8 +91,10 @@ def _why_not(tool: BaseTool, spec: ToolSpec, policy: InertiaPolicy, settings: Pr
     if settings.tools is not None and name not in settings.tools:
         return f"{name} is not named in Prefetch(tools=...)"
     reading = policy.with_(may_write=(), only=None)  # who named it for the shortcut did not mean this
+    if may_write(name, {name: spec}, reading):
+        return f"{name} is not known to only read (the report says why)"
     if never := why_never(spec, reading):
-        return never.removesuffix(" and is not named in may_write")
+        return never
     if _opted_out(tool):
         return f"{name} is marked no_prefetch"
     if injected := sorted(set(_injected(tool, spec))):
