@@ -16,7 +16,7 @@ from langgraph_toolmem.graph.operations import Count, Record, ToolCount
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.choice import Guess, choose, least_probability
-from langgraph_toolmem.inertia.prefetch.handles import Flight, Flights, Handle, Host, Owner, Place, Workers
+from langgraph_toolmem.inertia.prefetch.handles import Flight, Flights, Handle, Host, Owner, Place
 from langgraph_toolmem.inertia.prefetch.inside import is_async, is_sync, standing_in
 from langgraph_toolmem.inertia.prefetch.qualify import Gates, Qualified, qualified
 from langgraph_toolmem.inertia.prefetch.record import (
@@ -188,7 +188,7 @@ class Prefetcher(Served):
     ) -> None:
         super().__init__(core, flights, ErrorLog("prefetch", logger), messages_key=messages_key)
         self._settings, self._gates = settings, gates
-        self._workers = Workers(settings.workers)
+        self._workers = flights.workers(settings.workers)
         self._known: dict[Any, tuple[list[BaseTool], Qualified]] = {}
 
     # --- the model is asked ---

@@ -259,8 +259,13 @@ class Flights:
         self._placed: OrderedDict[Place, Flight] = OrderedDict()
         self._kept: dict[int, tuple[Any, Flight]] = {}
         self._gone: deque[Flight] = deque()
+        self._workers: dict[int, Workers] = {}
         self.told: set[str] = set()
         self.watched, self.placed = False, 0
+
+    def workers(self, many: int) -> Workers:
+        """The memory's workers; those who want as many share them: an app may make an agent for each request."""
+        return self._workers.setdefault(many, Workers(many))
 
     def hang(self, message: AIMessage, flight: Flight) -> None:
         """Hangs a flight on the answer that asks for its calls; they go with it."""
