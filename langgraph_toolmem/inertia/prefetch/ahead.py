@@ -49,7 +49,7 @@ UNWATCHED: Final = (
     "Nothing is run ahead in this graph: its tools are not executed by a ToolNode(tools, wrap_tool_call="
     "recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call), so that no result could be served."
 )
-PATIENCE: Final = 8
+PATIENCE: Final = 32
 """Model calls of plain graphs for which look-ups are run ahead before a watched tool call has been seen."""
 NO_PLACE: Final = (
     "Nothing is run ahead in a graph without a thread id (a checkpointer), a user id or ids of messages: without all "
