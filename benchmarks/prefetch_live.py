@@ -11,21 +11,25 @@ import json
 import re
 import sys
 import time
+import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_openai import ChatOpenAI
 
 from examples.office import Office, Task, make_tasks
 from examples.office.assistant import reply
 from langgraph_toolmem import Inertia, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
-from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 
 LEAST_SAVED: Final = 14.0
 """Wall time saved, in percent."""
@@ -107,7 +111,7 @@ def masked(text: str, known: set[str]) -> str:
 
 
 def both(
-    tasks: Sequence[Task], seconds: float, at_once: int, *, sync_too: bool
+    tasks: Sequence[Task], seconds: float, at_once: int, *, sync: Callable[[int], bool]
 ) -> tuple[list[tuple[Ran, Ran]], dict[str, Any]]:
     """Each task without and with it, one right after the other: how busy the machine is, is the same for both.
 
@@ -115,7 +119,7 @@ def both(
         tasks: in their order.
         seconds: that a model call takes, and a tool call.
         at_once: tasks at the same time.
-        sync_too: every second task is a sync run in a thread.
+        sync: whether a task, by its number, is a sync run in a thread.
 
     Returns:
         The runs, and what the memory says of it.
@@ -125,7 +129,7 @@ def both(
         room = asyncio.Semaphore(at_once)
 
         async def one(number: int, task: Task) -> tuple[Ran, Ran]:
-            how: dict[str, Any] = {"sync": sync_too and number % 2 == 1}
+            how: dict[str, Any] = {"sync": sync(number)}
             async with room:
                 without = await run_task(model, task, None, seconds, **how)
                 return without, await run_task(model, task, memory, seconds, **how)
@@ -133,11 +137,22 @@ def both(
         try:
             return await asyncio.gather(*(one(number, task) for number, task in enumerate(tasks)))
         finally:
-            await model.root_async_client.close()
+            if isinstance(model, ChatOpenAI):
+                await model.root_async_client.close()
 
-    with OpenAIStubServer(reply, latency_s=seconds) as server, ToolMemory.ephemeral(methods=[Inertia()]) as memory:
-        pairs = asyncio.run(run(make_chat_model(server), memory))
+    with ToolMemory.ephemeral(methods=[Inertia()]) as memory, ExitStack() as stack:
+        model: Any = ScriptedChatModel(script=_assistant)
+        if seconds:
+            model = make_chat_model(stack.enter_context(OpenAIStubServer(reply, latency_s=seconds)))
+        pairs = asyncio.run(run(model, memory))
         return pairs, memory.report().sections["inertia"].figures.get("prefetch", {})
+
+
+def _assistant(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """The office's assistant without HTTP."""
+    answer = reply({"messages": convert_to_openai_messages(messages), "tools": tools})
+    calls = [{**call, "id": f"call_{uuid.uuid4().hex[:24]}"} for call in answer.tool_calls]
+    return AIMessage(answer.content, tool_calls=calls)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,13 +160,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prefetch_live", description=__doc__)
     parser.add_argument("--tasks", type=int, default=200, help="with latency")
     parser.add_argument("--seconds", type=float, default=0.3, help="that a model call takes, and a tool call")
-    parser.add_argument("--at-once", type=int, default=4, help="runs at the same time, with latency")
+    parser.add_argument("--at-once", type=int, default=3, help="runs at the same time, with latency")
     parser.add_argument("--alike", type=int, default=2000, help="tasks without latency, half of them async, 50 at once")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     given = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
     if given.tasks:
-        pairs, report = both(make_tasks(given.tasks, seed=0), given.seconds, given.at_once, sync_too=False)
+        pairs, report = both(make_tasks(given.tasks, seed=0), given.seconds, given.at_once, sync=lambda _: True)
         before, after = (sum(pair[arm].seconds for pair in pairs) for arm in (0, 1))
         waiting = given.seconds * sum(pair[0].waits for pair in pairs)
         served = given.seconds * report.get("served", 0)
@@ -168,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("holds " if fine else "MISSED", what)
         print(f"       {100 * served / waiting:.1f} % of the waiting is what was served can save")
     if given.alike:
-        pairs, report = both(make_tasks(given.alike, seed=1), 0.0, 50, sync_too=True)
+        pairs, report = both(make_tasks(given.alike, seed=1), 0.0, 50, sync=lambda number: number % 2 == 1)
         differ = {
             name: sum(getattr(a, name) != getattr(b, name) for a, b in pairs) for name in ("messages", "made", "state")
         }
