@@ -39,6 +39,7 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.inertia.policy import Bound, EnvironmentAdapter, InertiaPolicy, PaperPolicy
+    from langgraph_toolmem.inertia.prefetch.settings import Prefetch
     from langgraph_toolmem.inertia.proposal import Decision, Proposal
     from langgraph_toolmem.inertia.settings import InertiaSettings
     from langgraph_toolmem.memory import ToolMemory, default_methods
@@ -68,6 +69,7 @@ _HOMES = {
     "Period": "report.savings",
     "Plan": "navigator.plan.chains",
     "Preference": "entries.preferences",
+    "Prefetch": "inertia.prefetch.settings",
     "Proposal": "inertia.proposal",
     "RecallPolicy": "entries.policy",
     "Report": "report.report",
@@ -109,6 +111,7 @@ __all__ = [
     "Period",
     "Plan",
     "Preference",
+    "Prefetch",
     "Proposal",
     "RecallPolicy",
     "Report",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,9 @@ from langgraph_toolmem.cli.options import (
     LogFile,
     MemoryFolder,
     Namespace,
+    ToolSeconds,
     ToolsFile,
+    WithPrefetch,
 )
 from langgraph_toolmem.cli.tables import Format, form_of, render
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
@@ -100,6 +103,8 @@ def replay(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
+    prefetch: WithPrefetch = False,
+    tool_seconds: ToolSeconds = 1.0,
     lenient: Lenient = False,
     as_json: Json = False,
 ) -> None:
@@ -108,20 +113,17 @@ def replay(
     Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
     the truth. Needs no key and calls no model.
     """
+    from langgraph_toolmem.offline.prefetch import PrefetchTally
     from langgraph_toolmem.offline.replay import replay as run_replay
 
     chosen = read_policy(policy, min_precision=min_precision)
     schemas = read_tools_file(tools)
     log = load_log(file, lenient=lenient, limit=limit, quiet=as_json)
     with progress("replaying", len(log.runs), show=not as_json) as update:
-        done = 0
-
-        def on_run(*_: Any) -> None:
-            nonlocal done
-            done += 1
-            update(done)
-
-        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, on_run=on_run)
+        done = count(1)
+        ahead = PrefetchTally(tool_seconds=tool_seconds) if prefetch else None
+        told: dict[str, Any] = {"on_run": lambda _: update(next(done)), "prefetch": ahead}
+        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, **told)
     if as_json:
         answer_json({"file": str(file), "policy": chosen.to_dict(), **_skipped(log), **report.to_dict()})
         return

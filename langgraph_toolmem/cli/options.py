@@ -27,6 +27,12 @@ Namespace = Annotated[
     str, typer.Option("--namespace", metavar="A/B", help="Of personal memory, as the agent has it: toolmem/{user_id}.")
 ]
 Embeddings = Annotated[str, typer.Option("--embeddings", metavar="SPEC", help="The embedder, as the agent has it.")]
+WithPrefetch = Annotated[
+    bool, typer.Option("--prefetch", help="Say what running look-ups while the model thinks would have saved.")
+]
+ToolSeconds = Annotated[
+    float, typer.Option("--tool-seconds", min=0.0, help="With --prefetch: how long a tool call takes, in seconds.")
+]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Leave malformed lines out instead of stopping.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 AtomModel = Annotated[

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from langgraph_toolmem.base.errors import LogError
     from langgraph_toolmem.inertia.entropy import InertiaTest, LikelihoodRatio
+    from langgraph_toolmem.offline.prefetch import PrefetchTally
     from langgraph_toolmem.offline.replay import ReplayReport
 
 TOOLS_SHOWN = 20
@@ -51,8 +52,23 @@ def show_replay(out: Console, report: ReplayReport) -> None:
     table(out, "Calls that could have been made without the model", _by_tool(), rows, TOOLS_SHOWN)
     chains = [(" → ".join(chain), f"{times:,}") for chain, times in report.chains]
     table(out, "Most frequent chains of tools", ("chain", "times"), chains, CHAINS_SHOWN)
+    if report.prefetch is not None:
+        out.print(ahead_in_words(report.prefetch), soft_wrap=True)
     if report.inertia is not None:
         show_inertia(out, report.inertia)
+
+
+def ahead_in_words(tally: PrefetchTally) -> str:
+    """What running look-ups ahead would have saved."""
+    if not tally.reads:
+        return "Run ahead while the model thinks: the log has no look-ups by tools that are known to read."
+    share = tally.seconds_saved / tally.seconds if tally.seconds else 0.0
+    return (
+        f"Run ahead while the model thinks: of {count(tally.reads, 'look-up')}, {tally.ready:,} would have been ready "
+        f"or under way ({tally.without_waiting:,} without any waiting), and {tally.wasted:,} more would have been "
+        f"thrown away; {tally.seconds_saved:,.0f} of {tally.seconds:,.0f} seconds of waiting saved ({share:.0%}), with "
+        f"{tally.tool_seconds:g} seconds a tool call."
+    )
 
 
 def headline(turns: int, right: int, wrong: int) -> str:

@@ -21,6 +21,7 @@ from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch import record as prefetch
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.sit.evidence import Draft, DraftsTaken, SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.section import section
@@ -123,8 +124,10 @@ class Watcher:
         figures = self.graph.register(Budget).figures(self._policy)
         sums = {name: int(number) for name, number in ledger.figures_of("sit").items()}
         told = section(self.graph.register(SITEvidence), counters, sums)
+        ahead = prefetch.figures(self.graph)
+        lines = (*figures_in_words(counters, figures), *prefetch.in_words(ahead))
         sections = {
-            "inertia": Section("Kinds of predictions", {**figures, "rules": []}, figures_in_words(counters, figures)),
+            "inertia": Section("Kinds of predictions", {**figures, **ahead, "rules": []}, lines),
             "sit": replace(told, figures={**told.figures, "edges": []}, tables=()),
         }
         return make_report(self.graph, sections, {}, self.problems)

@@ -69,6 +69,7 @@ class RunState:
         statuses: "ok", "failed" … of each call.
         user: the latest user message; `past_users` holds the ones before, latest first.
         since_user: calls since the latest user message.
+        latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
     """
 
@@ -77,6 +78,7 @@ class RunState:
         "called",
         "inputs",
         "last_is_user",
+        "latest",
         "outputs",
         "past_users",
         "since_user",
@@ -99,6 +101,7 @@ class RunState:
         self.user_key = ""
         self.past_users: list[Text] = []
         self.since_user: list[ExecutedCall] = []
+        self.latest: tuple[ExecutedCall, ...] = ()
         self.last_is_user = False
         self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
@@ -118,6 +121,7 @@ class RunState:
     def push(self, event: UserMessage | Turn) -> None:
         """Takes the next event in."""
         self.stopped = isinstance(event, Turn) and any(step.status == "rejected" for step in event.steps)
+        self.latest = event.steps if isinstance(event, Turn) else ()
         if isinstance(event, UserMessage):
             self._push_user(event)
         elif not event.steps:

@@ -22,6 +22,7 @@ those the record is about.
 ``policy``          when to act; ``settings``: what a host's context changes
 ``proposal``        what comes out; ``traces``: how it is told
 ``step``            the shortcut at a model call
+``prefetch``        look-ups that run while the model is asked
 ``entropy``         whether a workload has inertia at all, for a replay
 ==================  ==========================================================
 """
@@ -50,6 +51,9 @@ from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, c
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.prefetch import record as ahead_record
+from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
+from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.runs.run import Run, Turn
@@ -105,6 +109,7 @@ class Inertia(Method):
         self._given = similarity
         self._background = background
         self._told: set[object] = set()
+        self.flights = Flights()
 
     def open(self, core: Core) -> None:
         """Takes its table."""
@@ -276,14 +281,10 @@ class Inertia(Method):
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
         self._confidence.look()
         chosen_by: list[str] = learned.scratch.setdefault(self.name, [])
-        how: dict[str, Any] = {
-            "thought": learned.thought,
-            "policy": policy,
-            "user": learned.user,
-            "specs": learned.specs,
-        }
+        how: dict[str, Any] = {"thought": learned.thought, "policy": policy}
+        how |= {"user": learned.user, "specs": learned.specs}
         opened = self.evidence.open_turns.get(turn.key)
-        record, acts = self._closed(turn), False
+        record, acts, judged = self._closed(turn), False, list[list[Any]]()
         if turn.chosen_by == "shortcut":
             asked = [step.tool for step in turn.steps]
             changes = int(any(tool in learned.specs and may_write(tool, learned.specs, policy) for tool in asked))
@@ -296,18 +297,18 @@ class Inertia(Method):
                 record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, 1, 0.0))
             record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
-            record += credit_judged(turn, opened.judged, would_act=opened.would_act, hour=hour, number=number)
+            judged = opened.judged
+            record += credit_judged(turn, judged, would_act=opened.would_act, hour=hour, number=number)
             if not isinstance(policy, PaperPolicy):
                 learned.neighbours = near_requests(self.core.graph, learned.state)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
-            record += credit_judged(
-                turn, plain_judged(decision), would_act=decision.would_act, hour=hour, number=number
-            )
+            judged = plain_judged(decision)
+            record += credit_judged(turn, judged, would_act=decision.would_act, hour=hour, number=number)
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
-        record += followed(learned.state, turn, learned.run, learned.user)
+        record += [*followed(learned.state, turn, learned.run, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -332,10 +333,12 @@ class Inertia(Method):
             rules = self.evidence.most_used_rules(MAX_RULES)
             lines = figures_in_words(core.graph.counters, figures)
             tools = guards.trusted(core.catalogue.marked(), self.policy)
+            ahead = ahead_record.figures(core.graph)
         never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items())
         tables = (calibrated.rules_table(rules), TextTable("Never called without the model", ("tool", "why"), never))
         figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
-        return Section("Kinds of predictions", figures, (*lines, *tools.in_words), tables)
+        sentences = (*lines, *tools.in_words, *ahead_record.in_words(ahead))
+        return Section("Kinds of predictions", figures | ahead, sentences, (*tables, *ahead_record.tables(ahead)))
 
 
 def _not_our_turn(run: Run) -> str:

@@ -17,9 +17,9 @@ from langgraph_toolmem.inertia.confidence import Confidence, pack
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.inertia.features import features_of
-from langgraph_toolmem.inertia.guards import may_write, refusal
+from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
 from langgraph_toolmem.inertia.policy import InertiaPolicy
-from langgraph_toolmem.inertia.proposal import Decision, Judged, Option, Proposal
+from langgraph_toolmem.inertia.proposal import Decision, Foreseen, Judged, Option, Proposal
 from langgraph_toolmem.inertia.record import probability, rules_of
 from langgraph_toolmem.inertia.strangers import Likeness, Strangers
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -103,8 +103,9 @@ def decide(
         for p, c, _, _, s in weighed[:MAX_OPTIONS]
         for args in c.calls[:1] or ({},)
     )
+    foreseen = tuple(_foreseen(w[0], w[1], j, specs, policy, state) for w, j in zip(weighed, judged, strict=True))
     if options[0].refused:
-        return Decision(None, options[0].refused, options, judged)
+        return Decision(None, options[0].refused, options, judged, foreseen)
     p, candidate, *_ = weighed[0]
     hold, audit = tables.budget.held_back(policy, p, draw, tool=candidate.tool, changes=bool(judged[0].changes))
     proposal = Proposal(
@@ -118,7 +119,20 @@ def decide(
         audit=audit,
         sources={n: describe(f.source) for n, f in candidate.filled.items() if f.value is not ABSENT},
     )
-    return Decision(proposal, hold or proposal.evidence, options, judged)
+    return Decision(proposal, hold or proposal.evidence, options, judged, foreseen)
+
+
+def _foreseen(
+    p: float,
+    candidate: Candidate,
+    judged: Judged,
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    state: RunState,
+) -> Foreseen:
+    calls = candidate.calls
+    stale = may_be_stale(candidate.tool, calls, specs=specs, policy=policy, state=state)
+    return Foreseen(candidate.tool, calls, p, bool(judged.changes), stale)
 
 
 def _refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph
@@ -59,6 +59,25 @@ def _still_the_same(tool: str, args: Mapping[str, Any], state: RunState) -> bool
     wanted = (tool, canon_args(args))
     answers = [step.output for step in state.steps if step.tool == tool and (tool, canon_args(step.args)) == wanted]
     return len(answers) > 1 and answers[-1] == answers[-2]
+
+
+def may_be_stale(
+    tool: str,
+    calls: Iterable[Mapping[str, Any]],
+    *,
+    specs: Mapping[str, ToolSpec],
+    policy: InertiaPolicy,
+    state: RunState,
+) -> bool:
+    """Whether the answer to a look-up may change while the model thinks.
+
+    So it is after a call that changes something, and with a call that was made since the user spoke: who makes it again
+    waits for something.
+    """
+    if any(step.tool not in specs or may_write(step.tool, specs, policy) for step in state.latest):
+        return True
+    made = {canon_args(step.args) for step in state.since_user if step.tool == tool}
+    return bool(made) and any(canon_args(args) in made for args in calls)
 
 
 def may_write(tool: str, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> bool:

@@ -55,6 +55,25 @@ class Option(NamedTuple):
     refused: str = ""
 
 
+class Foreseen(NamedTuple):
+    """What the model may do next, and how likely that is by the record; whether it may be done is another question.
+
+    Attributes:
+        tool: its name; `WORDS` for an answer in words.
+        calls: the arguments of each call.
+        probability: that the model does exactly this.
+        changes: whether a call of it may change something.
+        stale: what a call of it returns may be out of date by the time that the model asks for it: it was made before
+            in this episode, or something was changed right before.
+    """
+
+    tool: str
+    calls: tuple[Mapping[str, Any], ...]
+    probability: float
+    changes: bool
+    stale: bool = False
+
+
 @dataclass(frozen=True)
 class Judged:
     """A candidate with the rules whose records are to be updated once the truth is known.
@@ -94,12 +113,15 @@ class Decision:
         reason: why it is made, held back, or why there is none.
         options: the candidates weighed, best first.
         judged: what to credit once it is known what the model did.
+        foreseen: all candidates with their probabilities, likeliest first, whatever speaks against making them; empty
+            under the paper's policy, whose scores are no probabilities.
     """
 
     proposal: Proposal | None
     reason: str
     options: tuple[Option, ...] = ()
     judged: tuple[Judged, ...] = ()
+    foreseen: tuple[Foreseen, ...] = ()
 
     @property
     def acts(self) -> bool:

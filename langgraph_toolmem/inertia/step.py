@@ -12,6 +12,9 @@ from langchain_core.messages import AIMessage
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
+from langgraph_toolmem.inertia.prefetch.ahead import Foresight, Prefetcher
+from langgraph_toolmem.inertia.prefetch.qualify import Gates
+from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF, settings_policy
 from langgraph_toolmem.inertia.traces import note_decision
@@ -60,6 +63,7 @@ class Shortcut(Step[Inertia]):
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy
+        self.ahead: Prefetcher | None = None
         self._models: tuple[Any, ...] = ()
         self._rules: tuple[ProviderRule, ...] = ()
         self.guard_providers(models, rules, force=force)
@@ -69,6 +73,25 @@ class Shortcut(Step[Inertia]):
         checked = checked_rules(rules)
         self._models = (*self._models, *models)
         self._rules = () if force else checked
+
+    def run_ahead(self, prefetch: Any, *, gates: Gates | None = None, messages_key: str = "messages") -> None:
+        """Has likely look-ups run while the model is asked.
+
+        Args:
+            prefetch: True, False or settings.
+            gates: what of the host stands between a call and its execution.
+            messages_key: key of the messages in the host's state.
+
+        Raises:
+            ConfigurationError: `prefetch` is nothing of these.
+        """
+        if prefetch is False:
+            return
+        settings = Prefetch() if prefetch is True else prefetch
+        if not isinstance(settings, Prefetch):
+            raise ConfigurationError(f"prefetch is True, False or a Prefetch, not {prefetch!r}.")
+        flights = self.method.flights
+        self.ahead = Prefetcher(self.core, flights, settings, gates=gates or Gates(), messages_key=messages_key)
 
     def look(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""
@@ -92,6 +115,7 @@ class Shortcut(Step[Inertia]):
     def say(self, call: Call, found: Decided) -> Said:
         """The call in the model's place, or nothing."""
         decision, policy = found
+        call.foresight = Foresight(decision.foreseen, policy)
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:

@@ -10,11 +10,15 @@ from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddlewa
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
+from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch.ahead import Prefetcher
+from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.middleware.gates import gates_of
 from langgraph_toolmem.nodes.hints import MemoryRecall, PreferenceGuide, SGAPlanner, SITSummary, ToolRetriever
-from langgraph_toolmem.nodes.of_memory import checked
+from langgraph_toolmem.nodes.of_memory import checked, method_of
 from langgraph_toolmem.nodes.recorder import ReflectionWriter
 from langgraph_toolmem.nodes.shortcut import InertiaShortcut
 from langgraph_toolmem.runs.tools import name_of
@@ -34,6 +38,7 @@ def tool_memory_middleware(
     *,
     inside: Sequence[Middleware] = (),
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
+    prefetch: bool | Prefetch = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
     planning: bool | SGASettings | SGAPlanner = False,
@@ -65,6 +70,11 @@ def tool_memory_middleware(
         inside: your own middleware, in its order.
         shortcut: make calls without asking the model where the record is sure (`InertiaShortcut`); a policy says when.
             False: make none, only learn (and suggest).
+        prefetch: run likely look-ups while the model is asked, and have their results ready if it asks for exactly
+            them; `Prefetch` says which tools. Where something of yours inside wraps tool calls, or may take calls back
+            after the model, only tools named there are run ahead. What stands in front of the list, and
+            ``interrupt_before``, cannot be seen: name the tools that may be run before it. A look-up that fails ahead
+            is made again by the model's call; that is the one execution more.
         recall: show the model past runs with similar requests (`MemoryRecall`); a policy says how many.
         suggest: tell the model which tools came next in similar situations, and give it the summary tool
             (`SITSummary`); a policy says how.
@@ -86,13 +96,16 @@ def tool_memory_middleware(
     """
     yours = _yours(inside)
     found = _steps(
-        memory, yours, shortcut, recall, suggest, planning, reflect, preferences, chains, steps, rules, force
+        memory, yours, shortcut, prefetch, recall, suggest, planning, reflect, preferences, chains, steps, rules, force
     )
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
     core = memory.core
     outer = steps_middleware(core, around, name=name, recorder=False, outermost=True) if around else None
-    inner = steps_middleware(core, at_model, name=f"{name}Inside", recorder=True, outermost=outer is None)
+    server = _server(found)
+    inner = steps_middleware(
+        core, at_model, name=f"{name}Inside", recorder=True, outermost=outer is None, server=server
+    )
     return [*([outer] if outer else []), *yours, inner]
 
 
@@ -119,6 +132,7 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
         )
     given: dict[str, Any] = {
         "shortcut": True,
+        "prefetch": False,
         "recall": False,
         "suggest": False,
         "planning": False,
@@ -132,7 +146,11 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
     if unknown := sorted(options.keys() - given.keys()):
         raise ConfigurationError(f"ToolMemoryMiddleware takes no {unknown[0]!r}; it takes {', '.join(given)}.")
     found = _steps(memory, [], **{**given, **options})
-    return steps_middleware(memory.core, found, name=name, recorder=True, outermost=True)
+    return steps_middleware(memory.core, found, name=name, recorder=True, outermost=True, server=_server(found))
+
+
+def _server(steps: Iterable[Step[Any]]) -> Prefetcher | None:
+    return next((step.ahead for step in steps if isinstance(step, Shortcut)), None)
 
 
 def _yours(inside: Any) -> list[Middleware]:
@@ -152,6 +170,7 @@ def _steps(
     memory: ToolMemory,
     yours: Sequence[Middleware],
     shortcut: Any,
+    prefetch: Any,
     recall: Any,
     suggest: Any,
     planning: Any,
@@ -171,7 +190,7 @@ def _steps(
         _node("reflect", reflect, ReflectionWriter, memory),
         _node("preferences", preferences, PreferenceGuide, memory, keep=always),
         _node("chains", chains, ToolRetriever, memory, int, "most", always=[*always, *theirs]),
-        _node("shortcut", shortcut, InertiaShortcut, memory, InertiaPolicy, "policy"),
+        _node("shortcut", _silent(memory, shortcut, prefetch), InertiaShortcut, memory, InertiaPolicy, "policy"),
         _node("recall", recall, MemoryRecall, memory, RecallPolicy, "policy"),
         _node("suggest", suggest, SITSummary, memory, SITPolicy, "policy"),
         _node("planning", planning, SGAPlanner, memory, SGASettings, "settings"),
@@ -179,10 +198,18 @@ def _steps(
     for node in found:
         if node is not None and isinstance(node.step, Shortcut):
             node.step.guard_providers(fallbacks, rules, force=force)
+            node.step.run_ahead(prefetch, gates=gates_of(yours))
     own = list(steps)
     for each in own:
         _check_step(each)
     return [*(node.step for node in found if node is not None), *own]
+
+
+def _silent(memory: ToolMemory, shortcut: Any, prefetch: Any) -> Any:
+    """What is run ahead needs the shortcut's decisions, though no call be made."""
+    if shortcut is not False or prefetch is False:
+        return shortcut
+    return method_of(memory, Inertia, "prefetch").policy.with_(shadow=True)
 
 
 def _check_step(step: Any) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.steps import Reflection, Verdict
+from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.prefetch.ahead import Served
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import checked, method_of
 from langgraph_toolmem.turn.ask import adrive, drive
@@ -22,7 +25,8 @@ class Recorder(MemoryNode):
     """Learns what is new in the run. Put it before END, so that the last answer is seen too.
 
     Works anywhere in a graph, alone or beside an `InertiaShortcut`; each executed call teaches once. Where calls
-    may be edited, retried or blocked on their way, let it see the executions too::
+    may be edited, retried or blocked on their way, let it see the executions too; with ``InertiaShortcut(...,
+    prefetch=True)`` it is what serves the results that are there already::
 
         recorder = Recorder(memory)
         ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)
@@ -31,17 +35,28 @@ class Recorder(MemoryNode):
     def __init__(self, memory: ToolMemory, *, messages_key: str = "messages", name: str | None = None) -> None:
         super().__init__("recorder", "learns what the run shows; decides nothing", messages_key=messages_key, name=name)
         self._core = checked(memory, "Recorder").core
-        self._calls = CallRecorder(self._core, errors=self.errors, messages_key=messages_key)
+        method = next((each for each in memory.methods if isinstance(each, Inertia)), None)
+        how: dict[str, Any] = {"errors": self.errors, "messages_key": messages_key}
+        server = None if method is None else Served(self._core, method.flights, **how)
+        self._calls = CallRecorder(self._core, server=server, **how)
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """For ``ToolNode(wrap_tool_call=…)``: has the call executed and tells the memory of it."""
-        return drive(lambda: self._calls.around(request), execute)
+        try:
+            return drive(lambda: self._calls.around(request), execute)
+        except GraphBubbleUp:
+            self._calls.paused(request)
+            raise
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """For ``ToolNode(awrap_tool_call=…)``: has the call executed and tells the memory of it."""
-        return await adrive(lambda: self._calls.around(request), execute)
+        try:
+            return await adrive(lambda: self._calls.around(request), execute)
+        except GraphBubbleUp:
+            self._calls.paused(request)
+            raise
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         """Learns."""

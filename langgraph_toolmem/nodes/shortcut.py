@@ -14,6 +14,7 @@ from langgraph.types import Command
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of
@@ -49,6 +50,11 @@ class InertiaShortcut(StepNode):
         messages_key: key of the messages in the host's state.
         goto: ``(tools, agent)``: names of the nodes to go to with a ``Command``, for those who prefer it to a
             conditional edge. The node must then have no edge of its own; pass `destinations` to `add_node`.
+        prefetch: run likely look-ups while the model is asked (`Prefetch` says which). The results are served by
+            ``ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call, awrap_tool_call=recorder.awrap_tool_call)``, of a
+            `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. What stands between
+            the model and the tools (``interrupt_before``, an approval) cannot be seen from here: name the tools that
+            may be run before it.
         name: of the node in traces.
     """
 
@@ -60,13 +66,16 @@ class InertiaShortcut(StepNode):
         model: Any = None,
         messages_key: str = "messages",
         goto: tuple[str, str] | None = None,
+        prefetch: bool | Prefetch = False,
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
         self._graph_tools = GraphTools(skip=(MemoryNode, ToolMemory))
         method.core.catalogue.hear(self._graph_tools.of(model))
         models = () if model is None else (model,)
+        self.step: Shortcut
         super().__init__(Shortcut(method, policy=policy, models=models), messages_key=messages_key, name=name)
+        self.step.run_ahead(prefetch, messages_key=messages_key)
         if goto is not None and len(tuple(goto)) != 2:
             raise ConfigurationError('goto is a pair of node names such as ("tools", "agent").')
         self.goto = goto
@@ -111,11 +120,16 @@ class InertiaShortcut(StepNode):
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
         """The model call that comes after this node. What the graph's tools say of themselves is taken in."""
         self.step.core.catalogue.hear(self._graph_tools.of_run(config))
-        return super().call_of(state, config)
+        call = super().call_of(state, config)
+        if self.step.ahead is not None:
+            call.offered = self._graph_tools.executed(config)
+        return call
 
     def update(self, call: Call, said: Said) -> Any:
         """The call in the messages, and the way on."""
         if said.answer is None:
+            if self.step.ahead is not None:
+                self.step.ahead.begin_unseen(call)
             return self._step_aside()
         update = {self.messages_key: [said.answer]}
         return update if self.goto is None else Command(goto=self.goto[0], update=update)

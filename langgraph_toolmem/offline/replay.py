@@ -12,6 +12,7 @@ from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
+from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import Turn, parse_run
 
@@ -55,6 +56,7 @@ class ReplayReport:
         by_tool: the same per tool.
         chains: the most frequent chains of tools and how often each occurred.
         inertia: whether the next tool depends on the ones before it at all.
+        prefetch: what running look-ups ahead would have saved, if that was asked.
     """
 
     runs: int = 0
@@ -66,6 +68,7 @@ class ReplayReport:
     by_tool: dict[str, ToolTally] = field(default_factory=dict)
     chains: list[tuple[tuple[str, ...], int]] = field(default_factory=list)
     inertia: InertiaTest | None = None
+    prefetch: PrefetchTally | None = None
 
     @property
     def yield_per_100(self) -> float:
@@ -82,6 +85,9 @@ class ReplayReport:
         plain = asdict(self)
         plain["chains"] = [{"tools": list(chain), "count": count} for chain, count in self.chains]
         plain["inertia"] = self.inertia.to_dict() if self.inertia else None
+        del plain["prefetch"]
+        if self.prefetch is not None:
+            plain["prefetch"] = self.prefetch.to_dict()
         plain["yield_per_100"] = self.yield_per_100
         plain["wrong_per_100"] = self.wrong_per_100
         return plain
@@ -96,6 +102,7 @@ def replay(
     memory: ToolMemory | None = None,
     on_run: Callable[[RunLike], None] | None = None,
     on_turn: Callable[[Turn, Decision], None] | None = None,
+    prefetch: PrefetchTally | None = None,
 ) -> ReplayReport:
     """Feeds recorded runs in order to a memory that starts empty.
 
@@ -111,15 +118,19 @@ def replay(
         memory: a memory that has learned already (`tools` and `seed` are then unused).
         on_run: called after each run.
         on_turn: called with each turn and the decision before it.
+        prefetch: counts what running look-ups ahead would have saved.
     """
     own = memory is None
     memory = memory or ToolMemory.ephemeral(tools=tools, methods=[Inertia(seed=seed, background=False)])
     memory.core.catalogue.taken_as_described |= own and tools is None
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
-    report, meter, chains = ReplayReport(), InertiaMeter(), Counter[tuple[str, ...]]()
+    report, meter, chains = ReplayReport(prefetch=prefetch), InertiaMeter(), Counter[tuple[str, ...]]()
+    seconds: dict[str, float] = {}
 
     def credit(turn: Turn, decision: Decision) -> None:
         _credit(report, turn, decision)
+        if prefetch is not None:
+            prefetch.credit(memory, chosen, turn, decision, seconds.get(turn.key))
         if on_turn is not None:
             on_turn(turn, decision)
 
@@ -127,6 +138,8 @@ def replay(
     try:
         for run in runs:
             parsed = parse_run(run.messages, thread_id=run.thread_id)
+            if prefetch is not None:
+                seconds = model_seconds(parsed, run.messages, getattr(run, "times", None))
             core = memory.core
             user = core.users.of(run.user_id, warn=False)  # in a replay nobody shares by accident
             core.events.learn(parsed, user, last_turn_too=True, inertia=how)

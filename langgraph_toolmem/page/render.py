@@ -14,6 +14,7 @@ from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.graph.export import GraphView
+from langgraph_toolmem.inertia.prefetch.record import in_words as ahead_in_words
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
 from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
 from langgraph_toolmem.report.report import Report
@@ -64,7 +65,9 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in inertia.get("rules", ())],
         hints=[(clip(title), figures) for title, figures in report.hints()],
         told=[
-            printable(line) for name, each in report.sections.items() if name != "inertia" for line in each.sentences
+            printable(line)
+            for name, each in report.sections.items()
+            for line in (each.sentences if name != "inertia" else ahead_in_words(each.figures))
         ],
         problems=[clip(problem) for problem in report.problems],
         unit=NAMES[size],

@@ -1,8 +1,9 @@
 """Recorded runs from a JSONL file in OpenAI's message format.
 
-One run a line: an object with `messages`, and, where known, `thread_id` (or `run_id`, or `id`), `task`, `success` and
-`user_id`; other keys are ignored. A bare list of messages is a run as well. Blank lines are skipped, the
-text is UTF-8 with or without a byte order mark, and a gzip file is recognised by its first bytes.
+One run a line: an object with `messages`, and, where known, `thread_id` (or `run_id`, or `id`), `task`, `success`,
+`user_id` and `times` (seconds since the start, beside each message); other keys are ignored. A bare list of messages is
+a run as well. Blank lines are skipped, the text is UTF-8 with or without a byte order mark, and a gzip file is
+recognised by its first bytes.
 
 Lines that share an id are one run, seen at different moments: what the earlier line taught is not learned
 twice. Lines without an id get one from their content and line number, so that reading the same file again
@@ -43,6 +44,7 @@ class LoggedRun:
         success: the run's outcome, None if the line does not say.
         user_id: whose run it was, None if the line does not say.
         task: the task in words, None if the line does not say.
+        times: seconds since the start beside each message, None if the line does not say.
     """
 
     line: int
@@ -51,6 +53,7 @@ class LoggedRun:
     success: bool | None = None
     user_id: str | None = None
     task: str | None = None
+    times: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ def _run(text: bytes, number: int) -> LoggedRun | None:
         success=_verdict(fields.get("success"), number),
         user_id=_identifier(fields.get("user_id"), "user_id", number),
         task=fields["task"] if isinstance(fields.get("task"), str) else None,
+        times=_times(fields.get("times"), messages),
     )
 
 
@@ -219,6 +223,14 @@ def _verdict(value: Any, number: int) -> bool | None:
     if value in (0, 1):
         return bool(value)
     raise LogError(f"'success' must be true, false or null, found {_kind(value)}", line=number)
+
+
+def _times(value: Any, messages: list[Any]) -> tuple[float, ...] | None:
+    """Nothing hangs on them but what a replay says of seconds: what cannot be right is left out."""
+    if not isinstance(value, list) or len(value) != len(messages):
+        return None
+    numbers = all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in value)
+    return tuple(map(float, value)) if numbers else None
 
 
 def _identifier(value: Any, key: str, number: int) -> str | None:

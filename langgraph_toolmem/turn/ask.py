@@ -1,13 +1,17 @@
 """One body for sync and async: a generator that yields what it wants done, and is sent what came of it.
 
-As httpx does authentication. What is wanted is a model's answer (`Ask`), or that the host goes on (`GoOn`). Between two
-of them the body may block: where it is awaited, it runs in a worker thread.
+As httpx does authentication. What is wanted is a model's answer (`Ask`), that the host goes on (`GoOn`), or that
+something under way is waited for (`Wait`). Between two of them the body may block: where it is awaited, it runs in a
+worker thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -40,8 +44,22 @@ class GoOn(NamedTuple):
     request: Any
 
 
+class Wait(NamedTuple):
+    """Something under way is waited for, but not for longer than this many seconds; what came of it, it says itself."""
+
+    future: concurrent.futures.Future[Any]
+    seconds: float
+
+
 Asking: TypeAlias = Generator[Any, Any, R]
 """A body that may ask."""
+
+_LOOP: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("toolmem_loop", default=None)
+
+
+def loop_of_run() -> asyncio.AbstractEventLoop | None:
+    """Of a body that is awaited: the event loop that awaits it."""
+    return _LOOP.get()
 
 
 def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | None = None) -> R:
@@ -63,6 +81,9 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
         try:
             if isinstance(wanted, Ask):
                 answer = wanted.model.invoke(wanted.input, wanted.config)
+            elif isinstance(wanted, Wait):
+                answer = None
+                _waited(wanted)
             else:
                 assert handler is not None
                 answer = handler(wanted.request)
@@ -77,11 +98,15 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
 
 async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
     """Runs a body, what blocks in it in a worker thread."""
-    found, wanted = await asyncio.to_thread(_begun, body)
+    loop = asyncio.get_running_loop()
+    found, wanted = await asyncio.to_thread(_on, loop, partial(_begun, body))
     while found is not None:
         try:
             if isinstance(wanted, Ask):
                 answer = await wanted.model.ainvoke(wanted.input, wanted.config)
+            elif isinstance(wanted, Wait):
+                answer = None
+                await _awaited(wanted)
             else:
                 assert handler is not None
                 answer = await handler(wanted.request)
@@ -92,7 +117,7 @@ async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awa
             move: Callable[[], Any] = partial(found.throw, error)
         else:
             move = partial(found.send, answer)
-        found, wanted = await asyncio.to_thread(_moved, found, move)
+        found, wanted = await asyncio.to_thread(_on, loop, partial(_moved, found, move))
     return wanted  # type: ignore[no-any-return]
 
 
@@ -108,3 +133,28 @@ def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Ge
         return found, move()
     except StopIteration as end:
         return None, end.value
+
+
+def _on(loop: asyncio.AbstractEventLoop, do: Callable[[], R]) -> R:
+    _LOOP.set(loop)  # in the copy of the context that the thread works in
+    return do()
+
+
+def _waited(wanted: Wait) -> None:
+    """Waits, but never where that would stop an event loop: a sync hook in an async run."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        concurrent.futures.wait([wanted.future], max(wanted.seconds, 0.0))
+
+
+async def _awaited(wanted: Wait) -> None:
+    loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(woken.set)
+
+    wanted.future.add_done_callback(wake)
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(woken.wait(), max(wanted.seconds, 0.0))

@@ -38,6 +38,7 @@ class Call:
         recorded: a recorder tells of executions.
         left_out: tools that an earlier step took out, each with the reason.
         selected: tools that an earlier step chose, each with the reason; None: all.
+        foresight: what a step foresees of the model's answer, for whoever works ahead of it (`turn.ahead`).
     """
 
     messages: list[Any]
@@ -55,6 +56,7 @@ class Call:
     recorded: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     selected: Mapping[str, str] | None = None
+    foresight: Any = None
 
     @property
     def context(self) -> Any:

@@ -7,6 +7,7 @@ to, and in subgraphs. What is not found is not described, and is never called wi
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -35,13 +36,17 @@ class GraphTools:
 
     def __init__(self, skip: tuple[type, ...] = ()) -> None:
         self._skip = (BaseLanguageModel, *skip)
-        self._known: dict[int, tuple[Any, dict[str, ToolSpec]]] = {}
+        self._known: dict[int, tuple[Any, dict[str, ToolSpec], list[BaseTool]]] = {}
 
     def of_run(self, config: RunnableConfig | None) -> dict[str, ToolSpec]:
         """The tools of the graph that a node runs in, by name; the same dict for the same graph, {} outside of one."""
-        task = (config or {}).get("configurable", {}).get(_CALL)
-        start = getattr(task, "keywords", {}).get("schedule_task")
-        return self.of(getattr(getattr(start, "__self__", None), "nodes", None))
+        return self.of(_graph_of(config))
+
+    def executed(self, config: RunnableConfig | None) -> list[BaseTool]:
+        """The tools of that graph that it can execute; of several with one name none: which one, cannot be told."""
+        holder = _graph_of(config)
+        self.of(holder)
+        return [] if holder is None else self._known[id(holder)][2]
 
     def of(self, holder: Any) -> dict[str, ToolSpec]:
         """The tools in an object: a model with its tools bound, a node, the nodes of a graph."""
@@ -51,8 +56,18 @@ class GraphTools:
         if found is None:
             if len(self._known) >= MAX_GRAPHS:
                 self._known.clear()
-            found = self._known[id(holder)] = (holder, _read(_tools_in(holder, self._skip)))
+            tools = list(_tools_in(holder, self._skip))
+            names = Counter(tool.name for tool in tools if isinstance(tool, BaseTool))
+            single = [tool for tool in tools if isinstance(tool, BaseTool) and names[tool.name] == 1]
+            found = self._known[id(holder)] = (holder, _read(tools), single)
         return found[1]
+
+
+def _graph_of(config: RunnableConfig | None) -> Any:
+    """The nodes of the graph that a node runs in; None outside of one."""
+    task = (config or {}).get("configurable", {}).get(_CALL)
+    start = getattr(task, "keywords", {}).get("schedule_task")
+    return getattr(getattr(start, "__self__", None), "nodes", None)
 
 
 def _read(tools: Iterable[Any]) -> dict[str, ToolSpec]:

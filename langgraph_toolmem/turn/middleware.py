@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -20,6 +21,7 @@ from typing_extensions import NotRequired, TypedDict, get_type_hints
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.turn.ahead import Server
 from langgraph_toolmem.turn.ask import Asking, GoOn, adrive, drive
 from langgraph_toolmem.turn.call import NOTHING, Call, OfferedTools, Said
 from langgraph_toolmem.turn.hints import with_hint
@@ -50,15 +52,26 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             a person edited them, and each attempt of a retry.
         outermost: nothing of the memory stands further out: an error that gets here is nobody's, and ends the run.
         name: unique in the agent.
+        server: with the recorder: may have the result of a call already.
     """
 
-    def __init__(self, core: Core, steps: Iterable[Step[Any]], *, recorder: bool, outermost: bool, name: str) -> None:
+    def __init__(
+        self,
+        core: Core,
+        steps: Iterable[Step[Any]],
+        *,
+        recorder: bool,
+        outermost: bool,
+        name: str,
+        server: Server | None = None,
+    ) -> None:
         super().__init__()
         self._core, self._steps, self._name = core, tuple(steps), name
         self._outermost = outermost
         self._own_errors = ErrorLog(name, logger)
         self._memos = {step: Memo(step.scope) for step in self._steps}
-        self._recorder = CallRecorder(core, errors=self._own_errors) if recorder else None
+        self._ahead = next((step.ahead for step in self._steps if step.ahead is not None), None)
+        self._recorder = CallRecorder(core, errors=self._own_errors, server=server) if recorder else None
         self._offered = OfferedTools()
         self.tools = [tool for step in self._steps for tool in step.tools]
         if keeps := {key: _private(*kept) for step in self._steps for key, kept in step.keeps.items()}:
@@ -82,13 +95,21 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Has the call executed and learns what came of it; notes an error on its way out."""
-        return drive(lambda: self._around_tool(request), handler)
+        try:
+            return drive(lambda: self._around_tool(request), handler)
+        except GraphBubbleUp:
+            self._paused(request)
+            raise
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Has the call executed and learns what came of it; notes an error on its way out."""
-        return await adrive(lambda: self._around_tool(request), handler)
+        try:
+            return await adrive(lambda: self._around_tool(request), handler)
+        except GraphBubbleUp:
+            self._paused(request)
+            raise
 
     # --- one body each ---
 
@@ -101,16 +122,23 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 return _in_its_place(said.answer, request)
             update |= {key: value for key, value in said.state.items() if key in step.keeps}
             asked = self._changed(asked, call, said)
+        under_way = None if self._ahead is None else self._ahead.begin(call)
         try:
             response = yield from self._asked(asked)
             for step in self._steps:
                 if step.reviews and (complaint := self._quietly(step, partial(step.review, call, _turn(response)))):
                     response = yield from self._asked_again(step, call, asked, response, complaint, update)
-        except _NOT_OVER:
+        except (*_NOT_OVER, GeneratorExit):
+            if self._ahead is not None:
+                self._ahead.dropped(under_way)
             raise
         except Exception as error:
+            if self._ahead is not None:
+                self._ahead.failed(under_way, call)
             self._broke(call, error, None)
             raise
+        if self._ahead is not None and under_way is not None:
+            response = _answered(response, self._ahead.answered(under_way, _turn(response)))
         return _extended(response, update, request.state)
 
     def _around_tool(self, request: ToolCallRequest) -> Asking[Any]:
@@ -222,6 +250,10 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         annotate({"toolmem.node": RECORDER, "toolmem.learned_turns": new})
         emit(request.runtime, {"node": RECORDER, "learned_turns": new})
 
+    def _paused(self, request: ToolCallRequest) -> None:
+        if self._recorder is not None:
+            self._recorder.paused(request)
+
     def _broke(self, call: Call, error: Exception, failed_call: str | None) -> None:
         for step in self._steps:
             if step.ends:
@@ -310,6 +342,13 @@ def _turn(response: Any) -> list[Any]:
     return [response] if isinstance(response, AIMessage) else list(response.result)
 
 
+def _answered(response: Any, messages: list[Any]) -> Any:
+    """The response with other messages in it."""
+    if isinstance(response, ExtendedModelResponse):
+        return replace(response, model_response=replace(response.model_response, result=messages))
+    return messages[0] if isinstance(response, AIMessage) else replace(response, result=messages)
+
+
 def _extended(response: Any, update: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
     """The response with what is to be kept in the private state."""
     new = {key: value for key, value in update.items() if key not in state or state[key] != value}
@@ -321,8 +360,14 @@ def _extended(response: Any, update: Mapping[str, Any], state: Mapping[str, Any]
 
 
 def steps_middleware(
-    core: Core, steps: Sequence[Step[Any]], *, name: str, recorder: bool, outermost: bool
+    core: Core,
+    steps: Sequence[Step[Any]],
+    *,
+    name: str,
+    recorder: bool,
+    outermost: bool,
+    server: Server | None = None,
 ) -> StepsMiddleware:
     """The middleware of some steps; see `StepsMiddleware`."""
     kind = EndingMiddleware if any(step.ends for step in steps) else StepsMiddleware
-    return kind(core, steps, recorder=recorder, outermost=outermost, name=name)
+    return kind(core, steps, recorder=recorder, outermost=outermost, name=name, server=server)

@@ -11,6 +11,7 @@ from langgraph.types import Command
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.outputs import status_of
+from langgraph_toolmem.turn.ahead import Server
 from langgraph_toolmem.turn.ask import Asking, GoOn
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
 
@@ -27,23 +28,35 @@ class CallRecorder:
         core: of the memory.
         errors: where failures of its own are logged.
         messages_key: key of the messages in the host's state.
+        server: may have the result of a call already; None: nobody works ahead.
     """
 
-    def __init__(self, core: Core, *, errors: ErrorLog, messages_key: str = "messages") -> None:
+    def __init__(
+        self, core: Core, *, errors: ErrorLog, messages_key: str = "messages", server: Server | None = None
+    ) -> None:
         self._core = core
         self._messages_key = messages_key
         self._errors = errors
+        self._server = server
 
     def around(self, request: ToolCallRequest) -> Asking[Any]:
         """Has the call executed."""
+        asked = request
+        if self._server is not None:
+            asked = yield from self._server.serve(request)
         try:
-            result = yield GoOn(request)
+            result = yield GoOn(asked)
         except Exception:  # an interrupt never gets here: nothing was executed yet
             self._tell(request, "failed", raised=True)
             raise
         if (status := _outcome(result, request.tool_call["id"])) is not None:
             self._tell(request, status)
         return result
+
+    def paused(self, request: ToolCallRequest) -> None:
+        """An interrupt stopped the call."""
+        if self._server is not None:
+            self._server.paused(request)
 
     def _tell(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
         call = request.tool_call

@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.turn.ahead import Ahead
 from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import NOTHING, Call, Said
 from langgraph_toolmem.turn.hints import Scope as Scope
@@ -41,6 +42,7 @@ class Step(ABC, Generic[M]):
         reviews: whether it looks at the model's answer (`review`).
         keeps: keys of the private state that an agent keeps for it.
         tools: tools that it gives the agent.
+        ahead: who works ahead of the model, by what it foresees.
         method: whose step it is.
     """
 
@@ -52,6 +54,7 @@ class Step(ABC, Generic[M]):
     reviews: bool = False
     keeps: ClassVar[Keeps] = {}
     tools: Sequence[BaseTool] = ()
+    ahead: Ahead | None = None
 
     def __init__(self, method: M) -> None:
         self.method = method

@@ -1,0 +1,115 @@
+"""Which of the calls foreseen are run ahead of one model call; the same for a run and for a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import Record, ToolCount
+from langgraph_toolmem.graph.state import WORDS
+from langgraph_toolmem.inertia.crediting import call_digest
+from langgraph_toolmem.inertia.prefetch.record import REVIEWED
+from langgraph_toolmem.inertia.prefetch.settings import Prefetch
+from langgraph_toolmem.inertia.proposal import Foreseen
+from langgraph_toolmem.runs.run import Turn
+from langgraph_toolmem.runs.values import canon_args
+
+RIGHT: Final = "ahead_right"
+WRONG: Final = "ahead_wrong"
+"""Counters of a tool: calls that were likely enough to be run ahead, and were or were not what the model asked for."""
+LIKELY: Final = Prefetch().min_probability
+"""From which a guess counts for or against its tool."""
+MOSTLY: Final = 10.0
+"""Guesses that miss for each that hits, from which a tool is left alone."""
+GIVEN: Final = 2.0
+"""Hits that a tool is given to begin with."""
+EARLY: Final = 5.0
+"""Look-ups taken as served, with as many thrown away as there may be, before the first."""
+STEEP: Final = 4
+"""Power with which the least probability grows with what was thrown away beyond the limit."""
+HIGHEST: Final = 0.7
+"""The least probability grows no further, so that a record can improve."""
+
+
+class Guess(NamedTuple):
+    """A call to be run ahead.
+
+    Attributes:
+        tool: its name.
+        args: its arguments; `text`: the same as `canon_args` writes them.
+        probability: that the model asks for it.
+    """
+
+    tool: str
+    args: Mapping[str, Any]
+    text: str
+    probability: float
+
+
+def least_probability(settings: Prefetch, served: float, wasted: float) -> float:
+    """From which probability on a call is run ahead.
+
+    With w look-ups thrown away for s served, limit m and ``min_probability`` p: p · max(1, (w + EARLY·m) /
+    (m · (s + EARLY)))^STEEP.
+    """
+    if settings.max_wasted is None:
+        return settings.min_probability
+    over = (wasted + EARLY * settings.max_wasted) / (settings.max_wasted * (served + EARLY))
+    return float(max(settings.min_probability, min(HIGHEST, settings.min_probability * max(1.0, over) ** STEEP)))
+
+
+def choose(
+    foreseen: Sequence[Foreseen],
+    settings: Prefetch,
+    least: float,
+    may: Callable[[str, Mapping[str, Any]], bool],
+    graph: EvidenceGraph,
+) -> list[Guess]:
+    """The likeliest of the calls that may be run ahead.
+
+    Args:
+        foreseen: what the model may do next, likeliest first.
+        settings: how many.
+        least: see `least_probability`.
+        may: whether a tool may be run ahead with these arguments.
+        graph: the record of the tools.
+    """
+    found: dict[tuple[str, str], Guess] = {}
+    for each in foreseen:
+        if each.probability < least or len(found) >= settings.at_most:
+            break
+        if each.tool == WORDS or each.changes or (each.stale and each.tool not in settings.stable):
+            continue
+        if left_alone(graph, each.tool):
+            continue
+        for args in each.calls:
+            text = canon_args(args)
+            if (each.tool, text) not in found and len(found) < settings.at_most and may(each.tool, args):
+                found[each.tool, text] = Guess(each.tool, args, text, each.probability)
+    return list(found.values())
+
+
+def left_alone(graph: EvidenceGraph, tool: str) -> bool:
+    """Whether guesses of a tool mostly miss. They go on being counted, so that it comes back when they improve."""
+    record = graph.by_tool.get(tool)
+    return record is not None and record.get(WRONG, 0.0) > MOSTLY * (record.get(RIGHT, 0.0) + GIVEN)
+
+
+def credit_guesses(turn: Turn, judged: Sequence[Sequence[Any]]) -> Record:
+    """Hits and misses of what could have been run ahead of a turn, run or not; and what a person had a look at.
+
+    Args:
+        turn: what the model did.
+        judged: the candidates before it, as `crediting.plain_judged` writes them.
+    """
+    truth = {call_digest(step.tool, canon_args(step.args)) for step in turn.steps}
+    guesses = (ToolCount(tool, RIGHT if call in truth else WRONG) for tool, call in _likely(judged))
+    return [*guesses, *(ToolCount(step.tool, REVIEWED) for step in turn.steps if step.review)]
+
+
+def _likely(judged: Sequence[Sequence[Any]]) -> Iterator[tuple[str, str]]:
+    for tool, call, _, _, confidence, *rest in judged:
+        changes = rest[1] if len(rest) > 1 else 0
+        if tool != WORDS and not changes and confidence >= LIKELY:
+            yield tool, call

@@ -1,0 +1,544 @@
+"""Look-ups that run while the model is asked, in real ``create_agent`` agents: as without, but sooner."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
+
+import pytest
+from agents import WAYS, Agent, asked
+from desk import NAMED, NAMES, Desk, expected, script, thread, warm
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.types import Command, interrupt
+
+from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.testing import ScriptedChatModel
+
+LIKELY = Prefetch(min_probability=0.5)
+"""Throws nothing away on the desk."""
+READS = NAMED.with_(may_read={"find_customer", "latest_order"}, shadow=True)
+"""Never makes a call itself: every call is the model's."""
+
+
+def reading(*tags: str, **options: Any) -> Callable[[Callable[..., Any]], BaseTool]:
+    """A tool that is marked as reading."""
+
+    def make(function: Callable[..., Any]) -> BaseTool:
+        made: BaseTool = tool(**options)(function)
+        made.tags = ["read_only", *tags]
+        return made
+
+    return make
+
+
+class Faulty(Desk):
+    """A desk on which something happens in each call: told the tool, its arguments and how often it was called so."""
+
+    def __init__(self, happens: Callable[[str, dict[str, Any], int], None] = lambda *_: None) -> None:
+        super().__init__()
+        self.happens = happens
+
+    def did(self, tool_name: str, /, **args: Any) -> None:
+        super().did(tool_name, **args)
+        self.happens(tool_name, args, self.done.count((tool_name, args)))
+
+
+@pytest.fixture
+def memory() -> Iterator[ToolMemory]:
+    with ToolMemory.ephemeral(tools=Desk().tools, methods=[Inertia(background=False)]) as opened:
+        warm(opened, 16)
+        yield opened
+
+
+def agent_of(
+    memory: ToolMemory | None,
+    desk: Desk | None = None,
+    prefetch: Any = True,
+    *,
+    inside: Sequence[Any] = (),
+    before: Sequence[Any] = (),
+    tools: Sequence[BaseTool] | None = None,
+    model: Any = None,
+    shortcut: Any = READS,
+    checkpointer: Any = ...,
+) -> Agent:
+    """An agent on a desk; without a memory it is what the host had before."""
+    desk = desk or Desk()
+    model = model or ScriptedChatModel(script=script)
+    middleware = [*before, *inside]
+    if memory is not None:
+        own = tool_memory_middleware(memory, inside=inside, shortcut=shortcut, prefetch=prefetch)
+        middleware = [*before, *own]
+    keeps = InMemorySaver() if checkpointer is ... else checkpointer
+    given = list(desk.tools if tools is None else tools)
+    return Agent(create_agent(model, given, middleware=middleware, checkpointer=keeps), model, desk, memory)
+
+
+def told(memory: ToolMemory) -> dict[str, Any]:
+    found: dict[str, Any] = memory.report().sections["inertia"].figures.get("prefetch", {})
+    return found
+
+
+def plain(messages: list[BaseMessage]) -> list[Any]:
+    """Messages but for their ids."""
+    return [
+        (m.type, m.content, getattr(m, "tool_calls", None), getattr(m, "artifact", None), getattr(m, "status", None))
+        for m in messages
+    ]
+
+
+class Heard(BaseCallbackHandler):
+    """What a host's callbacks hear of tools and models."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.tags: list[list[str]] = []
+
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, **kwargs: Any) -> None:
+        self.events.append(f"start {serialized['name']} {input_str}")
+        self.tags.append(kwargs.get("tags") or [])
+
+    def on_tool_end(self, output: Any, **_: Any) -> None:
+        self.events.append(f"end {output.content}")
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.events.append("model")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_the_run_is_as_without_and_each_look_up_is_made_once(memory: ToolMemory, way: str) -> None:
+    without, ahead = agent_of(None), agent_of(memory, prefetch=LIKELY)
+    for number in range(3):
+        heard = [Heard(), Heard()]
+        states = [
+            await agent.run(number, way, config={**thread(f"t{number}"), "callbacks": [ear]})
+            for agent, ear in zip((without, ahead), heard, strict=True)
+        ]
+        assert plain(states[0]["messages"]) == plain(states[1]["messages"])
+        assert heard[0].events == heard[1].events
+        assert ["toolmem.prefetch" in tags for tags in heard[1].tags] == [True, True, False]
+    assert Counter(map(str, without.desk.done)) == Counter(map(str, ahead.desk.done))
+    figures = told(memory)
+    assert (figures["started"], figures["served"], figures["wasted"]) == (6, 6, 0)
+    assert figures["seconds_saved"] > 0
+    assert "Look-ups run while the model was asked: 6" in str(memory.report())
+
+
+async def test_what_the_model_does_not_ask_for_is_thrown_away_unheard(memory: ToolMemory) -> None:
+    desk = Faulty(lambda tool_name, *_: get_stream_writer()({"wrote": tool_name}))
+
+    def other(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        return AIMessage("I would rather not.")
+
+    agent, heard = agent_of(memory, desk, model=ScriptedChatModel(script=other)), Heard()
+    config = {**thread("t"), "callbacks": [heard]}
+    found = [chunk async for chunk in agent.graph.astream(asked(1), config, stream_mode="custom")]
+    assert heard.events == ["model"]
+    assert [chunk for chunk in found if "toolmem" not in chunk] == []
+    assert (told(memory)["started"], told(memory)["wasted"]) == (1, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_streams_are_as_without(memory: ToolMemory, way: str) -> None:
+    inner = GenericFakeChatModel(messages=iter([AIMessage("a b")] * 99))
+
+    def happens(tool_name: str, args: dict[str, Any], _: int) -> None:
+        get_stream_writer()({"wrote": tool_name})
+
+    modes = ["updates", "custom", "values"]
+    found = []
+    for agent in (agent_of(None, Faulty(happens)), agent_of(memory, Faulty(happens))):
+        if way == "sync":
+            chunks = list(agent.graph.stream(asked(1), thread("t"), stream_mode=modes))
+        else:
+            chunks = [chunk async for chunk in agent.graph.astream(asked(1), thread("t"), stream_mode=modes)]
+        shown = [(mode, chunk) for mode, chunk in chunks if not (mode == "custom" and "toolmem" in chunk)]
+        assert ("custom", {"wrote": "find_customer"}) in shown
+        found.append(
+            [
+                (mode, plain(chunk["messages"]) if mode == "values" else list(chunk))
+                for mode, chunk in shown
+                if not (mode == "updates" and "ToolMemory" in str(list(chunk)))
+            ]
+        )
+    assert found[0] == found[1]
+    del inner
+
+
+async def test_a_model_within_a_look_up_is_not_heard_by_the_host_unless_it_is_asked_for(memory: ToolMemory) -> None:
+    def model() -> Any:
+        return GenericFakeChatModel(messages=iter([AIMessage("inner words")] * 9))
+
+    def happens(tool_name: str, args: dict[str, Any], _: int) -> None:
+        model().invoke("think")
+
+    agent = agent_of(memory, Faulty(happens), model=ScriptedChatModel(script=lambda *_: AIMessage("No.")))
+    tokens = [m.content async for m, _ in agent.graph.astream(asked(1), thread("t"), stream_mode="messages")]
+    assert told(memory)["started"] == 1
+    assert not any("inner" in str(token) for token in tokens)
+
+
+# --- nobody gets another's data -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+async def test_nobody_gets_what_was_looked_up_for_another(memory: ToolMemory, way: str, cached: bool) -> None:
+    @reading()
+    def find_customer(name: str, config: RunnableConfig) -> str:
+        """Find a customer by name."""
+        return str(config["configurable"]["secret"])
+
+    def same_ids(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        made = {"name": "find_customer", "args": {"name": "Ann"}, "id": "call_0", "type": "tool_call"}
+        return AIMessage("", tool_calls=[made])  # type: ignore[list-item]
+
+    model = ScriptedChatModel(script=same_ids, cache=InMemoryCache() if cached else None)
+    agent = agent_of(memory, tools=[find_customer], model=model, checkpointer=None)
+    message = HumanMessage(asked(0)["messages"][0].text, id="one and the same")
+
+    async def ask(number: int) -> str:
+        config = {"configurable": {"secret": f"secret of {number}"}}
+        payload = {"messages": [message]}
+        if way == "sync":
+            state = await asyncio.to_thread(agent.graph.invoke, payload, config)
+        else:
+            state = await agent.graph.ainvoke(payload, config)
+        return str(state["messages"][2].content)
+
+    answers = await asyncio.gather(*map(ask, range(24)))
+    assert answers == [f"secret of {number}" for number in range(24)]
+    assert told(memory)["served"] >= 12
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_look_up_that_fails_ahead_is_made_again(memory: ToolMemory, way: str) -> None:
+    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
+        if times == 1 and tool_name != "add_note":
+            raise RuntimeError("not now")
+
+    agent = agent_of(memory, Faulty(happens))
+    state = await agent.run(1, way)
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1, way))["messages"])
+    name = NAMES[1]
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, [*expected(name), *expected(name)[:2]]))
+    assert told(memory)["served"] == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory, way: str) -> None:
+    never = threading.Event()
+
+    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
+        if times == 1 and tool_name == "find_customer":
+            never.wait(20)
+
+    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1))
+    state = await agent.run(1, way)
+    never.set()
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1, way))["messages"])
+    # The one worker hangs: nothing queues behind it.
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 0)
+
+
+async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_it(memory: ToolMemory) -> None:
+    began, cancelled, loops = asyncio.Event(), asyncio.Event(), set()
+
+    @reading()
+    async def find_customer(name: str) -> str:
+        """Find a customer by name."""
+        loops.add(asyncio.get_running_loop())
+        began.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return name
+
+    class Slow(ScriptedChatModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            await began.wait()
+            if wait:
+                await asyncio.sleep(30)
+            return await super()._agenerate(*args, **kwargs)
+
+    wait = False
+    words = Slow(script=lambda *_: AIMessage("No."))
+    await agent_of(memory, tools=[find_customer], model=words).run(1)
+    await asyncio.wait_for(cancelled.wait(), 5)  # the model has answered in words
+    assert loops == {asyncio.get_running_loop()}
+    wait = True
+    began.clear()
+    cancelled.clear()
+    run = asyncio.create_task(agent_of(memory, tools=[find_customer], model=words).run(2))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    del run
+    gc.collect()
+    await asyncio.wait_for(cancelled.wait(), 5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_large_answer_and_one_with_an_artifact_are_served_whole(memory: ToolMemory, way: str) -> None:
+    @reading(response_format="content_and_artifact")
+    def find_customer(name: str) -> tuple[str, bytes]:
+        """Find a customer by name."""
+        done.append(name)
+        return f'{{"customer_id": "C-1", "name": "{name}"}}', bytes(50_000_000)
+
+    done: list[str] = []
+    agent = agent_of(memory, tools=[find_customer, *Desk().tools[1:]], checkpointer=None)
+    state = await agent.run(1, way)
+    answer = state["messages"][2]
+    assert (len(answer.artifact), done) == (50_000_000, [NAMES[1]])
+    assert told(memory)["by_tool"]["find_customer"]["served"] == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory: ToolMemory, way: str) -> None:
+    failures = [ConnectionError("gone")]
+
+    def flaky(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        if failures:
+            raise failures.pop()
+        return script(messages, tools)
+
+    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
+    agent = agent_of(memory, model=ScriptedChatModel(script=flaky), before=[retry])
+    await agent.run(1, way)
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
+    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
+
+
+# --- gates ----------------------------------------------------------------------------------------------------------
+
+
+class Refuses(AgentMiddleware[Any, Any, Any]):
+    """A permission check of the host."""
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return ToolMessage("not allowed", tool_call_id=request.tool_call["id"], status="error")
+
+
+class Looks(AgentMiddleware[Any, Any, Any]):
+    def after_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        Refuses(),
+        Looks(),
+        HumanInTheLoopMiddleware({"find_customer": True, "latest_order": True}),
+        ToolCallLimitMiddleware(run_limit=0),
+    ],
+    ids=lambda gate: gate.name,
+)
+def test_nothing_runs_before_a_gate(memory: ToolMemory, gate: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        agent = agent_of(memory, inside=[gate])
+        for number in range(2):
+            agent.graph.invoke(asked(number), thread(f"t{number}"))
+    assert told(memory) == {}
+    if isinstance(gate, Looks):
+        assert len(agent.desk.done) == 6
+    else:
+        assert agent.desk.done == []
+    lines = [line for line in caplog.messages if line.startswith("Run ahead")]
+    assert len(lines) == 1
+    assert "no tool" in lines[0]
+
+
+def test_a_tool_that_is_named_runs_ahead_of_a_gate_unless_it_is_gated_itself(memory: ToolMemory) -> None:
+    named = Prefetch(tools={"find_customer", "latest_order"})
+    agent = agent_of(memory, prefetch=named, inside=[HumanInTheLoopMiddleware({"latest_order": True})])
+    agent.graph.invoke(asked(1), thread("t"))
+    agent.graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread("t"))
+    assert set(told(memory)["by_tool"]) == {"find_customer"}
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
+
+
+def test_a_retry_of_tools_is_no_gate(memory: ToolMemory) -> None:
+    agent_of(memory, inside=[ToolRetryMiddleware()]).graph.invoke(asked(1), thread("t"))
+    assert told(memory)["served"] == 2
+
+
+def test_a_tool_whose_calls_nobody_came_for_is_left_alone(memory: ToolMemory) -> None:
+    """An approval in front of the list cannot be seen; that a call is held back can."""
+    approval = HumanInTheLoopMiddleware({"find_customer": True})
+    agent = agent_of(memory, before=[approval])
+    for number in range(2):
+        agent.graph.invoke(asked(number), thread(f"t{number}"))
+        gc.collect()
+    assert told(memory)["by_tool"]["find_customer"]["started"] == 1
+
+
+def test_a_tool_that_asks_a_person_is_left_alone(memory: ToolMemory) -> None:
+    @reading()
+    def find_customer(name: str) -> str:
+        """Find a customer by name."""
+        return f'{{"customer_id": "{interrupt("which?")}", "name": "{name}"}}'
+
+    agent = agent_of(memory, tools=[find_customer, *Desk().tools[1:]])
+    for number in range(2):
+        config = thread(f"t{number}")
+        state = agent.graph.invoke(asked(number), config)
+        assert state["__interrupt__"][0].value == "which?"
+        state = agent.graph.invoke(Command(resume="C-9"), config)
+        assert '"C-9"' in state["messages"][2].content
+    assert told(memory)["by_tool"]["find_customer"]["started"] == 1
+    assert told(memory)["by_tool"]["find_customer"]["served"] == 0
+
+
+# --- which tools, and when ------------------------------------------------------------------------------------------
+
+
+@reading()
+def with_state(name: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Takes state."""
+    return name
+
+
+@reading()
+def with_id(name: str, call: Annotated[str, InjectedToolCallId]) -> str:
+    """Takes the id of its call."""
+    return name
+
+
+@reading()
+def with_runtime(name: str, runtime: ToolRuntime) -> str:
+    """Takes the runtime."""
+    return name
+
+
+@reading()
+def steers(name: str) -> Command[Any]:
+    """Steers."""
+    return Command()
+
+
+@reading("no-prefetch")
+def costly(name: str) -> str:
+    """Costs money."""
+    return name
+
+
+@reading()
+def free(name: str, config: RunnableConfig) -> str:
+    """Free."""
+    return name
+
+
+def test_the_developer_is_told_which_tools_qualify_and_why_others_do_not(
+    memory: ToolMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    offered: list[BaseTool] = [with_state, with_id, with_runtime, steers, costly, free, *Desk().tools]
+    with caplog.at_level(logging.WARNING):
+        agent = agent_of(memory, tools=offered)
+        for number in range(2):
+            agent.graph.invoke(asked(number), thread(f"t{number}"))
+    (line,) = [line for line in caplog.messages if line.startswith("Run ahead")]
+    may, _, others = line.partition(". Not run ahead: ")
+    assert may == "Run ahead while the model is asked: find_customer, free, latest_order"
+    for name in ("with_state", "with_id", "with_runtime", "steers", "costly", "add_note"):
+        assert name in others
+
+
+@pytest.mark.parametrize("wrong", [Prefetch, 3, {"tools": []}])
+def test_bad_settings_are_refused(memory: ToolMemory, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match="prefetch is True, False or a Prefetch"):
+        agent_of(memory, prefetch=wrong)
+    with pytest.raises(ConfigurationError, match=r"Prefetch\.at_most"):
+        Prefetch(at_most=0)
+
+
+def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:
+    def answers(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        made = [{"name": n, "args": a, "id": f"call_{i}", "type": "tool_call"} for i, (n, a) in enumerate(calls)]
+        return AIMessage("", tool_calls=made)  # type: ignore[arg-type]
+
+    return ScriptedChatModel(script=answers)
+
+
+def test_nothing_is_served_beside_a_call_that_changes_something(memory: ToolMemory) -> None:
+    find, _, note = expected(NAMES[1])
+    for stable, served in ((frozenset[str](), 0), (frozenset({"find_customer"}), 1)):
+        agent = agent_of(memory, prefetch=Prefetch(stable=stable), model=parallel(find, note))
+        agent.graph.invoke(asked(1), thread(f"t{served}"))
+        assert Counter(map(str, agent.desk.done))[str(find)] == 2 - served
+        assert told(memory)["served"] == served
+
+
+def test_two_calls_alike_in_one_answer_are_two_executions(memory: ToolMemory) -> None:
+    find, *_ = expected(NAMES[1])
+    agent = agent_of(memory, prefetch=LIKELY, model=parallel(find, find))
+    agent.graph.invoke(asked(1), thread("t"))
+    assert agent.desk.done.count(find) == 2
+    assert told(memory)["by_tool"]["find_customer"]["served"] == 1
+
+
+async def test_where_the_config_of_an_async_run_cannot_be_read_nothing_runs_ahead(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As before Python 3.11."""
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.config_of", lambda: None)
+    with caplog.at_level(logging.WARNING):
+        for number in range(2):
+            await agent_of(memory).run(number)
+    assert told(memory) == {}
+    assert sum("before Python 3.11" in line for line in caplog.messages) == 1
+
+
+def test_under_the_papers_policy_nothing_runs_ahead(memory: ToolMemory, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        agent = agent_of(memory, shortcut=InertiaPolicy.paper(shadow=True))
+        agent.graph.invoke(asked(1), thread("t"))
+    assert told(memory) == {}
+    assert sum("paper's policy" in line for line in caplog.messages) == 1
+
+
+def test_without_the_shortcut_look_ups_run_ahead_all_the_same(memory: ToolMemory) -> None:
+    agent = agent_of(memory, tools=[free, *_marked(Desk())], shortcut=False)
+    state = agent.graph.invoke(asked(1), thread("t"))
+    assert told(memory)["served"] == 2
+    assert not any("toolmem" in m.additional_kwargs for m in state["messages"])
+
+
+def _marked(desk: Desk) -> list[BaseTool]:
+    tools = desk.tools
+    for each in tools[:2]:
+        each.tags = ["read_only"]
+    return tools

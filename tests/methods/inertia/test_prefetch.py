@@ -1,0 +1,134 @@
+"""Which look-ups run ahead, by hand; and what a replay says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import call, history, schema, user, words
+from typer.testing import CliRunner
+
+from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem.cli.app import app
+from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import ToolCount
+from langgraph_toolmem.graph.state import WORDS
+from langgraph_toolmem.inertia.prefetch.choice import RIGHT, WRONG, choose, least_probability, left_alone
+from langgraph_toolmem.inertia.prefetch.record import REVIEWED, SERVED, UNCLAIMED, held_back
+from langgraph_toolmem.inertia.proposal import Foreseen
+from langgraph_toolmem.offline.prefetch import PrefetchTally
+from langgraph_toolmem.offline.replay import replay
+from langgraph_toolmem.runs.logs import LoggedRun
+
+FORESEEN = (
+    Foreseen("find", ({"name": "Ann"},), 0.6, changes=False),
+    Foreseen("send", ({"to": "Ann"},), 0.5, changes=True),
+    Foreseen("find", ({"name": "Ann"},), 0.4, changes=False),
+    Foreseen("poll", ({},), 0.3, changes=False, stale=True),
+    Foreseen("open", ({"id": 1}, {"id": 2}), 0.2, changes=False),
+    Foreseen(WORDS, (), 0.15, changes=False),
+    Foreseen("find", ({"name": "Ben"},), 0.05, changes=False),
+)
+
+
+def chosen(settings: Prefetch, graph: EvidenceGraph | None = None, least: float = 0.1) -> list[tuple[str, str]]:
+    found = choose(FORESEEN, settings, least, lambda *_: True, graph or EvidenceGraph())
+    return [(guess.tool, guess.text) for guess in found]
+
+
+def counted(**counts: float) -> EvidenceGraph:
+    graph = EvidenceGraph()
+    graph.apply(None, [ToolCount("find", counter, amount) for counter, amount in counts.items()])
+    return graph
+
+
+def test_the_likeliest_look_ups_are_chosen_each_once():
+    ann, one, two = ("find", '{"name":"Ann"}'), ("open", '{"id":1}'), ("open", '{"id":2}')
+    assert chosen(Prefetch()) == [ann, one, two]
+    assert chosen(Prefetch(at_most=2)) == [ann, one]
+    assert chosen(Prefetch(), least=0.3) == [ann]
+    assert chosen(Prefetch(stable={"poll"})) == [ann, ("poll", "{}"), one, two]
+
+
+def test_a_tool_whose_guesses_mostly_miss_is_left_alone_until_they_hit():
+    assert not left_alone(counted(**{WRONG: 20}), "find")
+    assert left_alone(counted(**{WRONG: 21}), "find")
+    assert not left_alone(counted(**{WRONG: 21, RIGHT: 1}), "find")
+    assert [tool for tool, _ in chosen(Prefetch(), counted(**{WRONG: 21}))] == ["open", "open"]
+
+
+def test_the_more_is_thrown_away_the_likelier_a_call_must_be():
+    settings = Prefetch(min_probability=0.1, max_wasted=1.5)
+    assert least_probability(settings, 0, 0) == 0.1
+    assert least_probability(settings, 100, 150) == pytest.approx(0.1)
+    # (25 + 7.5) / (1.5 · (5 + 5)) = 2.1666…; to the fourth power 22.04
+    assert least_probability(settings, 5, 25) == 0.7
+    assert least_probability(settings, 15, 37.5) == pytest.approx(0.1 * 1.5**4)
+    assert least_probability(Prefetch(max_wasted=None), 0, 1000) == 0.08
+
+
+def test_a_tool_that_somebody_stands_before_is_held_back():
+    assert not held_back(EvidenceGraph(), "find")
+    assert held_back(counted(**{REVIEWED: 1, SERVED: 1000}), "find", named=True)
+    assert held_back(counted(**{UNCLAIMED: 1, SERVED: 19}), "find")
+    assert not held_back(counted(**{UNCLAIMED: 1, SERVED: 20}), "find")
+    assert not held_back(counted(**{UNCLAIMED: 1}), "find", named=True)
+
+
+def test_what_was_asked_in_this_episode_or_follows_a_change_may_be_stale():
+    tools = [schema("find", "name"), schema("send", "to")]
+    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(background=False)]) as memory:
+        for number in range(6):
+            waits = (user("look"), call("find", {"name": "x"}), call("find", {"name": "x"}), words(), user("and"))
+            done = history(*waits, call("send", {"to": "y"}), call("find", {"name": "x"}), words())
+            memory.finish(done, thread_id=str(number))
+        begun = history(user("look"))
+        once = [*begun, *history(call("find", {"name": "x"}))]
+        sent = [*begun, *history(call("send", {"to": "y"}))]
+        later = [*once, *history(words(), user("look"))]
+
+        def stale(messages: list[Any]) -> set[bool]:
+            return {each.stale for each in memory.inertia.explain(messages).foreseen if each.tool == "find"}
+
+        assert stale(begun) == {False}
+        assert stale(once) == {True}
+        assert stale(sent) == {True}
+        assert stale(later) == {False}
+
+
+def runs(many: int) -> list[LoggedRun]:
+    """Each: a look-up that is always the same, then words; the model takes two seconds for each."""
+    messages = history(user("look"), call("find", {"name": "x"}), words())
+    return [LoggedRun(n, f"r{n}", messages, times=(0.0, 2.0, 2.5, 4.5)) for n in range(many)]
+
+
+@pytest.mark.parametrize(("tool_seconds", "saved"), [(1.0, 1.0), (3.0, 2.0), (20.0, 0.0)])
+def test_a_replay_counts_what_would_have_been_ready_and_the_seconds_saved(tool_seconds: float, saved: float):
+    tally = PrefetchTally(tool_seconds=tool_seconds)
+    policy = InertiaPolicy(may_read={"find"})
+    report = replay(runs(30), tools=[schema("find", "name")], policy=policy, prefetch=tally)
+    assert report.prefetch is tally
+    assert tally.reads == 30
+    assert tally.seconds == pytest.approx(30 * (2 + tool_seconds + 2))
+    assert tally.seconds_saved == pytest.approx(saved * tally.ready)
+    if tool_seconds == 20.0:  # given up before it is over
+        assert tally.ready == 0
+    else:
+        assert tally.ready >= 25
+        assert tally.without_waiting == (tally.ready if tool_seconds <= 2 else 0)
+
+
+def test_the_command_says_it_in_words_and_in_json(tmp_path: Path):
+    log, tools = tmp_path / "runs.jsonl", tmp_path / "tools.json"
+    lines = [{"id": run.thread_id, "messages": run.messages, "times": run.times} for run in runs(10)]
+    log.write_text("\n".join(map(json.dumps, lines)))
+    tools.write_text(json.dumps([schema("find", "name")]))
+    arguments = ["replay", str(log), "--tools", str(tools), "--prefetch", "--tool-seconds", "0.5"]
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["prefetch"]
+    assert found["reads"] == 10
+    assert found["ready"] >= 6
+    assert found["seconds_saved"] == pytest.approx(found["ready"] * 0.5)
+    assert "Run ahead while the model thinks: of 10 look-ups" in CliRunner().invoke(app, arguments).stdout
+    assert "prefetch" not in json.loads(CliRunner().invoke(app, [*arguments[:4], "--json"]).stdout)
