@@ -1,0 +1,251 @@
+"""Features of a pair of tools: would an output of one feed an input of the other? [O]
+
+Four kinds. *Scores* that nobody trained: one view of the producer by one of the consumer, as it is and as the share of
+other producers (of other consumers) that score less; a cosine alone says little, being the best of a consumer's says
+much. *Shape*: how many inputs and outputs, of which types. *Counts* of links known: of both tools, of their verbs,
+toolkits and nouns. *Propagated* links: Σ over known links (u, v) of K(a, u) K(b, v), K = exp(s (cos − 1)): are there
+links between tools like these? When what is known is itself to be predicted, a link does not count for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_toolmem.navigator.learned.views import KINDS, SHAPE, Floats, Ints, Views
+
+SCORES: Final = (
+    ("meaning", "tool", "tool"),
+    ("meaning", "gives", "takes"),
+    ("meaning", "gives", "tool"),
+    ("meaning", "tool", "takes"),
+    ("meaning", "takes", "takes"),
+    ("meaning", "gives", "gives"),
+    ("words", "tool", "tool"),
+    ("words", "name", "name"),
+    ("words", "gives", "takes"),
+    ("words", "gives", "tool"),
+    ("words", "tool", "takes"),
+    ("words", "takes", "takes"),
+    ("words", "gives", "gives"),
+)
+"""Untrained scores: kind of vector, view of the producer, view of the consumer."""
+KERNELS: Final = (
+    (("meaning", "tool"), ("meaning", "tool"), 4.0),
+    (("meaning", "tool"), ("meaning", "tool"), 12.0),
+    (("meaning", "gives"), ("meaning", "takes"), 8.0),
+    (("words", "tool"), ("words", "tool"), 4.0),
+    (("words", "name"), ("words", "name"), 4.0),
+    (("words", "gives"), ("words", "takes"), 4.0),
+)
+"""Likeness of producers, of consumers, and its sharpness s."""
+SAMPLE: Final = 512
+"""Tools among which a share is taken; where there are more, by chance."""
+QUANTILES: Final = 64
+BLOCK: Final = 2_048
+"""Pairs, or tools, that are worked on at a time."""
+
+Fits = Callable[[int], Mapping[int, float]]
+"""Consumer -> producer -> how well the two fit by structure."""
+_LABELS: Final = ("verb", "kit", "entity")
+NAMES: Final = (
+    *(f"{kind} {one}-{other}{part}" for kind, one, other in SCORES for part in ("", " of producers", " of consumers")),
+    *(f"{kind} {one}-{other} back" for kind, one, other in SCORES if one != other),
+    *("fit", "fit by the best", "fits", "fit back", "best fit"),
+    *(f"{side} {name}" for side in ("producer", "consumer") for name in SHAPE),
+    *(f"both {kind or 'any'}" for kind in KINDS), "types shared",
+    *(f"same {label}" for label in _LABELS), "producer's verb", "consumer's verb",
+    *("links from producer", "links to consumer", "links to producer", "links from consumer", "linked back"),
+    *(f"{label}s {part}" for label in _LABELS for part in ("linked", "linked by chance", "from", "to")),
+    *(f"like {n} {part}" for n in range(len(KERNELS)) for part in ("", "by their number", "of producers", "of consumers")),
+)  # fmt: skip
+"""What the columns of `PairFeatures.of` are."""
+
+
+class PairFeatures:
+    """Features of pairs of tools, given links that are known.
+
+    Args:
+        views: the tools.
+        fits: how well producers fit a consumer by structure.
+        links: (L, 2) producer and consumer of each known link, each link once.
+    """
+
+    def __init__(self, views: Views, fits: Fits, links: Ints) -> None:
+        self.views, self.links, self._fits = views, links, fits
+        total = len(views)
+        rng = np.random.default_rng(0)
+        sample = np.arange(total) if total <= SAMPLE else np.sort(rng.choice(total, SAMPLE, replace=False))
+        of = views.of
+        self._of_producers = [_quantiles(of[k, other], of[k, one][sample]) for k, one, other in SCORES]
+        self._of_consumers = [_quantiles(of[k, one], of[k, other][sample]) for k, one, other in SCORES]
+        self._keys = np.sort(links[:, 0] * total + links[:, 1])
+        self._from, self._to = (np.bincount(links[:, side], minlength=total) for side in (0, 1))
+        order = np.argsort(links[:, 0], kind="stable")
+        self._sources, self._starts = np.unique(links[order, 0], return_index=True)
+        self._targets, self._target_of = np.unique(links[order, 1], return_inverse=True)
+        self._paired = [_Paired(views.labels[label], links) for label in _LABELS]
+        self._propagated = [self._propagated_quantiles(number, sample) for number in range(len(KERNELS))]
+
+    def known(self, pairs: Ints) -> npt.NDArray[np.bool_]:
+        """(P,) whether a pair is a known link."""
+        keys = pairs[:, 0] * len(self.views) + pairs[:, 1]
+        at = np.searchsorted(self._keys, keys)
+        found: npt.NDArray[np.bool_] = np.zeros(len(pairs), dtype=np.bool_)
+        inside = at < len(self._keys)
+        found[inside] = self._keys[at[inside]] == keys[inside]
+        return found
+
+    def of(self, pairs: Ints, *, without: bool = False) -> Floats:
+        """(P, F) features, columns as `NAMES`.
+
+        Args:
+            pairs: (P, 2) producer and consumer.
+            without: as if the pair itself were no known link; other links count.
+        """
+        if len(pairs) > BLOCK:
+            return np.concatenate([self.of(part, without=without) for part in _parts(pairs)])
+        own = self.known(pairs).astype(np.float64) if without else np.zeros(len(pairs))
+        columns = [*self._scored(pairs), *self._shaped(pairs), *self._counted(pairs, own), *self._likened(pairs, own)]
+        return np.stack([np.asarray(column, dtype=np.float32) for column in columns], axis=1)
+
+    def sources_for(self, consumer: int, count: int) -> Ints:
+        """Producers of known links whose consumers are most like this one."""
+        votes = self._votes(1, np.array([consumer]))[0] + self._votes(5, np.array([consumer]))[0]
+        found: Ints = self._sources[np.argsort(-votes, kind="stable")[:count]]
+        return found
+
+    def _scored(self, pairs: Ints) -> list[npt.NDArray[np.floating]]:
+        a, b = pairs.T
+        of = self.views.of
+        found: list[npt.NDArray[np.floating]] = []
+        back = []
+        for number, (kind, one, other) in enumerate(SCORES):
+            score = np.einsum("pd,pd->p", of[kind, one][a], of[kind, other][b])
+            found += [score, _rank(score, self._of_producers[number][b]), _rank(score, self._of_consumers[number][a])]
+            if one != other:
+                back.append(np.einsum("pd,pd->p", of[kind, one][b], of[kind, other][a]))
+        return found + back
+
+    def _shaped(self, pairs: Ints) -> list[npt.NDArray[np.generic]]:
+        a, b = pairs.T
+        fits, views = self._fits, self.views
+        fit = np.array([fits(int(c)).get(int(p), 0.0) for p, c in pairs])
+        best = np.array([max(fits(int(c)).values(), default=0.0) for c in b])
+        back = np.array([fits(int(p)).get(int(c), 0.0) for p, c in pairs])
+        found: list[npt.NDArray[np.generic]] = [fit, fit / np.maximum(best, 1e-6), fit > 0, back, best]
+        found += [*views.shape[a].T, *views.shape[b].T]
+        gives, takes = views.gives[a], views.takes[b]
+        found += [*((gives > 0) & (takes > 0)).T]
+        found.append(np.minimum(gives, takes).sum(axis=1) / np.maximum(takes.sum(axis=1), 1))
+        found += [(views.labels[label][a] == views.labels[label][b]) & (views.labels[label][a] >= 0) for label in _LABELS]
+        return [*found, views.labels["verb"][a] >= 0, views.labels["verb"][b] >= 0]
+
+    def _counted(self, pairs: Ints, own: npt.NDArray[np.float64]) -> list[npt.NDArray[np.generic]]:
+        a, b = pairs.T
+        found: list[npt.NDArray[np.generic]] = [
+            np.log1p(self._from[a] - own),
+            np.log1p(self._to[b] - own),
+            np.log1p(self._to[a]),
+            np.log1p(self._from[b]),
+            self.known(pairs[:, ::-1]),
+        ]
+        for paired in self._paired:
+            both, out, into = (count - own for count in paired.of(pairs))
+            chance = out * into / max(len(self.links), 1)
+            found += [np.log1p(both), np.log((both + 0.5) / (chance + 0.5)), np.log1p(out), np.log1p(into)]
+        return found
+
+    def _likened(self, pairs: Ints, own: npt.NDArray[np.float64]) -> list[npt.NDArray[np.floating]]:
+        a, b = pairs.T
+        (producers, row), (consumers, column) = (np.unique(side, return_inverse=True) for side in (a, b))
+        found: list[npt.NDArray[np.floating]] = []
+        for number, (one, other, sharp) in enumerate(KERNELS):
+            like = _kernel(self.views.of[one], producers, self._sources, sharp)
+            votes = self._votes(number, consumers)
+            if len(producers) * len(consumers) <= 4 * len(pairs):
+                sums = (like @ votes.T)[row, column]
+            else:
+                sums = np.einsum("ps,ps->p", like[row], votes[column])
+            sums = np.maximum(sums - own, 0)
+            many = like.sum(axis=1)[row] * _kernel(self.views.of[other], consumers, self._targets, sharp).sum(axis=1)[column]
+            of_producers, of_consumers = self._propagated[number]
+            found += [np.log(sums + 1e-3), sums / np.sqrt(np.maximum(many, 1e-6))]
+            found += [_rank(sums, of_producers[b]), _rank(sums, of_consumers[a])]
+        return found
+
+    def _votes(self, number: int, consumers: Ints) -> Floats:
+        """(C, S) Σ over the links of each source of K(b, v)."""
+        _, other, sharp = KERNELS[number]
+        if not len(self.links):
+            return np.zeros((len(consumers), 0), dtype=np.float32)
+        like = _kernel(self.views.of[other], consumers, self._targets, sharp)
+        found: Floats = np.add.reduceat(like[:, self._target_of], self._starts, axis=1)
+        return found
+
+    def _propagated_quantiles(self, number: int, sample: Ints) -> tuple[Floats, Floats]:
+        """(N, Q) twice: of each consumer over the sample as producers, of each producer over it as consumers."""
+        one, _, sharp = KERNELS[number]
+        every = np.arange(len(self.views))
+        likes, votes = _kernel(self.views.of[one], sample, self._sources, sharp), self._votes(number, sample)
+        return (
+            np.concatenate([_spread(self._votes(number, part) @ likes.T) for part in _parts(every)]),
+            np.concatenate(
+                [_spread(_kernel(self.views.of[one], part, self._sources, sharp) @ votes.T) for part in _parts(every)]
+            ),
+        )
+
+
+class _Paired:
+    """How many known links lead from tools of one label to tools of another one."""
+
+    def __init__(self, labels: Ints, links: Ints) -> None:
+        self._labels = labels + 1  # 0: it has none
+        self._width = int(self._labels.max(initial=0)) + 1
+        out, into = self._labels[links[:, 0]], self._labels[links[:, 1]]
+        self._keys, self._counts = np.unique(out * self._width + into, return_counts=True)
+        self._out, self._into = (np.bincount(side, minlength=self._width) for side in (out, into))
+
+    def of(self, pairs: Ints) -> tuple[npt.NDArray[np.generic], ...]:
+        """(P,) three times: links between the two labels, from the first, to the second."""
+        out, into = self._labels[pairs[:, 0]], self._labels[pairs[:, 1]]
+        keys = out * self._width + into
+        at = np.minimum(np.searchsorted(self._keys, keys), max(len(self._keys) - 1, 0))
+        both = np.where(self._keys[at] == keys, self._counts[at], 0) if len(self._keys) else np.zeros(len(keys))
+        return both, self._out[out], self._into[into]
+
+
+def _kernel(vectors: Floats, some: Ints, others: Ints, sharp: float) -> Floats:
+    found: Floats = np.exp(sharp * (vectors[some] @ vectors[others].T - 1))
+    return found
+
+
+def _quantiles(rows: Floats, sample: Floats) -> Floats:
+    """(N, Q) of each row's products with a sample, sorted."""
+    return np.concatenate([_spread(part @ sample.T) for part in _parts(rows)])
+
+
+def _spread(values: Floats) -> Floats:
+    """Each row sorted, at most `QUANTILES` numbers of it."""
+    values = np.sort(values, axis=1)
+    count = values.shape[1]
+    if count <= QUANTILES:
+        return values
+    return values[:, np.linspace(0, count - 1, QUANTILES).round().astype(np.int64)]
+
+
+def _rank(values: npt.NDArray[np.floating], rows: Floats) -> Floats:
+    """(P,) share of a sorted row that is less than a value; of what equals it, half."""
+    if not rows.shape[1]:
+        return np.zeros(len(values), dtype=np.float32)
+    column = values[:, np.newaxis].astype(np.float32)
+    less, most = np.count_nonzero(rows < column - 1e-6, axis=1), np.count_nonzero(rows <= column + 1e-6, axis=1)
+    found: Floats = ((less + most) / (2 * rows.shape[1])).astype(np.float32)
+    return found
+
+
+def _parts(rows: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
+    return [rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK)]

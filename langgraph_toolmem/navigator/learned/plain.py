@@ -1,0 +1,241 @@
+"""The plain scorer: a logistic regression on features of a pair, fitted to the links that a memory has seen [O].
+
+Negatives are mixed, a third each: pairs by chance; hard ones (a link the wrong way round, two steps of one way that
+are not linked, two tools of one toolkit); and links with another source, which are what a plan chooses among. A pair
+that was never seen counts as no link, so probabilities are low rather than high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from langgraph_toolmem.navigator.learned.features import NAMES, Fits, PairFeatures
+from langgraph_toolmem.navigator.learned.views import Floats, Ints, Views
+
+Doubles = npt.NDArray[np.float64]
+PENALTY: Final = 20.0
+NEGATIVES: Final = 8
+"""Of each sort, for each link."""
+MOST: Final = 2_000
+"""Links that are learned from, by chance where there are more; all count as known."""
+CANDIDATES: Final = 16
+"""Best producers of a consumer on which probabilities are calibrated."""
+SHORTLIST: Final = 96
+"""Producers that one score alone puts forward for a consumer, in a catalogue too large to look at all."""
+HELD_OUT: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A fitted regression.
+
+    Attributes:
+        mean, scale, weights: (F,) of each feature.
+        bias: of the sum.
+        odds: a and c of the probability σ(a · sum + c).
+    """
+
+    mean: Doubles
+    scale: Doubles
+    weights: Doubles
+    bias: float
+    odds: tuple[float, float] = (1.0, 0.0)
+
+    def sums(self, features: Floats) -> Doubles:
+        """(P,) weighted sums; more is likelier."""
+        found: Doubles = ((features - self.mean) / self.scale) @ self.weights + self.bias
+        return found
+
+    def probabilities(self, sums: Doubles) -> Doubles:
+        """(P,) what a sum means."""
+        return sigmoid(self.odds[0] * sums + self.odds[1])
+
+
+class PlainModel:
+    """Links of a catalogue, learned.
+
+    Args:
+        views: the tools.
+        fits: how well they fit by structure.
+        links: (L, 2) what is known.
+        weights: fitted ones.
+    """
+
+    def __init__(self, views: Views, fits: Fits, links: Ints, weights: Weights) -> None:
+        self.views, self.fits, self.weights = views, fits, weights
+        self.features = PairFeatures(views, fits, links)
+
+    def sums(self, pairs: Ints) -> Doubles:
+        """(P,) weighted sums of pairs."""
+        return self.weights.sums(self.features.of(pairs))
+
+    def candidates(self, consumer: int) -> Ints:
+        """Producers worth a look for a consumer: all of a small catalogue, a shortlist of a large one."""
+        total = len(self.views)
+        if total <= 4 * SHORTLIST:
+            return np.delete(np.arange(total), consumer)
+        found = [np.fromiter(self.fits(consumer), dtype=np.int64), self.features.sources_for(consumer, SHORTLIST)]
+        for kind in ("meaning", "words"):
+            of = self.views.of
+            scores = of[kind, "gives"] @ of[kind, "takes"][consumer]
+            found.append(np.argpartition(-scores, SHORTLIST)[:SHORTLIST])
+        some = np.unique(np.concatenate(found))
+        return some[some != consumer]
+
+    def row(self, consumer: int) -> tuple[Ints, Doubles]:
+        """The candidates of a consumer and their probabilities."""
+        producers = self.candidates(consumer)
+        pairs = np.stack([producers, np.full(len(producers), consumer)], axis=1)
+        return producers, self.weights.probabilities(self.sums(pairs))
+
+
+def fit(
+    views: Views, fits: Fits, links: Ints, *, together: Collection[tuple[int, int]] = (), seed: int = 0
+) -> PlainModel:
+    """Learns links.
+
+    Args:
+        views: the tools.
+        fits: how well they fit by structure.
+        links: (L, 2) producer and consumer, each link once.
+        together: pairs used on one way without being linked.
+        seed: of the negatives.
+    """
+    rng = np.random.default_rng(seed)
+    features = PairFeatures(views, fits, links)
+    chosen = links if len(links) <= MOST else links[rng.choice(len(links), MOST, replace=False)]
+    sorts = [pairs for pairs in negatives(rng, features, chosen, together) if len(pairs)]
+    rows = np.concatenate([features.of(chosen, without=True), *(features.of(pairs) for pairs in sorts)])
+    labels = np.concatenate([np.ones(len(chosen)), np.zeros(sum(map(len, sorts)))])
+    shares = [np.full(len(pairs), len(chosen) / len(pairs) / len(sorts)) for pairs in sorts]
+    mean, scale = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64) + 1e-6
+    found = regression((rows - mean) / scale, labels, np.concatenate([np.ones(len(chosen)), *shares]), PENALTY)
+    weights = Weights(mean, scale, found[:-1], float(found[-1]))
+    model = PlainModel(views, fits, links, weights)
+    model.weights = Weights(mean, scale, found[:-1], float(found[-1]), _odds(rng, model, chosen))
+    return model
+
+
+def negatives(
+    rng: np.random.Generator, features: PairFeatures, links: Ints, together: Collection[tuple[int, int]]
+) -> tuple[Ints, Ints, Ints]:
+    """Pairs that are no known links: by chance, hard ones, and links with another source; see the module."""
+    total, count = len(features.views), NEGATIVES * len(links)
+
+    def apart(pairs: Ints) -> Ints:
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        return pairs[~features.known(pairs)] if len(pairs) else pairs
+
+    chance = apart(rng.integers(total, size=(2 * count, 2)))[:count]
+    replaced = np.repeat(links, NEGATIVES, axis=0)
+    replaced[:, 0] = rng.integers(total, size=count)
+    kits = features.views.labels["kit"]
+    order = np.argsort(kits, kind="stable")
+    order = order[kits[order] >= 0]
+    hard = [links[:, ::-1], np.array(sorted(together), dtype=np.int64).reshape(-1, 2)]
+    if len(order):
+        # A tool of a toolkit with another one of it, by chance.
+        one = rng.choice(order, count)
+        first, last = (np.searchsorted(kits[order], kits[one], side=side) for side in ("left", "right"))
+        hard.append(np.stack([one, order[first + (rng.random(count) * (last - first)).astype(np.int64)]], axis=1))
+    every = apart(np.concatenate(hard))
+    return chance, every[rng.integers(len(every), size=count)] if len(every) else every, apart(replaced)
+
+
+def validated(
+    views: Views, fits: Fits, links: Ints, *, together: Collection[tuple[int, int]] = (), seed: int = 0
+) -> dict[str, float]:
+    """How well links that were not learned are told from other producers of their consumers.
+
+    Returns:
+        ``learned`` and ``structural``: the mean share of other producers that score less than the right one (AUC
+        within a consumer), by a regression fitted to four fifths of the links and by structure alone; ``links``: how
+        many were held out.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(links))
+    held = order[: max(1, round(HELD_OUT * len(links)))]
+    out, kept = links[held], np.delete(links, held, axis=0)
+    model, all_known = fit(views, fits, kept, together=together, seed=seed), PairFeatures.known
+    learned, structural = [], []
+    others = np.arange(len(views)) if len(views) <= 512 else np.sort(rng.choice(len(views), 512, replace=False))
+    every = _Known(links, len(views))
+    for producer, consumer in out.tolist():
+        pairs = np.stack([others, np.full(len(others), consumer)], axis=1)
+        pairs = pairs[(others != consumer) & (others != producer)]
+        pairs = pairs[~every.of(pairs)]
+        if not len(pairs):
+            continue
+        sums = model.sums(np.concatenate([[[producer, consumer]], pairs]))
+        learned.append(above(sums[0], sums[1:]))
+        fit_of = fits(consumer)
+        structural.append(above(fit_of.get(producer, 0.0), np.array([fit_of.get(int(p), 0.0) for p, _ in pairs])))
+    del all_known
+    return {"learned": _mean(learned), "structural": _mean(structural), "links": float(len(learned))}
+
+
+class _Known:
+    def __init__(self, links: Ints, total: int) -> None:
+        self._keys, self._total = links[:, 0] * total + links[:, 1], total
+
+    def of(self, pairs: Ints) -> npt.NDArray[np.bool_]:
+        return np.isin(pairs[:, 0] * self._total + pairs[:, 1], self._keys)
+
+
+def regression(rows: Doubles, labels: Doubles, shares: Doubles, penalty: float) -> Doubles:
+    """(F + 1,) weights and bias that minimise Σ shares · logistic loss + penalty/2 · |weights|², by Newton's method."""
+    wide = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+    ridge = np.append(np.full(rows.shape[1], penalty), 1e-6)
+    found = np.zeros(wide.shape[1])
+    for _ in range(25):
+        likely = sigmoid(wide @ found)
+        slope = wide.T @ (shares * (likely - labels)) + ridge * found
+        curve = (wide * (shares * likely * (1 - likely))[:, np.newaxis]).T @ wide + np.diag(ridge)
+        step = np.linalg.solve(curve, slope)
+        found = found - step
+        if float(np.abs(step).max(initial=0.0)) < 1e-6:
+            break
+    return found
+
+
+def sigmoid(values: npt.ArrayLike) -> Doubles:
+    """1 / (1 + e^−x)."""
+    found: Doubles = 1 / (1 + np.exp(-np.clip(np.asarray(values, dtype=np.float64), -40, 40)))
+    return found
+
+
+def above(value: float, others: Doubles) -> float:
+    """Share of others that are less; of those that are equal, half."""
+    return float((np.count_nonzero(others < value) + np.count_nonzero(others <= value)) / (2 * max(len(others), 1)))
+
+
+def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[float, float]:
+    """What a sum means among the best candidates of a consumer; links count as if they were not known."""
+    consumers = np.unique(links[:, 1])
+    consumers = consumers if len(consumers) <= 256 else rng.choice(consumers, 256, replace=False)
+    sums: list[Doubles] = []
+    labels: list[npt.NDArray[np.bool_]] = []
+    for consumer in consumers.tolist():
+        producers = model.candidates(consumer)
+        pairs = np.stack([producers, np.full(len(producers), consumer)], axis=1)
+        found = model.weights.sums(model.features.of(pairs, without=True))
+        best = np.argsort(-found, kind="stable")[:CANDIDATES]
+        sums.append(found[best])
+        labels.append(model.features.known(pairs[best]))
+    x, y = np.concatenate(sums), np.concatenate(labels).astype(np.float64)
+    if not y.any():
+        return 1.0, -3.0
+    line = regression(x[:, np.newaxis], y, np.ones(len(x)), 1.0)
+    return float(max(line[0], 1e-3)), float(line[1])
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values)) if values else 0.5
+
+
+assert len(NAMES) == len(set(NAMES))
