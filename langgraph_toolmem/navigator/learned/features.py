@@ -120,22 +120,23 @@ class PairFeatures:
 
     def _scored(self, pairs: Ints) -> list[npt.NDArray[np.floating]]:
         a, b = pairs.T
-        of = self.views.of
+        of, grid = self.views.of, _Grid(pairs)
         found: list[npt.NDArray[np.floating]] = []
         back = []
         for number, (kind, one, other) in enumerate(SCORES):
-            score = np.einsum("pd,pd->p", of[kind, one][a], of[kind, other][b])
+            score = grid.products(of[kind, one], of[kind, other])
             found += [score, _rank(score, self._of_producers[number][b]), _rank(score, self._of_consumers[number][a])]
             if one != other:
-                back.append(np.einsum("pd,pd->p", of[kind, one][b], of[kind, other][a]))
+                back.append(grid.products(of[kind, other], of[kind, one]))
         return found + back
 
     def _shaped(self, pairs: Ints) -> list[npt.NDArray[np.generic]]:
         a, b = pairs.T
-        fits, views = self._fits, self.views
-        fit = np.array([fits(int(c)).get(int(p), 0.0) for p, c in pairs])
-        best = np.array([max(fits(int(c)).values(), default=0.0) for c in b])
-        back = np.array([fits(int(p)).get(int(c), 0.0) for p, c in pairs])
+        views, into = self.views, {place: self._fits(place) for place in np.unique(pairs).tolist()}
+        most = {place: max(fits.values(), default=0.0) for place, fits in into.items()}
+        fit = np.array([into[consumer].get(producer, 0.0) for producer, consumer in pairs.tolist()])
+        back = np.array([into[producer].get(consumer, 0.0) for producer, consumer in pairs.tolist()])
+        best = np.array([most[consumer] for consumer in b.tolist()])
         found: list[npt.NDArray[np.generic]] = [fit, fit / np.maximum(best, 1e-6), fit > 0, back, best]
         found += [*views.shape[a].T, *views.shape[b].T]
         gives, takes = views.gives[a], views.takes[b]
@@ -161,17 +162,13 @@ class PairFeatures:
 
     def _likened(self, pairs: Ints, own: npt.NDArray[np.float64]) -> list[npt.NDArray[np.floating]]:
         a, b = pairs.T
-        (producers, row), (consumers, column) = (np.unique(side, return_inverse=True) for side in (a, b))
+        grid = _Grid(pairs)
         found: list[npt.NDArray[np.floating]] = []
         for number, (one, other, sharp) in enumerate(KERNELS):
-            like = _kernel(self.views.of[one], producers, self._sources, sharp)
-            votes = self._votes(number, consumers)
-            if len(producers) * len(consumers) <= 4 * len(pairs):
-                sums = (like @ votes.T)[row, column]
-            else:
-                sums = np.einsum("ps,ps->p", like[row], votes[column])
-            sums = np.maximum(sums - own, 0)
-            many = like.sum(axis=1)[row] * _kernel(self.views.of[other], consumers, self._targets, sharp).sum(axis=1)[column]
+            like = _kernel(self.views.of[one], grid.producers, self._sources, sharp)
+            sums = np.maximum(grid.taken(like, self._votes(number, grid.consumers)) - own, 0)
+            targets = _kernel(self.views.of[other], grid.consumers, self._targets, sharp)
+            many = like.sum(axis=1)[grid.row] * targets.sum(axis=1)[grid.column]
             of_producers, of_consumers = self._propagated[number]
             found += [np.log(sums + 1e-3), sums / np.sqrt(np.maximum(many, 1e-6))]
             found += [_rank(sums, of_producers[b]), _rank(sums, of_consumers[a])]
@@ -197,6 +194,26 @@ class PairFeatures:
                 [_spread(_kernel(self.views.of[one], part, self._sources, sharp) @ votes.T) for part in _parts(every)]
             ),
         )
+
+
+class _Grid:
+    """Pairs as places in a grid of the tools they are made of: products are of matrices where that is less work."""
+
+    def __init__(self, pairs: Ints) -> None:
+        self.producers, self.row = np.unique(pairs[:, 0], return_inverse=True)
+        self.consumers, self.column = np.unique(pairs[:, 1], return_inverse=True)
+        self._whole = len(self.producers) * len(self.consumers) <= 8 * len(pairs)
+
+    def products(self, one: Floats, other: Floats) -> Floats:
+        """(P,) of a row for the producer by one for the consumer; both have a row for each tool."""
+        return self.taken(one[self.producers], other[self.consumers])
+
+    def taken(self, one: Floats, other: Floats) -> Floats:
+        """(P,) likewise; a row for each tool of the grid."""
+        if self._whole:
+            return (one @ other.T)[self.row, self.column]
+        found: Floats = np.einsum("pd,pd->p", one[self.row], other[self.column])
+        return found
 
 
 class _Paired:

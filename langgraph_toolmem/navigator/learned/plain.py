@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from langgraph_toolmem.navigator.learned.features import NAMES, Fits, PairFeatures
+from langgraph_toolmem.navigator.learned.features import Fits, PairFeatures
 from langgraph_toolmem.navigator.learned.views import Floats, Ints, Views
 
 Doubles = npt.NDArray[np.float64]
@@ -161,30 +161,29 @@ def validated(
     order = rng.permutation(len(links))
     held = order[: max(1, round(HELD_OUT * len(links)))]
     out, kept = links[held], np.delete(links, held, axis=0)
-    model, all_known = fit(views, fits, kept, together=together, seed=seed), PairFeatures.known
+    model = fit(views, fits, kept, together=together, seed=seed)
     learned, structural = [], []
+    known = links[:, 0] * len(views) + links[:, 1]
     others = np.arange(len(views)) if len(views) <= 512 else np.sort(rng.choice(len(views), 512, replace=False))
-    every = _Known(links, len(views))
     for producer, consumer in out.tolist():
         pairs = np.stack([others, np.full(len(others), consumer)], axis=1)
         pairs = pairs[(others != consumer) & (others != producer)]
-        pairs = pairs[~every.of(pairs)]
+        pairs = pairs[~np.isin(pairs[:, 0] * len(views) + consumer, known)]
         if not len(pairs):
             continue
         sums = model.sums(np.concatenate([[[producer, consumer]], pairs]))
         learned.append(above(sums[0], sums[1:]))
         fit_of = fits(consumer)
         structural.append(above(fit_of.get(producer, 0.0), np.array([fit_of.get(int(p), 0.0) for p, _ in pairs])))
-    del all_known
     return {"learned": _mean(learned), "structural": _mean(structural), "links": float(len(learned))}
 
 
-class _Known:
-    def __init__(self, links: Ints, total: int) -> None:
-        self._keys, self._total = links[:, 0] * total + links[:, 1], total
-
-    def of(self, pairs: Ints) -> npt.NDArray[np.bool_]:
-        return np.isin(pairs[:, 0] * self._total + pairs[:, 1], self._keys)
+def two_steps(links: Ints) -> set[tuple[int, int]]:
+    """First and last tool of two links in a row."""
+    after: dict[int, list[int]] = {}
+    for producer, consumer in links.tolist():
+        after.setdefault(producer, []).append(consumer)
+    return {(first, last) for first, middles in after.items() for middle in middles for last in after.get(middle, ())}
 
 
 def regression(rows: Doubles, labels: Doubles, shares: Doubles, penalty: float) -> Doubles:
@@ -237,5 +236,3 @@ def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[flo
 def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else 0.5
 
-
-assert len(NAMES) == len(set(NAMES))
