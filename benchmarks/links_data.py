@@ -116,7 +116,16 @@ def folds_of(specs: Mapping[str, ToolSpec], tasks: Sequence[Task], embed: Embed)
         together = {(a, b) for each in calls for a in each for b in each if a != b} - barred
         known = np.array(links[half], dtype=np.int64).reshape(-1, 2)
         found.append(
-            Fold(graph, views, fits, known, tuple(links[1 - half]), barred, tuple(sorted(together)), _history(halves[half]))
+            Fold(
+                graph,
+                views,
+                fits,
+                known,
+                tuple(links[1 - half]),
+                barred,
+                tuple(sorted(together)),
+                _history(halves[half]),
+            )
         )
     return found
 
@@ -152,9 +161,7 @@ def negatives(fold: Fold, seed: int) -> Ints:
     found: list[Pair] = []
     while len(found) < len(fold.asked):
         chance = len(found) % 2 == 0 or not hard
-        pair = (
-            (int(rng.integers(total)), int(rng.integers(total))) if chance else hard[int(rng.integers(len(hard)))]()
-        )
+        pair = (int(rng.integers(total)), int(rng.integers(total))) if chance else hard[int(rng.integers(len(hard)))]()
         if pair[0] != pair[1] and pair not in fold.barred:
             found.append(pair)
     return np.array(found)

@@ -6,6 +6,7 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
+``learned``       how likely links are, learned from those that were seen
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
 ``evolve``        pruning, propagation of weights, regrouping of parameters
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.listener import EndedRun, Import, LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.evidence import Table
@@ -36,6 +38,7 @@ from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
+from langgraph_toolmem.navigator.learned.refit import LinkLearning
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
@@ -61,8 +64,9 @@ class Navigator(GraphEvolution, Method):
     Safe for threads; nothing is read or made before it is needed.
 
     Args:
-        scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
-            an object with ``weight(link) -> float`` (`dependencies.links.EdgeScorer`).
+        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: what the memory has
+            learned from its own links, once that is better than structure alone (`learned`).
+        learn: False: without a scorer, structure and record alone.
         settings: how chains are searched.
 
     Raises:
@@ -72,10 +76,12 @@ class Navigator(GraphEvolution, Method):
     name: ClassVar[str] = "navigator"
     tables: ClassVar[tuple[type[Table], ...]] = (NavigatorEvidence,)
 
-    def __init__(self, *, scorer: EdgeScorer | None = None, settings: PlanSettings | None = None) -> None:
+    def __init__(
+        self, *, scorer: EdgeScorer | None = None, learn: bool = True, settings: PlanSettings | None = None
+    ) -> None:
         if scorer is not None:
             check_scorer(scorer)
-        self._scorer, self._settings = scorer, settings
+        self._scorer, self._learn, self._settings = scorer, learn and scorer is None, settings
         self._decisions: DecisionLog | None = None
 
     def open(self, core: Core) -> None:
@@ -83,7 +89,8 @@ class Navigator(GraphEvolution, Method):
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors)
-        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
+        self.links = LinkLearning(core, self._graph)
+        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, self._before)
 
     # --- asking ---
 
@@ -171,8 +178,8 @@ class Navigator(GraphEvolution, Method):
             strategy: "alpha_beta": the most reliable chain; "annealing": the fittest by the paper's measure.
             seed: of the annealing.
             budget: seconds for the search.
-            scorer: weighs links in place of structure and record, such as a trained predictor: an object with
-                ``weight(link) -> float`` (`dependencies.links.EdgeScorer`). The memory's own if None.
+            scorer: weighs and proposes links (`dependencies.links.EdgeScorer`). The memory's own if None. What no
+                structure and no run links is marked in the plan (`Feed.predicted`), with its weight.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:
@@ -211,7 +218,7 @@ class Navigator(GraphEvolution, Method):
                 k=k,
                 strategy=strategy,
                 history=history,
-                scorer=scorer or self._scorer,
+                scorer=scorer or self.scorer,
                 settings=self._settings,
                 avoid=out,
                 done=done,
@@ -263,7 +270,7 @@ class Navigator(GraphEvolution, Method):
                 known,
                 done=done,
                 history=history,
-                scorer=self._scorer,
+                scorer=self.scorer,
                 settings=self._settings,
                 strategy=strategy,
                 seed=seed,
@@ -275,7 +282,6 @@ class Navigator(GraphEvolution, Method):
     arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
     acluster_constraints = twin(GraphEvolution.cluster_constraints)
     apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
-    acluster_constraints = twin(GraphEvolution.cluster_constraints)
 
     @property
     def decisions(self) -> DecisionLog:
@@ -300,7 +306,27 @@ class Navigator(GraphEvolution, Method):
                 )
             return self._decisions
 
+    @property
+    def scorer(self) -> EdgeScorer | None:
+        """What weighs links in plans; None: structure and record alone."""
+        return self.links.scorer() if self._learn else self._scorer
+
     # --- what happens ---
+
+    def ended(self, ended: EndedRun) -> None:
+        """Links are learned anew once enough were seen."""
+        if self._learn:
+            self.links.look()
+
+    def imported(self, given: Import) -> int:
+        """The same."""
+        if self._learn:
+            self.links.look(now=True)
+        return 0
+
+    def report(self) -> Section | None:
+        """What was learned of links, and which ones it foresees."""
+        return self.links.report() if self._learn else None
 
     def turn(self, learned: LearnedTurn) -> Record:
         """What results showed that was not known of their tools yet."""
@@ -319,6 +345,10 @@ class Navigator(GraphEvolution, Method):
         """Lets go of recorded decisions."""
         if self._decisions is not None:
             self._decisions.close()
+
+    def _before(self, tool: str) -> Mapping[str, float]:
+        scorer = self.scorer
+        return {} if scorer is None else scorer.before(tool)
 
     def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
         core = self.core

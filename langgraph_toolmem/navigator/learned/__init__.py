@@ -3,6 +3,6 @@
 ``views``     what is said of tools, as vectors
 ``features``  features of a pair of tools
 ``plain``     a logistic regression on them: fitting, negatives, validation
-``scorer``    what was learned as a scorer of links; of its file: ``kept``
+``scorer``    what was learned, as a scorer of links, and its table
 ``refit``     fitting in the background; which scorer plans use
 """

@@ -4,7 +4,8 @@ Four kinds. *Scores* that nobody trained: one view of the producer by one of the
 other producers (of other consumers) that score less; a cosine alone says little, being the best of a consumer's says
 much. *Shape*: how many inputs and outputs, of which types. *Counts* of links known: of both tools, of their verbs,
 toolkits and nouns. *Propagated* links: Σ over known links (u, v) of K(a, u) K(b, v), K = exp(s (cos − 1)): are there
-links between tools like these? When what is known is itself to be predicted, a link does not count for itself.
+links between tools like these? To learn from known links, each is hidden while it is the one to be foreseen, and while
+its rivals are: else what is known would tell the one from the others.
 """
 
 from __future__ import annotations
@@ -99,17 +100,19 @@ class PairFeatures:
         found[inside] = self._keys[at[inside]] == keys[inside]
         return found
 
-    def of(self, pairs: Ints, *, without: bool = False) -> Floats:
+    def of(self, pairs: Ints, *, hidden: Ints | None = None) -> Floats:
         """(P, F) features, columns as `NAMES`.
 
         Args:
             pairs: (P, 2) producer and consumer.
-            without: as if the pair itself were no known link; other links count.
+            hidden: (P, 2) for each pair a known link that does not count for it; (−1, −1): all count.
         """
         if len(pairs) > BLOCK:
-            return np.concatenate([self.of(part, without=without) for part in _parts(pairs)])
-        own = self.known(pairs).astype(np.float64) if without else np.zeros(len(pairs))
-        columns = [*self._scored(pairs), *self._shaped(pairs), *self._counted(pairs, own), *self._likened(pairs, own)]
+            rests = [None] * len(_parts(pairs)) if hidden is None else _parts(hidden)
+            return np.concatenate([self.of(a, hidden=b) for a, b in zip(_parts(pairs), rests, strict=True)])
+        hidden = np.full_like(pairs, -1) if hidden is None else hidden
+        columns = [*self._scored(pairs), *self._shaped(pairs)]
+        columns += [*self._counted(pairs, hidden), *self._likened(pairs, hidden)]
         return np.stack([np.asarray(column, dtype=np.float32) for column in columns], axis=1)
 
     def sources_for(self, consumer: int, count: int) -> Ints:
@@ -142,31 +145,43 @@ class PairFeatures:
         gives, takes = views.gives[a], views.takes[b]
         found += [*((gives > 0) & (takes > 0)).T]
         found.append(np.minimum(gives, takes).sum(axis=1) / np.maximum(takes.sum(axis=1), 1))
-        found += [(views.labels[label][a] == views.labels[label][b]) & (views.labels[label][a] >= 0) for label in _LABELS]
+        found += [
+            (views.labels[label][a] == views.labels[label][b]) & (views.labels[label][a] >= 0) for label in _LABELS
+        ]
         return [*found, views.labels["verb"][a] >= 0, views.labels["verb"][b] >= 0]
 
-    def _counted(self, pairs: Ints, own: npt.NDArray[np.float64]) -> list[npt.NDArray[np.generic]]:
-        a, b = pairs.T
+    def _counted(self, pairs: Ints, hidden: Ints) -> list[npt.NDArray[np.generic]]:
+        (a, b), (u, v) = pairs.T, hidden.T
+        back = self.known(pairs[:, ::-1]) & ~((u == b) & (v == a))
         found: list[npt.NDArray[np.generic]] = [
-            np.log1p(self._from[a] - own),
-            np.log1p(self._to[b] - own),
-            np.log1p(self._to[a]),
-            np.log1p(self._from[b]),
-            self.known(pairs[:, ::-1]),
+            np.log1p(self._from[a] - (u == a)),
+            np.log1p(self._to[b] - (v == b)),
+            np.log1p(self._to[a] - (v == a)),
+            np.log1p(self._from[b] - (u == b)),
+            back,
         ]
         for paired in self._paired:
-            both, out, into = (count - own for count in paired.of(pairs))
+            both, out, into = paired.of(pairs, hidden)
             chance = out * into / max(len(self.links), 1)
             found += [np.log1p(both), np.log((both + 0.5) / (chance + 0.5)), np.log1p(out), np.log1p(into)]
         return found
 
-    def _likened(self, pairs: Ints, own: npt.NDArray[np.float64]) -> list[npt.NDArray[np.floating]]:
+    def _likened(self, pairs: Ints, hidden: Ints) -> list[npt.NDArray[np.floating]]:
         a, b = pairs.T
-        grid = _Grid(pairs)
+        grid, some = _Grid(pairs), np.flatnonzero(hidden[:, 0] >= 0)
         found: list[npt.NDArray[np.floating]] = []
         for number, (one, other, sharp) in enumerate(KERNELS):
             like = _kernel(self.views.of[one], grid.producers, self._sources, sharp)
-            sums = np.maximum(grid.taken(like, self._votes(number, grid.consumers)) - own, 0)
+            sums = grid.taken(like, self._votes(number, grid.consumers))
+            if len(some):
+                left, right = (
+                    np.einsum(
+                        "pd,pd->p", self.views.of[view][pairs[some, side]], self.views.of[view][hidden[some, side]]
+                    )
+                    for side, view in enumerate((one, other))
+                )
+                sums[some] -= np.exp(sharp * (left + right - 2))
+            sums = np.maximum(sums, 0)
             targets = _kernel(self.views.of[other], grid.consumers, self._targets, sharp)
             many = like.sum(axis=1)[grid.row] * targets.sum(axis=1)[grid.column]
             of_producers, of_consumers = self._propagated[number]
@@ -226,13 +241,14 @@ class _Paired:
         self._keys, self._counts = np.unique(out * self._width + into, return_counts=True)
         self._out, self._into = (np.bincount(side, minlength=self._width) for side in (out, into))
 
-    def of(self, pairs: Ints) -> tuple[npt.NDArray[np.generic], ...]:
-        """(P,) three times: links between the two labels, from the first, to the second."""
-        out, into = self._labels[pairs[:, 0]], self._labels[pairs[:, 1]]
+    def of(self, pairs: Ints, hidden: Ints) -> tuple[npt.NDArray[np.generic], ...]:
+        """(P,) three times: links between the two labels, from the first, to the second, without the hidden ones."""
+        (out, into), there = self._labels[pairs].T, hidden[:, 0] >= 0
+        first, last = (self._labels[hidden] == self._labels[pairs]).T & there
         keys = out * self._width + into
         at = np.minimum(np.searchsorted(self._keys, keys), max(len(self._keys) - 1, 0))
         both = np.where(self._keys[at] == keys, self._counts[at], 0) if len(self._keys) else np.zeros(len(keys))
-        return both, self._out[out], self._into[into]
+        return both - (first & last), self._out[out] - first, self._into[into] - last
 
 
 def _kernel(vectors: Floats, some: Ints, others: Ints, sharp: float) -> Floats:

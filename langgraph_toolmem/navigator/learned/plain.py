@@ -7,8 +7,9 @@ that was never seen counts as no link, so probabilities are low rather than high
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,11 @@ CANDIDATES: Final = 16
 """Best producers of a consumer on which probabilities are calibrated."""
 SHORTLIST: Final = 96
 """Producers that one score alone puts forward for a consumer, in a catalogue too large to look at all."""
+CALIBRATED: Final = 256
+"""Links on which that is done."""
 HELD_OUT: Final = 0.2
+BLOCK: Final = 8_192
+"""Pairs whose features are made at a time."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,9 @@ class PlainModel:
         self.features = PairFeatures(views, fits, links)
 
     def sums(self, pairs: Ints) -> Doubles:
-        """(P,) weighted sums of pairs."""
-        return self.weights.sums(self.features.of(pairs))
+        """(P,) weighted sums of pairs; of a known link as if it were not known: that it is counts elsewhere."""
+        hidden = np.where(self.features.known(pairs)[:, np.newaxis], pairs, -1)
+        return self.weights.sums(self.features.of(pairs, hidden=hidden))
 
     def candidates(self, consumer: int) -> Ints:
         """Producers worth a look for a consumer: all of a small catalogue, a shortlist of a large one."""
@@ -87,11 +93,13 @@ class PlainModel:
         some = np.unique(np.concatenate(found))
         return some[some != consumer]
 
-    def row(self, consumer: int) -> tuple[Ints, Doubles]:
-        """The candidates of a consumer and their probabilities."""
-        producers = self.candidates(consumer)
-        pairs = np.stack([producers, np.full(len(producers), consumer)], axis=1)
-        return producers, self.weights.probabilities(self.sums(pairs))
+    def rows(self, consumers: Iterable[int]) -> Iterator[tuple[int, Ints, Doubles]]:
+        """Consumers with their candidates and the probabilities of these; several at a time are cheaper."""
+        for some in _some(consumers, max(1, BLOCK // max(len(self.views), 1))):
+            producers = [self.candidates(consumer) for consumer in some]
+            found = self.weights.probabilities(self.sums(_paired(producers, some)))
+            ends = np.cumsum([len(each) for each in producers])[:-1]
+            yield from zip(some, producers, np.split(found, ends), strict=True)
 
 
 def fit(
@@ -109,8 +117,15 @@ def fit(
     rng = np.random.default_rng(seed)
     features = PairFeatures(views, fits, links)
     chosen = links if len(links) <= MOST else links[rng.choice(len(links), MOST, replace=False)]
-    sorts = [pairs for pairs in negatives(rng, features, chosen, together) if len(pairs)]
-    rows = np.concatenate([features.of(chosen, without=True), *(features.of(pairs) for pairs in sorts)])
+    *others, (replaced, hidden) = negatives(rng, features, chosen, together)
+    sorts = [pairs for pairs in (*others, replaced) if len(pairs)]
+    rows = np.concatenate(
+        [
+            features.of(chosen, hidden=chosen),
+            *(features.of(pairs) for pairs in others if len(pairs)),
+            features.of(replaced, hidden=hidden),
+        ]
+    )
     labels = np.concatenate([np.ones(len(chosen)), np.zeros(sum(map(len, sorts)))])
     shares = [np.full(len(pairs), len(chosen) / len(pairs) / len(sorts)) for pairs in sorts]
     mean, scale = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64) + 1e-6
@@ -123,8 +138,8 @@ def fit(
 
 def negatives(
     rng: np.random.Generator, features: PairFeatures, links: Ints, together: Collection[tuple[int, int]]
-) -> tuple[Ints, Ints, Ints]:
-    """Pairs that are no known links: by chance, hard ones, and links with another source; see the module."""
+) -> tuple[Ints, Ints, tuple[Ints, Ints]]:
+    """Pairs that are no known links: by chance, hard ones, and links with another source, with these; see the module."""
     total, count = len(features.views), NEGATIVES * len(links)
 
     def apart(pairs: Ints) -> Ints:
@@ -132,8 +147,9 @@ def negatives(
         return pairs[~features.known(pairs)] if len(pairs) else pairs
 
     chance = apart(rng.integers(total, size=(2 * count, 2)))[:count]
-    replaced = np.repeat(links, NEGATIVES, axis=0)
-    replaced[:, 0] = rng.integers(total, size=count)
+    hidden = np.repeat(links, NEGATIVES, axis=0)
+    replaced = np.stack([rng.integers(total, size=count), hidden[:, 1]], axis=1)
+    fine = (replaced[:, 0] != replaced[:, 1]) & ~features.known(replaced)
     kits = features.views.labels["kit"]
     order = np.argsort(kits, kind="stable")
     order = order[kits[order] >= 0]
@@ -144,7 +160,7 @@ def negatives(
         first, last = (np.searchsorted(kits[order], kits[one], side=side) for side in ("left", "right"))
         hard.append(np.stack([one, order[first + (rng.random(count) * (last - first)).astype(np.int64)]], axis=1))
     every = apart(np.concatenate(hard))
-    return chance, every[rng.integers(len(every), size=count)] if len(every) else every, apart(replaced)
+    return chance, every[rng.integers(len(every), size=count)] if len(every) else every, (replaced[fine], hidden[fine])
 
 
 def validated(
@@ -154,28 +170,31 @@ def validated(
 
     Returns:
         ``learned`` and ``structural``: the mean share of other producers that score less than the right one (AUC
-        within a consumer), by a regression fitted to four fifths of the links and by structure alone; ``links``: how
-        many were held out.
+        within a consumer), by a regression fitted to four fifths of the links and by structure alone; ``held_out``: how
+        many links that were.
     """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(links))
     held = order[: max(1, round(HELD_OUT * len(links)))]
     out, kept = links[held], np.delete(links, held, axis=0)
     model = fit(views, fits, kept, together=together, seed=seed)
-    learned, structural = [], []
     known = links[:, 0] * len(views) + links[:, 1]
+    learned, structural = [], []
     others = np.arange(len(views)) if len(views) <= 512 else np.sort(rng.choice(len(views), 512, replace=False))
+    asked, rest = [], []
     for producer, consumer in out.tolist():
-        pairs = np.stack([others, np.full(len(others), consumer)], axis=1)
-        pairs = pairs[(others != consumer) & (others != producer)]
-        pairs = pairs[~np.isin(pairs[:, 0] * len(views) + consumer, known)]
-        if not len(pairs):
-            continue
-        sums = model.sums(np.concatenate([[[producer, consumer]], pairs]))
-        learned.append(above(sums[0], sums[1:]))
+        barred = np.isin(others * len(views) + consumer, known)
+        asked.append((producer, consumer))
+        rest.append(others[(others != consumer) & (others != producer) & ~barred])
+    sums = model.sums(np.concatenate([np.array(asked), _paired(rest, [consumer for _, consumer in asked])]))
+    ends = np.cumsum([len(each) for each in rest])[:-1]
+    for (producer, consumer), mine, of_rest, places in zip(
+        asked, sums[: len(asked)], np.split(sums[len(asked) :], ends), rest, strict=True
+    ):
+        learned.append(above(mine, of_rest))
         fit_of = fits(consumer)
-        structural.append(above(fit_of.get(producer, 0.0), np.array([fit_of.get(int(p), 0.0) for p, _ in pairs])))
-    return {"learned": _mean(learned), "structural": _mean(structural), "links": float(len(learned))}
+        structural.append(above(fit_of.get(producer, 0.0), np.array([fit_of.get(p, 0.0) for p in places.tolist()])))
+    return {"learned": _mean(learned), "structural": _mean(structural), "held_out": float(len(learned))}
 
 
 def two_steps(links: Ints) -> set[tuple[int, int]]:
@@ -214,18 +233,23 @@ def above(value: float, others: Doubles) -> float:
 
 
 def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[float, float]:
-    """What a sum means among the best candidates of a consumer; links count as if they were not known."""
-    consumers = np.unique(links[:, 1])
-    consumers = consumers if len(consumers) <= 256 else rng.choice(consumers, 256, replace=False)
+    """What a sum means among the best candidates of a consumer, each link hidden where it is the one to be found."""
+    some = links if len(links) <= CALIBRATED else links[rng.choice(len(links), CALIBRATED, replace=False)]
     sums: list[Doubles] = []
     labels: list[npt.NDArray[np.bool_]] = []
-    for consumer in consumers.tolist():
-        producers = model.candidates(consumer)
-        pairs = np.stack([producers, np.full(len(producers), consumer)], axis=1)
-        found = model.weights.sums(model.features.of(pairs, without=True))
-        best = np.argsort(-found, kind="stable")[:CANDIDATES]
-        sums.append(found[best])
-        labels.append(model.features.known(pairs[best]))
+    for part in _some(some.tolist(), max(1, BLOCK // len(model.views))):
+        producers = [model.candidates(consumer) for _, consumer in part]
+        pairs = _paired(producers, [consumer for _, consumer in part])
+        counts = [len(each) for each in producers]
+        hidden = np.repeat(np.array(part), counts, axis=0)
+        right = pairs[:, 0] == hidden[:, 0]
+        found = model.weights.sums(model.features.of(pairs, hidden=hidden))
+        found[model.features.known(pairs) & ~right] = -np.inf
+        for mine, own in zip(*(np.split(each, np.cumsum(counts)[:-1]) for each in (found, right)), strict=True):
+            best = np.argsort(-mine, kind="stable")[:CANDIDATES]
+            best = best[np.isfinite(mine[best])]
+            sums.append(mine[best])
+            labels.append(own[best])
     x, y = np.concatenate(sums), np.concatenate(labels).astype(np.float64)
     if not y.any():
         return 1.0, -3.0
@@ -233,6 +257,17 @@ def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[flo
     return float(max(line[0], 1e-3)), float(line[1])
 
 
+def _paired(producers: Sequence[Ints], consumers: Sequence[int]) -> Ints:
+    """(P, 2) each consumer with its producers, one after another."""
+    column = np.repeat(np.array(consumers, dtype=np.int64), [len(each) for each in producers])
+    return np.stack([np.concatenate(producers), column], axis=1)
+
+
+def _some(values: Iterable[int], count: int) -> Iterator[list[int]]:
+    left = iter(values)
+    while some := list(islice(left, count)):
+        yield some
+
+
 def _mean(values: list[float]) -> float:
     return float(np.mean(values)) if values else 0.5
-

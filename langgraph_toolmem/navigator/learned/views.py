@@ -66,12 +66,14 @@ class Views:
         keyed = {f"{view}:{name}": text for view in VIEWS for name, text in zip(self.names, texts[view], strict=True)}
         vectors = embed({key: text for key, text in keyed.items() if text})
         self.of = {("meaning", view): _stacked(view, self.names, vectors) for view in VIEWS}
-        self.of |= _weighted({
-            "tool": [stems(text) for text in texts["tool"]],
-            "name": [wording.identifier(node.spec.name) for node in own],
-            "takes": [_words(node.inputs) for node in own],
-            "gives": [_words(node.outputs) for node in own],
-        })
+        self.of |= _weighted(
+            {
+                "tool": [stems(text) for text in texts["tool"]],
+                "name": [wording.identifier(node.spec.name) for node in own],
+                "takes": [_words(node.inputs) for node in own],
+                "gives": [_words(node.outputs) for node in own],
+            }
+        )
         self.labels = {
             "verb": _numbered(verb_of(node.spec.name) for node in own),
             "kit": _numbered(kit_of(node.spec) for node in own),

@@ -36,10 +36,17 @@ class CurrentSearch:
         past_runs: whose requests and calls are precedents.
         vectors: where the tools' vectors are kept, and the embedder for searching by meaning; the built-in one: by
             words alone.
+        likely: how likely tools feed a tool, as far as that was learned.
     """
 
-    def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
-        self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
+    def __init__(
+        self,
+        evidence: NavigatorSources,
+        past_runs: PastRunsOf,
+        vectors: VectorStore,
+        likely: Callable[[str], Mapping[str, float]] = lambda _: {},
+    ) -> None:
+        self._evidence, self._past_runs, self._vectors, self._likely = evidence, past_runs, vectors, likely
         self._made: PrerequisiteSearch | None = None
         self._precedents: PrecedentCache | None = None
         self._lock = threading.Lock()
@@ -64,7 +71,7 @@ class CurrentSearch:
             lift = None if precedents is None else precedents.lift(query)
             return search.tools.search(query, k, available=available, exclude=exclude, lift=lift)
         barred = self._barred(search.tools, target, available)
-        return search.search(query, target, k, exclude=barred, precedents=precedents)
+        return search.search(query, target, k, exclude=barred, precedents=precedents, likely=self._likely(target))
 
     async def asearch(
         self,
@@ -83,7 +90,8 @@ class CurrentSearch:
             exclude = self._evidence.left_out()
             return await search.tools.asearch(query, k, available=available, exclude=exclude, lift=lift)
         barred = self._barred(search.tools, target, available)
-        return await search.asearch(query, target, k, exclude=barred, precedents=precedents)
+        likely = await asyncio.to_thread(self._likely, target)
+        return await search.asearch(query, target, k, exclude=barred, precedents=precedents, likely=likely)
 
     def current(self) -> PrerequisiteSearch:
         """The search, over the tools known now."""
