@@ -34,9 +34,12 @@ SIGNALS: Final = (
     "came with",
     "learned link",
 )
-WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51, 1.0], dtype=np.float32)
+WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51, 0.0], dtype=np.float32)
 """Fitted like those of `ranking`, on one half of the tasks of two public sets of recorded calls."""
+WEIGHTS_WITH_LINKS: Final[Floats] = np.array([5.38, 0.37, 0.59, 2.52, 5.57, 2.28, 1.26], dtype=np.float32)
+"""The same where links were learned."""
 _ODDS: Final = (1.2, -1.47)
+_ODDS_WITH_LINKS: Final = (1.15, -2.18)
 FOUND: Final = 6
 """Tools that fit the request best, whose company is looked at."""
 MAX_DEPTH: Final = 8
@@ -162,19 +165,20 @@ class PrerequisiteSearch:
     ) -> list[ToolHit]:
         given = self.precedents if precedents is None else precedents
         names, found = self._signals(query, target, fit, given, likely)
-        scores = WEIGHTS @ found
+        weights = WEIGHTS_WITH_LINKS if likely else WEIGHTS
+        scores = weights @ found
         barred = {target, *exclude}
         order = [int(place) for place in np.argsort(-scores, kind="stable") if names[place] not in barred]
         specs = self.tools.specs()
         return [
             ToolHit(
                 names[place],
-                probability(float(scores[place])),
+                probability(float(scores[place]), links=bool(likely)),
                 self.tools.text(names[place]),
                 kit_name(specs[names[place]]),
                 "",
                 largest_first(
-                    {label: float(part) for label, part in zip(SIGNALS, WEIGHTS * found[:, place], strict=True)}
+                    {label: float(part) for label, part in zip(SIGNALS, weights * found[:, place], strict=True)}
                 ),
             )
             for place in order[: max(k, 0)]
@@ -182,9 +186,10 @@ class PrerequisiteSearch:
         ]
 
 
-def probability(score: float) -> float:
+def probability(score: float, *, links: bool = False) -> float:
     """That a tool of this weighted sum comes before the target; see `ranking.probability`."""
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, _ODDS[0] * score + _ODDS[1]))))
+    slope, intercept = _ODDS_WITH_LINKS if links else _ODDS
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, slope * score + intercept))))
 
 
 class _Outputs:

@@ -343,14 +343,13 @@ def test_a_memory_learns_its_links_in_the_background_and_plans_with_them(tmp_pat
         assert figures["scorer"] == "plain"
         assert figures["learned"] > figures["structural"]
         new = MORE_THINGS[24]
-        assert any(each["consumer"] == f"read_{new}" for each in figures["predicted"]) or figures["predicted"]
+        assert figures["predicted"]
         chain = memory.navigator.plan(target=f"read_{new}").chain
         assert chain is not None
         assert chain.tools == (f"search_{new}s", f"read_{new}")
         assert chain.steps[1].feeds[0].predicted
-        hits = memory.navigator.search("something", target=f"read_{new}", k=3)
-        assert hits[0].name == f"search_{new}s"
-        assert hits[0].parts["learned link"] > 0
+        hits = {hit.name: hit for hit in memory.navigator.search("something", target=f"read_{new}", k=99)}
+        assert hits[f"search_{new}s"].parts["learned link"] > 0.3
     with ToolMemory(tmp_path, tools=specs.values(), read_only=True) as again:
         assert again.navigator.plan(target=f"read_{new}").chain == chain
     with ToolMemory(tmp_path, tools=specs.values(), methods=default_methods(Navigator(learn=False))) as plain_one:
@@ -366,11 +365,11 @@ def test_plans_with_learned_links_import_no_torch(tmp_path: Path):
     specs = world()
     (tmp_path / PLAIN).write_bytes(dumped(*table(specs)))
     code = f"""
-import json, sys
+import sys
 from langgraph_toolmem import ToolMemory
-tools = json.loads({json.dumps(json.dumps([tool("search_orders", ["text"], ["hits"]), tool("read_order", ["reference"], ["content"])]))})
-with ToolMemory({str(tmp_path)!r}, tools=tools, read_only=True) as memory:
-    memory.navigator.plan(target="read_order")
+from tests.methods.navigator.test_navigator_learned import world
+with ToolMemory({str(tmp_path)!r}, tools=world().values(), read_only=True) as memory:
+    assert memory.navigator.plan(target="read_order").chain.tools == ("search_orders", "read_order")
     memory.navigator.search("orders", target="read_order")
 assert "torch" not in sys.modules
 """
