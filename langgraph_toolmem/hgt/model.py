@@ -80,7 +80,7 @@ class LinkHead(nn.Module):
             found = self.last(extra) + (self.first(source) * target).sum(-1, keepdim=True)
         else:
             given = [source, target, source * target, *(() if features is None else (features,))]
-            found = self.last(nn.functional.gelu(self.first(torch.cat(given, dim=-1))))
+            found = self.last(nn.functional.gelu(self.first(torch.cat(given, dim=-1)), approximate="tanh"))
         return found.squeeze(-1)
 
 

@@ -61,27 +61,14 @@ class Weights:
         return sigmoid(self.odds[0] * sums + self.odds[1])
 
 
-class PlainModel:
-    """Links of a catalogue, learned.
+class Shortlist:
+    """Producers that are worth a look."""
 
-    Args:
-        views: the tools.
-        fits: how well they fit by structure.
-        links: (L, 2) what is known.
-        weights: fitted ones.
-    """
-
-    def __init__(self, views: Views, fits: Fits, links: Ints, weights: Weights) -> None:
-        self.views, self.fits, self.weights = views, fits, weights
-        self.features = PairFeatures(views, fits, links)
-
-    def sums(self, pairs: Ints) -> Doubles:
-        """(P,) weighted sums of pairs; of a known link as if it were not known: that it is counts elsewhere."""
-        hidden = np.where(self.features.known(pairs)[:, np.newaxis], pairs, -1)
-        return self.weights.sums(self.features.of(pairs, hidden=hidden))
+    def __init__(self, views: Views, features: PairFeatures, fits: Fits) -> None:
+        self.views, self.features, self.fits = views, features, fits
 
     def candidates(self, consumer: int) -> Ints:
-        """Producers worth a look for a consumer: all of a small catalogue, a shortlist of a large one."""
+        """Those of a consumer: all of a small catalogue; of a large one those that one score alone puts forward."""
         total = len(self.views)
         if total <= 4 * SHORTLIST:
             return np.delete(np.arange(total), consumer)
@@ -93,13 +80,32 @@ class PlainModel:
         some = np.unique(np.concatenate(found))
         return some[some != consumer]
 
+
+class PlainModel(Shortlist):
+    """Links of a catalogue, learned.
+
+    Args:
+        views: the tools.
+        fits: how well they fit by structure.
+        links: (L, 2) what is known.
+        weights: fitted ones.
+    """
+
+    def __init__(self, views: Views, fits: Fits, links: Ints, weights: Weights) -> None:
+        super().__init__(views, PairFeatures(views, fits, links), fits)
+        self.weights = weights
+
+    def sums(self, pairs: Ints) -> Doubles:
+        """(P,) weighted sums of pairs; of a known link as if it were not known: that it is counts elsewhere."""
+        hidden = np.where(self.features.known(pairs)[:, np.newaxis], pairs, -1)
+        return self.weights.sums(self.features.of(pairs, hidden=hidden))
+
     def rows(self, consumers: Iterable[int]) -> Iterator[tuple[int, Ints, Doubles]]:
         """Consumers with their candidates and the probabilities of these; several at a time are cheaper."""
         for some in _some(consumers, max(1, BLOCK // max(len(self.views), 1))):
             producers = [self.candidates(consumer) for consumer in some]
-            found = self.weights.probabilities(self.sums(_paired(producers, some)))
-            ends = np.cumsum([len(each) for each in producers])[:-1]
-            yield from zip(some, producers, np.split(found, ends), strict=True)
+            found = self.weights.probabilities(self.sums(paired(producers, some)))
+            yield from zip(some, producers, np.split(found, _ends(producers)), strict=True)
 
 
 def fit(
@@ -173,28 +179,52 @@ def validated(
         within a consumer), by a regression fitted to four fifths of the links and by structure alone; ``held_out``: how
         many links that were.
     """
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(links))
-    held = order[: max(1, round(HELD_OUT * len(links)))]
-    out, kept = links[held], np.delete(links, held, axis=0)
+    out, kept = held_out(links, seed)
     model = fit(views, fits, kept, together=together, seed=seed)
-    known = links[:, 0] * len(views) + links[:, 1]
-    learned, structural = [], []
-    others = np.arange(len(views)) if len(views) <= 512 else np.sort(rng.choice(len(views), 512, replace=False))
-    asked, rest = [], []
-    for producer, consumer in out.tolist():
-        barred = np.isin(others * len(views) + consumer, known)
-        asked.append((producer, consumer))
-        rest.append(others[(others != consumer) & (others != producer) & ~barred])
-    sums = model.sums(np.concatenate([np.array(asked), _paired(rest, [consumer for _, consumer in asked])]))
-    ends = np.cumsum([len(each) for each in rest])[:-1]
-    for (producer, consumer), mine, of_rest, places in zip(
-        asked, sums[: len(asked)], np.split(sums[len(asked) :], ends), rest, strict=True
-    ):
-        learned.append(above(mine, of_rest))
-        fit_of = fits(consumer)
-        structural.append(above(fit_of.get(producer, 0.0), np.array([fit_of.get(p, 0.0) for p in places.tolist()])))
-    return {"learned": _mean(learned), "structural": _mean(structural), "held_out": float(len(learned))}
+    asked, rest = rivals(out, links, len(views), seed)
+    sums = model.sums(np.concatenate([asked, paired(rest, asked[:, 1].tolist())]))
+    learned = within(sums[: len(asked)], np.split(sums[len(asked) :], _ends(rest)))
+    structural = structural_within(fits, out, links, len(views), seed)
+    return {"learned": learned, "structural": structural, "held_out": float(len(asked))}
+
+
+def structural_within(fits: Fits, asked: Ints, links: Ints, total: int, seed: int = 0) -> float:
+    """`within` of links by structure alone."""
+    asked, rest = rivals(asked, links, total, seed)
+    right = [fits(consumer).get(producer, 0.0) for producer, consumer in asked.tolist()]
+    others = [
+        np.array([fits(consumer).get(place, 0.0) for place in places.tolist()])
+        for (_, consumer), places in zip(asked.tolist(), rest, strict=True)
+    ]
+    return within(right, others)
+
+
+def held_out(links: Ints, seed: int = 0, share: float = HELD_OUT) -> tuple[Ints, Ints]:
+    """Links that are not learned from, and the others."""
+    order = np.random.default_rng(seed).permutation(len(links))
+    held = order[: max(1, round(share * len(links)))]
+    return links[held], np.delete(links, held, axis=0)
+
+
+def rivals(asked: Ints, links: Ints, total: int, seed: int = 0, most: int = 512) -> tuple[Ints, list[Ints]]:
+    """For each asked link the other producers of its consumer that no link tells of; where there are many, by chance.
+
+    Returns:
+        The asked links that have rivals, and these.
+    """
+    known = links[:, 0] * total + links[:, 1]
+    others = np.arange(total)
+    if total > most:
+        others = np.sort(np.random.default_rng(seed).choice(total, most, replace=False))
+    rest = [others[(others != consumer) & ~np.isin(others * total + consumer, known)] for _, consumer in asked.tolist()]
+    some = [place for place, each in enumerate(rest) if len(each)]
+    return asked[some], [rest[place] for place in some]
+
+
+def within(right: Sequence[float] | Doubles, rest: Sequence[Doubles]) -> float:
+    """Mean AUC within a consumer: share of the rivals that score less than the right producer."""
+    found = [above(float(value), others) for value, others in zip(right, rest, strict=True)]
+    return float(np.mean(found)) if found else 0.5
 
 
 def two_steps(links: Ints) -> set[tuple[int, int]]:
@@ -239,7 +269,7 @@ def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[flo
     labels: list[npt.NDArray[np.bool_]] = []
     for part in _some(some.tolist(), max(1, BLOCK // len(model.views))):
         producers = [model.candidates(consumer) for _, consumer in part]
-        pairs = _paired(producers, [consumer for _, consumer in part])
+        pairs = paired(producers, [consumer for _, consumer in part])
         counts = [len(each) for each in producers]
         hidden = np.repeat(np.array(part), counts, axis=0)
         right = pairs[:, 0] == hidden[:, 0]
@@ -257,7 +287,7 @@ def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[flo
     return float(max(line[0], 1e-3)), float(line[1])
 
 
-def _paired(producers: Sequence[Ints], consumers: Sequence[int]) -> Ints:
+def paired(producers: Sequence[Ints], consumers: Sequence[int]) -> Ints:
     """(P, 2) each consumer with its producers, one after another."""
     column = np.repeat(np.array(consumers, dtype=np.int64), [len(each) for each in producers])
     return np.stack([np.concatenate(producers), column], axis=1)
@@ -269,5 +299,6 @@ def _some(values: Iterable[int], count: int) -> Iterator[list[int]]:
         yield some
 
 
-def _mean(values: list[float]) -> float:
-    return float(np.mean(values)) if values else 0.5
+def _ends(parts: Sequence[Ints]) -> Ints:
+    found: Ints = np.cumsum([len(each) for each in parts])[:-1]
+    return found
