@@ -121,6 +121,7 @@ def segment_softmax(logits: Tensor, segments: Tensor, count: int) -> Tensor:
     most = logits.new_full((count, logits.shape[1]), -torch.inf)
     # The highest is taken off so that no power overflows; it changes nothing and needs no slope.
     most = most.scatter_reduce(0, where, logits.detach(), "amax", include_self=True)
-    powers = (logits - most.index_select(0, segments)).float().exp()
+    # In at least single precision, whatever came in.
+    powers = (logits - most.index_select(0, segments)).to(torch.promote_types(logits.dtype, torch.float32)).exp()
     total = powers.new_zeros(count, logits.shape[1]).index_add(0, segments, powers)
     return (powers / total.index_select(0, segments)).to(logits.dtype)

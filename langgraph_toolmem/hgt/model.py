@@ -5,8 +5,8 @@ went in and normed [O]. Heads:
 
 - "separable", the paper's as far as it is known: σ(wᵀ [z_u ‖ z_v] + b) [R]. It is a_u + c_v: it ranks producers alike
   for all consumers.
-- "mlp", the default: σ(w₂ᵀ GELU(W₁ [z_u ‖ z_v ‖ z_u ∘ z_v ‖ f] + b₁) + b₂), f features of the pair, if any [O].
-- "bilinear": σ(z_uᵀ W z_v + wᵀ f + b) [O].
+- "mlp", the default: σ(w₂ᵀ GELU(W₁ [z_u ‖ z_v ‖ z_u ∘ z_v ‖ f] + b₁) + wᵀ f + b₂), f features of the pair, if any [O].
+- "bilinear": σ(a z_uᵀ W z_v + wᵀ f + b) [O].
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Sizes:
         width, heads, layers: of the attention.
         head: see the module.
         hidden: of the head "mlp".
+        dropout: share of a vector's numbers that a head does not see while it learns.
     """
 
     width: int = 256
@@ -50,6 +51,7 @@ class Sizes:
     layers: int = 2
     head: Head = "mlp"
     hidden: int = 64
+    dropout: float = 0.5
 
     def plain(self) -> dict[str, Any]:
         """Plain values."""
@@ -61,26 +63,29 @@ class LinkHead(nn.Module):
 
     def __init__(self, sizes: Sizes, features: int = 0) -> None:
         super().__init__()
-        self.kind = sizes.head
+        self.kind, self.dropout = sizes.head, nn.Dropout(sizes.dropout)
         if sizes.head == "mlp":
             self.first: nn.Module = nn.Linear(3 * sizes.width + features, sizes.hidden)
             self.last: nn.Module = nn.Linear(sizes.hidden, 1)
         elif sizes.head == "bilinear":
             self.first = nn.Linear(sizes.width, sizes.width, bias=False)
-            self.last = nn.Linear(features, 1) if features else nn.Linear(1, 1)
+            self.last = nn.Linear(1, 1)
         else:
             self.first, self.last = nn.Identity(), nn.Linear(2 * sizes.width, 1)
+        self.direct = nn.Linear(features, 1, bias=False) if features else None
 
     def forward(self, source: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
         """(P,) logits of (P, width) sources and targets and (P, F) features."""
+        source, target = self.dropout(source), self.dropout(target)
         if self.kind == "separable":
             found: Tensor = self.last(torch.cat([source, target], dim=-1))
         elif self.kind == "bilinear":
-            extra = source.new_zeros(len(source), 1) if features is None else features
-            found = self.last(extra) + (self.first(source) * target).sum(-1, keepdim=True)
+            found = self.last((self.first(source) * target).sum(-1, keepdim=True))
         else:
             given = [source, target, source * target, *(() if features is None else (features,))]
             found = self.last(nn.functional.gelu(self.first(torch.cat(given, dim=-1)), approximate="tanh"))
+        if self.direct is not None:
+            found = found + self.direct(features)
         return found.squeeze(-1)
 
 

@@ -30,6 +30,8 @@ BEFORE: Final = (API, "before", API)
 GIVES: Final = (API, "gives", PARAMETER)
 LOOK_EVERY: Final = 5
 """Epochs from one validation to the next."""
+DIRECT: Final = 20.0
+"""How much faster the weights of features are learned."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Training:
         negatives: sources that replace a link's own, for each.
         mixed: negatives by chance and hard ones beside these.
         features: whether the head sees the features of a pair that the plain scorer sees.
+        soft: labels are the links' weights, as published; else 1.
         start, gamma, margin: μ₀, γ and m₀.
         validation: share of the links for early stopping.
         batch: links of a step, where the graph is too large to be worked on as a whole.
@@ -62,6 +65,7 @@ class Training:
     negatives: int = 4
     mixed: bool = True
     features: bool = True
+    soft: bool = True
     start: float = 1.0
     gamma: float = 0.97
     margin: float = 1.0
@@ -135,10 +139,15 @@ class Trainer:
         self.features = PairFeatures(material.views, material.fits, self.learned)
         self.tensors = material.tensors(self.validation).to(self.device)
         self._pools()
-        torch.manual_seed(training.seed)
         widths = {kind: each.shape[1] for kind, each in self.tensors.features.items()}
-        self.model = LinkModel(widths, training.sizes, len(NAMES) if training.features else 0).to(self.device)
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=training.rate, weight_decay=training.decay)
+        with torch.random.fork_rng():
+            torch.manual_seed(training.seed)
+            self.model = LinkModel(widths, training.sizes, len(NAMES) if training.features else 0).to(self.device)
+        # What weighs features directly has few numbers and a long way to go.
+        direct = [each for name, each in self.model.named_parameters() if "direct" in name]
+        others = [each for name, each in self.model.named_parameters() if "direct" not in name]
+        groups = [{"params": others}, {"params": direct, "lr": DIRECT * training.rate}]
+        self._optimizer = torch.optim.AdamW(groups, lr=training.rate, weight_decay=training.decay)
         self.losses: list[dict[str, float]] = []
         self.best: tuple[float, int] = (-1.0, -1)
         self._best_state: dict[str, Tensor] = {}
@@ -211,6 +220,11 @@ class Trainer:
         return self
 
     def _epoch(self, epoch: int) -> dict[str, float]:
+        with torch.random.fork_rng():
+            torch.manual_seed(1_000_003 * self.training.seed + epoch)
+            return self._steps(epoch)
+
+    def _steps(self, epoch: int) -> dict[str, float]:
         how = self.training
         rng = np.random.default_rng((how.seed, epoch))
         self.model.train()
@@ -253,11 +267,15 @@ class Trainer:
         rows = (chosen[:, None] * width + torch.arange(width)).flatten()
         left = scored(wrong.flatten(0, 1), "replaced", rows).view(-1, width)
         labels, fine = self._weights[chosen].to(self.device), self._fine[chosen].to(self.device)
-        entropy = soft_cross_entropy(right, labels) + soft_cross_entropy(left[fine], torch.zeros_like(left[fine]))
+        rivals = left.masked_fill(~fine, -1e4)
+        aims = labels if self.training.soft else torch.ones_like(labels)
+        entropy = soft_cross_entropy(right, aims) + soft_cross_entropy(left[fine], torch.zeros_like(left[fine]))
         if len(others):
             apart = scored(others, "mixed", torch.from_numpy(mixed))
             entropy = entropy + soft_cross_entropy(apart, torch.zeros_like(apart))
-        margin = adaptive_margin(right, left.masked_fill(~fine, -1e4), labels, self.training.margin)
+            # Some of each link's, so that consumers can be told from each other, too.
+            rivals = torch.cat([rivals, apart[: len(right) * (len(apart) // len(right))].view(len(right), -1)], dim=1)
+        margin = adaptive_margin(right, rivals, labels, self.training.margin)
         return {"entropy": entropy, "margin": margin, "parameters": self._parameter_loss(api, parameters, gives[:, hidden], rng)}
 
     def _vectors(

@@ -21,17 +21,16 @@ def head_logits(
         source, target: (P, width) vectors of both ends.
         features: (P, F) of the pairs, if the head takes any.
     """
+    direct = 0.0 if features is None else features @ head["direct.weight"][0]
     if kind == "bilinear":
-        extra = np.zeros((len(source), 1), dtype=np.float32) if features is None else features
-        found: Floats = _linear(head, "last", extra)[:, 0] + ((source @ head["first.weight"].T) * target).sum(axis=1)
-        return found
-    if kind == "separable":
-        found = _linear(head, "last", np.concatenate([source, target], axis=1))[:, 0]
-        return found
-    given = [source, target, source * target, *(() if features is None else (features,))]
-    inner = _linear(head, "first", np.concatenate(given, axis=1))
-    curved = 0.5 * inner * (1 + np.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)))
-    found = _linear(head, "last", curved)[:, 0]
+        given = ((source @ head["first.weight"].T) * target).sum(axis=1, keepdims=True)
+    elif kind == "separable":
+        given = np.concatenate([source, target], axis=1)
+    else:
+        ends = [source, target, source * target, *(() if features is None else (features,))]
+        inner = _linear(head, "first", np.concatenate(ends, axis=1))
+        given = 0.5 * inner * (1 + np.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)))
+    found: Floats = _linear(head, "last", given)[:, 0] + direct
     return found
 
 
