@@ -133,7 +133,12 @@ def exported(trainer: Trainer, specs: Mapping[str, Any]) -> tuple[dict[str, Arra
     logits = pair_logits(trainer, plain.paired(producers, consumers), arrays)
     likely = np.split(sigmoid(slope * logits + shift), np.cumsum([len(each) for each in producers])[:-1])
     table = table_of(views.names, zip(consumers, producers, likely, strict=True), specs)
-    manifest = {"model": "hgt", "head": trainer.training.sizes.head, "odds": [slope, shift], "epochs": len(trainer.losses)}
+    manifest = {
+        "model": "hgt",
+        "head": trainer.training.sizes.head,
+        "odds": [slope, shift],
+        "epochs": len(trainer.losses),
+    }
     return {**arrays, **table, **_by_input(trainer, arrays)}, manifest
 
 
@@ -163,4 +168,3 @@ def odds(right: Floats, rest: list[Floats]) -> tuple[float, float]:
     labels = np.concatenate([np.ones(len(right)), np.zeros(len(logits) - len(right))])
     line = plain.regression(logits[:, np.newaxis], labels, np.ones(len(logits)), 1.0)
     return float(max(line[0], 1e-3)), float(line[1])
-

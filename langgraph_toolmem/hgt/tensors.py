@@ -85,7 +85,11 @@ def tensors_of(
     found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
     takes, gives, before, flows = found.values()
     inputs: dict[tuple[str, str], int] = {}
-    seen = {(f.source, f.path, f.target, f.parameter): n for f, n in history.flows.items() if (f.source, f.target) not in out}
+    seen = {
+        (f.source, f.path, f.target, f.parameter): n
+        for f, n in history.flows.items()
+        if (f.source, f.target) not in out
+    }
     for name, cluster, direction, port in graph.edges():
         place, parameter, uses = views.places[name], numbers[cluster], history.uses.get(name, 0.0)
         if direction == "in":
@@ -143,7 +147,9 @@ def _parameter_features(
 ) -> Tensor:
     counts = np.zeros((len(vectors), 2), dtype=np.float32)
     _degrees(counts, [place for _, place in gives], [place for place, _ in takes])
-    return torch.from_numpy(np.concatenate([np.array(vectors, dtype=np.float32).reshape(len(vectors), -1), counts], axis=1))
+    return torch.from_numpy(
+        np.concatenate([np.array(vectors, dtype=np.float32).reshape(len(vectors), -1), counts], axis=1)
+    )
 
 
 def _degrees(counts: npt.NDArray[np.float32], into: Sequence[int], out: Sequence[int]) -> None:
@@ -184,10 +190,15 @@ def neighbourhood(
             for kind, found in heard.items()
         }
         nodes = {kind: torch.cat([nodes[kind], edge_nodes[kind]]) for kind in nodes}
-    places = {kind: torch.full((len(graph.features[kind]),), -1).index_copy(0, each, torch.arange(len(each))) for kind, each in nodes.items()}
+    places = {
+        kind: torch.full((len(graph.features[kind]),), -1).index_copy(0, each, torch.arange(len(each)))
+        for kind, each in nodes.items()
+    }
     picked = {relation: torch.cat(parts).unique() for relation, parts in chosen.items()}
     part_edges = {
-        relation: torch.stack([places[relation[0]][edges[relation][0, at]], places[relation[2]][edges[relation][1, at]]])
+        relation: torch.stack(
+            [places[relation[0]][edges[relation][0, at]], places[relation[2]][edges[relation][1, at]]]
+        )
         for relation, at in picked.items()
     }
     return nodes, part_edges, {relation: weights[relation][at] for relation, at in picked.items()}

@@ -47,7 +47,7 @@ class Training:
         negatives: sources that replace a link's own, for each.
         mixed: negatives by chance and hard ones beside these.
         features: whether the head sees the features of a pair that the plain scorer sees.
-        soft: labels are the links' weights, as published; else 1.
+        soft: labels are the links' weights, as published; else 1, which foresees links better [O].
         start, gamma, margin: μ₀, γ and m₀.
         validation: share of the links for early stopping.
         batch: links of a step, where the graph is too large to be worked on as a whole.
@@ -65,7 +65,7 @@ class Training:
     negatives: int = 4
     mixed: bool = True
     features: bool = True
-    soft: bool = True
+    soft: bool = False
     start: float = 1.0
     gamma: float = 0.97
     margin: float = 1.0
@@ -165,7 +165,9 @@ class Trainer:
         # A source that is none of a negative is drawn once more; what is still none is not counted.
         self._fine = torch.from_numpy(fine)
         self._replaced = replaced
-        asked, rest = plain.rivals(self.validation, self.material.links, len(self.material.views), self.training.seed, 128)
+        asked, rest = plain.rivals(
+            self.validation, self.material.links, len(self.material.views), self.training.seed, 128
+        )
         self._asked, self._rest = asked, rest
         names, history = self.material.views.names, self.material.history
         weights = [history.weight(names[a], names[b]) for a, b in links.tolist()]
@@ -276,10 +278,23 @@ class Trainer:
             # Some of each link's, so that consumers can be told from each other, too.
             rivals = torch.cat([rivals, apart[: len(right) * (len(apart) // len(right))].view(len(right), -1)], dim=1)
         margin = adaptive_margin(right, rivals, labels, self.training.margin)
-        return {"entropy": entropy, "margin": margin, "parameters": self._parameter_loss(api, parameters, gives[:, hidden], rng)}
+        return {
+            "entropy": entropy,
+            "margin": margin,
+            "parameters": self._parameter_loss(api, parameters, gives[:, hidden], rng),
+        }
 
     def _vectors(
-        self, edges: Any, weights: Any, links: Tensor, wrong: Tensor, others: Tensor, gives: Tensor, rng: Any, *, whole: bool
+        self,
+        edges: Any,
+        weights: Any,
+        links: Tensor,
+        wrong: Tensor,
+        others: Tensor,
+        gives: Tensor,
+        rng: Any,
+        *,
+        whole: bool,
     ) -> tuple[Tensor, Tensor]:
         """(N, width) of tools and of parameters; beyond a neighbourhood that is worked on, 0."""
         if whole:
@@ -303,7 +318,9 @@ class Trainer:
         head = self.model.parameters_given
         right = head(api[gives[0]], parameters[gives[1]]).float()
         wrong = head(api[other], parameters[gives[1]]).float()
-        return soft_cross_entropy(torch.cat([right, wrong]), torch.cat([torch.ones_like(right), torch.zeros_like(wrong)]))
+        return soft_cross_entropy(
+            torch.cat([right, wrong]), torch.cat([torch.ones_like(right), torch.zeros_like(wrong)])
+        )
 
     # --- validation ---
 
@@ -346,7 +363,9 @@ class Trainer:
             torch.save(state, draft)
             draft.replace(self._checkpoint)
         except (OSError, RuntimeError) as error:
-            raise StorageError(f"{self._checkpoint} cannot be written: {error}. Check space and permissions.") from error
+            raise StorageError(
+                f"{self._checkpoint} cannot be written: {error}. Check space and permissions."
+            ) from error
 
     def _resume(self) -> int:
         if self._checkpoint is None or not self._checkpoint.is_file():

@@ -89,7 +89,7 @@ class Navigator(GraphEvolution, Method):
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors)
-        self.links = LinkLearning(core, self._graph)
+        self.links = LinkLearning(core, self._graph, on=self._learn)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, self._before)
 
     # --- asking ---
@@ -111,18 +111,16 @@ class Navigator(GraphEvolution, Method):
         """The tools that a request needs most likely, all of them: in the order in which they complete a set.
 
         A compound request is searched clause by clause, and tools of one toolkit lift each other. By words; with an
-        embedder by meaning, too: then the tools' vectors are made at the first search and kept in Chroma, and a
-        next process with the same tools embeds the request only. If the embedder or Chroma fails, by words alone,
-        and the log says so once. Finished runs with similar requests (`finish`) lift the tools that they called, as
-        far as such runs were right before. A memory that was opened without tools searches those that it knows from
-        before. Tools that pruning left out are not found, and a greeting finds nothing.
+        embedder by meaning, too: then the tools' vectors are made at the first search and kept in Chroma. If it fails,
+        by words alone, and the log says so once. Finished runs with similar requests (`finish`) lift the tools that
+        they called, as far as such runs were right before. A memory that was opened without tools searches those that
+        it knows from before. Tools that pruning left out are not found, and a greeting finds nothing.
 
         Args:
             query: the user's words, or what a tool should do.
             k: tools, at most; fewer if fewer have anything to do with the query.
             available: names of the tools that may be found; all known ones if None.
-            target: the tool that the request ends with: found are those that are called before it, by the request,
-                by what gives it its values, and by finished runs.
+            target: the tool that the request ends with: found are those that are called before it.
             user_id: whose runs, where the namespace keeps users apart; None: there no runs are looked at.
 
         Raises:
@@ -287,8 +285,8 @@ class Navigator(GraphEvolution, Method):
     def decisions(self) -> DecisionLog:
         """The log of decisions, for ``create_navi_subgraph(..., on_decision=memory.navigator.decisions)``.
 
-        Opt-in, as it keeps prompts, and so what users said, in the memory's folder; `forget` deletes a user's turns.
-        ``toolmem export --sft`` writes them out for fine-tuning.
+        Opt-in: it keeps what users said in the memory's folder; `forget` deletes a user's turns. ``toolmem export --sft``
+        writes them out for fine-tuning.
         """
         core = self.core
         with core.lock:
@@ -309,24 +307,22 @@ class Navigator(GraphEvolution, Method):
     @property
     def scorer(self) -> EdgeScorer | None:
         """What weighs links in plans; None: structure and record alone."""
-        return self.links.scorer() if self._learn else self._scorer
+        return self._scorer or self.links.scorer()
 
     # --- what happens ---
 
     def ended(self, ended: EndedRun) -> None:
         """Links are learned anew once enough were seen."""
-        if self._learn:
-            self.links.look()
+        self.links.look()
 
     def imported(self, given: Import) -> int:
-        """The same."""
-        if self._learn:
-            self.links.look(now=True)
+        """Likewise."""
+        self.links.look(now=True)
         return 0
 
     def report(self) -> Section | None:
         """What was learned of links, and which ones it foresees."""
-        return self.links.report() if self._learn else None
+        return self.links.report()
 
     def turn(self, learned: LearnedTurn) -> Record:
         """What results showed that was not known of their tools yet."""

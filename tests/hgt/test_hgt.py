@@ -130,7 +130,9 @@ def test_slopes_are_those_of_small_steps():
     layer = RelationalAttention(4, 2, TYPED).double()
     given = {kind: each[:, :4].double().requires_grad_() for kind, each in nodes.items()}
     heavy = {relation: each.double() for relation, each in weights.items()}
-    assert torch.autograd.gradcheck(lambda a, b: tuple(layer({"a": a, "b": b}, edges, heavy).values()), (given["a"], given["b"]))
+    assert torch.autograd.gradcheck(
+        lambda a, b: tuple(layer({"a": a, "b": b}, edges, heavy).values()), (given["a"], given["b"])
+    )
 
 
 def test_a_segments_softmax_stands_large_numbers_and_any_order():
@@ -158,7 +160,7 @@ def embed(texts: Any) -> Any:
 def material() -> Material:
     graph, views, fits, links = setting(THINGS)
     seen = planted(THINGS)
-    history = History(uses={name: 4 for name in views.names}, transitions=dict.fromkeys(seen, 2))
+    history = History(uses=dict.fromkeys(views.names, 4), transitions=dict.fromkeys(seen, 2))
     return Material(graph, views, fits, history, links, embed)
 
 

@@ -47,10 +47,11 @@ class LinkLearning:
     Args:
         core: of the memory.
         graph: its dependency graph and history.
+        on: False: nothing is learned by itself, and nothing that was learned is used.
     """
 
-    def __init__(self, core: Core, graph: CurrentGraph) -> None:
-        self._core, self._graph = core, graph
+    def __init__(self, core: Core, graph: CurrentGraph, *, on: bool = True) -> None:
+        self._core, self._graph, self._on = core, graph, on
         self._lock = threading.Lock()
         self._in_ram: dict[str, bytes] = {}
         self._known: dict[str, tuple[object, LearnedLinks | None]] = {}
@@ -64,7 +65,12 @@ class LinkLearning:
 
     def scorer(self) -> LearnedLinks | None:
         """The best of what was learned, if it is better than structure alone; None: nothing is, or it is stale."""
+        if not self._on:
+            return None
         found = [each for name in (PLAIN, HGT) if (each := self._of(name)) is not None]
+        most = max((float(each.manifest["links"]) for each in found), default=0.0)
+        # One that knows far fewer links than another was measured in another time.
+        found = [each for each in found if MORE * float(each.manifest["links"]) > most]
         better = [each for each in found if each.manifest["learned"] > each.manifest["structural"]]
         return max(better, key=lambda each: float(each.manifest["learned"]), default=None)
 
@@ -114,7 +120,7 @@ class LinkLearning:
     def look(self, *, now: bool = False) -> None:
         """Puts a job if enough new links were seen; cheap enough for every run that ends."""
         self._ended += 1
-        if self._core.read_only or (not now and self._ended % LOOK_EVERY):
+        if not self._on or self._core.read_only or (not now and self._ended % LOOK_EVERY):
             return
         count = len(links_of(self._graph.history(at_once=True)))
         if self._asked is None:
