@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -79,7 +80,7 @@ def tasks_of(folder: Path, specs: Mapping[str, ToolSpec]) -> list[Task]:
         for line in (folder / "trajectories.jsonl").read_text(encoding="utf-8").splitlines():
             run = json.loads(line)
             calls = [call["function"]["name"] for each in run["messages"] for call in each.get("tool_calls") or ()]
-            found.append((run["task"], list(zip(calls, calls[1:], strict=False)), calls))
+            found.append((run["task"], list(pairwise(calls)), calls))
     else:
         for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines():
             query = json.loads(line)
@@ -155,7 +156,7 @@ def negatives(fold: Fold, seed: int) -> Ints:
         return one, int(same[rng.integers(len(same))])
 
     def one_of(pairs: Sequence[Pair]) -> Callable[[], Pair]:
-        return lambda: pairs[rng.integers(len(pairs))]
+        return lambda: pairs[int(rng.integers(len(pairs)))]
 
     hard = [one_of(pairs) for pairs in (back, fold.together) if pairs] + ([of_a_kit] if tools else [])
     found: list[Pair] = []

@@ -79,7 +79,10 @@ class RelationalAttention(nn.Module):
     ) -> Tensor:
         listeners = nodes[kind]
         depth = self.width // self.heads
-        logits, values, segments, into = [], [], [], []
+        logits: list[Tensor] = []
+        values: list[Tensor] = []
+        segments: list[Tensor] = []
+        into: list[Tensor] = []
         for number, relation in enumerate(self.relations):
             if relation[2] != kind or relation not in edges or not edges[relation].shape[1]:
                 continue

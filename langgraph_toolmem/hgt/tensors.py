@@ -85,11 +85,7 @@ def tensors_of(
     found: dict[Relation, dict[tuple[int, int], float]] = {relation: {} for relation in RELATIONS[::2]}
     takes, gives, before, flows = found.values()
     inputs: dict[tuple[str, str], int] = {}
-    seen = {
-        (f.source, f.path, f.target, f.parameter): n
-        for f, n in history.flows.items()
-        if (f.source, f.target) not in out
-    }
+    seen = {flow: count for flow, count in history.flows.items() if (flow.source, flow.target) not in out}
     for name, cluster, direction, port in graph.edges():
         place, parameter, uses = views.places[name], numbers[cluster], history.uses.get(name, 0.0)
         if direction == "in":
@@ -101,10 +97,10 @@ def tensors_of(
     for source, target in history.transitions:
         if source in views.places and target in views.places and (source, target) not in out:
             _most(before, (views.places[source], views.places[target]), history.weight(source, target))
-    for (source, path, target, parameter), count in seen.items():
+    for (source, path, target, taken), count in seen.items():
         if source not in graph or target not in graph:
             continue
-        ends = [numbers[graph.cluster_of(p).id] for p in graph.apis[target].inputs if p.parameter == parameter][:1]
+        ends = [numbers[graph.cluster_of(p).id] for p in graph.apis[target].inputs if p.parameter == taken][:1]
         starts = [numbers[graph.cluster_of(p).id] for p in graph.apis[source].outputs if p.path == path]
         for start in starts:
             for end in ends:
@@ -171,7 +167,7 @@ def neighbourhood(
     Returns:
         Type -> (n,) the nodes, seeds first; relation -> edges between their places, and weights.
     """
-    nodes = {kind: seeds.get(kind, torch.zeros(0, dtype=torch.long)).unique() for kind in graph.features}
+    nodes = {kind: _different(seeds.get(kind, torch.zeros(0, dtype=torch.long))) for kind in graph.features}
     chosen: dict[Relation, list[Tensor]] = {relation: [] for relation in edges}
     edge_nodes = dict(nodes)
     for _ in range(depth):
@@ -186,7 +182,7 @@ def neighbourhood(
             chosen[relation].append(kept)
             heard[relation[0]].append(pairs[0][kept])
         edge_nodes = {
-            kind: _new(torch.cat(found).unique() if found else torch.zeros(0, dtype=torch.long), nodes[kind])
+            kind: _new(_different(torch.cat(found)) if found else torch.zeros(0, dtype=torch.long), nodes[kind])
             for kind, found in heard.items()
         }
         nodes = {kind: torch.cat([nodes[kind], edge_nodes[kind]]) for kind in nodes}
@@ -194,7 +190,7 @@ def neighbourhood(
         kind: torch.full((len(graph.features[kind]),), -1).index_copy(0, each, torch.arange(len(each)))
         for kind, each in nodes.items()
     }
-    picked = {relation: torch.cat(parts).unique() for relation, parts in chosen.items()}
+    picked = {relation: _different(torch.cat(parts)) for relation, parts in chosen.items()}
     part_edges = {
         relation: torch.stack(
             [places[relation[0]][edges[relation][0, at]], places[relation[2]][edges[relation][1, at]]]
@@ -206,3 +202,8 @@ def neighbourhood(
 
 def _new(found: Tensor, known: Tensor) -> Tensor:
     return found[~torch.isin(found, known)]
+
+
+def _different(values: Tensor) -> Tensor:
+    found: Tensor = torch.unique(values)  # type: ignore[no-untyped-call]
+    return found

@@ -48,7 +48,8 @@ class Training:
         mixed: negatives by chance and hard ones beside these.
         features: whether the head sees the features of a pair that the plain scorer sees.
         soft: labels are the links' weights, as published; else 1, which foresees links better [O].
-        start, gamma, margin: μ₀, γ and m₀.
+        start, gamma, margin: μ₀, γ and m₀. With γ 1 the margin never counts, which foresees links better [O].
+            `published` has the paper's losses.
         validation: share of the links for early stopping.
         batch: links of a step, where the graph is too large to be worked on as a whole.
         seed: of everything that is drawn.
@@ -67,13 +68,18 @@ class Training:
     features: bool = True
     soft: bool = False
     start: float = 1.0
-    gamma: float = 0.97
+    gamma: float = 1.0
     margin: float = 1.0
     validation: float = 0.15
     batch: int = 512
     seed: int = 0
     device: str = "auto"
     autocast: bool = False
+
+    @classmethod
+    def published(cls, **more: Any) -> Training:
+        """Soft labels and the μ schedule [P]; γ 0.97 [O]."""
+        return cls(soft=True, gamma=0.97, **more)
 
 
 @dataclass
@@ -146,7 +152,7 @@ class Trainer:
         # What weighs features directly has few numbers and a long way to go.
         direct = [each for name, each in self.model.named_parameters() if "direct" in name]
         others = [each for name, each in self.model.named_parameters() if "direct" not in name]
-        groups = [{"params": others}, {"params": direct, "lr": DIRECT * training.rate}]
+        groups: list[dict[str, Any]] = [{"params": others}, {"params": direct, "lr": DIRECT * training.rate}]
         self._optimizer = torch.optim.AdamW(groups, lr=training.rate, weight_decay=training.decay)
         self.losses: list[dict[str, float]] = []
         self.best: tuple[float, int] = (-1.0, -1)
@@ -239,7 +245,7 @@ class Trainer:
                 parts = self._losses(step, rng, whole=len(self.tensors) <= WHOLE)
             first = share_of_first(epoch, how.start, how.gamma)
             loss = first * parts["entropy"] + (1 - first) * parts["margin"] + parts["parameters"]
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self._optimizer.step()
             for name, part in parts.items():
@@ -256,7 +262,8 @@ class Trainer:
         hidden = torch.from_numpy(rng.random(gives.shape[1]) < 0.2).to(self.device)
         edges, weights = self.tensors.without(links.T, BEFORE)
         without = GraphTensors(self.tensors.features, edges, weights, {}).without(gives[:, hidden], GIVES)
-        api, parameters = self._vectors(*without, links, wrong, others, gives[:, hidden], rng, whole=whole)
+        seeds = torch.cat([links.flatten(), wrong.flatten(), others.flatten()])
+        api, parameters = self._vectors(*without, seeds, rng, whole=whole)
         head = self.model.links
         width = wrong.shape[1]
 
@@ -285,24 +292,15 @@ class Trainer:
         }
 
     def _vectors(
-        self,
-        edges: Any,
-        weights: Any,
-        links: Tensor,
-        wrong: Tensor,
-        others: Tensor,
-        gives: Tensor,
-        rng: Any,
-        *,
-        whole: bool,
+        self, edges: Any, weights: Any, seeds: Tensor, rng: np.random.Generator, *, whole: bool
     ) -> tuple[Tensor, Tensor]:
         """(N, width) of tools and of parameters; beyond a neighbourhood that is worked on, 0."""
         if whole:
             nodes = self.model(self.tensors.features, edges, weights)
             return nodes[API], nodes[PARAMETER]
-        seeds = {API: torch.cat([links.flatten(), wrong.flatten(), others.flatten()])}
         generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-        picked, some, their = neighbourhood(self.tensors, edges, weights, seeds, self.training.sizes.layers, generator)
+        depth = self.training.sizes.layers
+        picked, some, their = neighbourhood(self.tensors, edges, weights, {API: seeds}, depth, generator)
         features = {kind: self.tensors.features[kind][each] for kind, each in picked.items()}
         nodes = self.model(features, some, their)
         full = {

@@ -61,7 +61,7 @@ PATIENCE: Final = 0.5
 class Navigator(GraphEvolution, Method):
     """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`).
 
-    Safe for threads; nothing is read or made before it is needed.
+    Safe for threads; nothing is made before it is needed.
 
     Args:
         scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: what the memory has
@@ -90,7 +90,7 @@ class Navigator(GraphEvolution, Method):
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors)
         self.links = LinkLearning(core, self._graph, on=self._learn)
-        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, self._before)
+        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
 
     # --- asking ---
 
@@ -172,12 +172,11 @@ class Navigator(GraphEvolution, Method):
             k: chains for each target, at most.
             available: names of the tools that may be used; all known ones if None.
             avoid: tools that must not be used, such as those that failed.
-            done: tools that were called with success in this run: their outputs are there.
+            done: tools that were called with success in this run.
             strategy: "alpha_beta": the most reliable chain; "annealing": the fittest by the paper's measure.
             seed: of the annealing.
             budget: seconds for the search.
-            scorer: weighs and proposes links (`dependencies.links.EdgeScorer`). The memory's own if None. What no
-                structure and no run links is marked in the plan (`Feed.predicted`), with its weight.
+            scorer: weighs and proposes links; the memory's own if None. What it alone links is `Feed.predicted`.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:
@@ -285,8 +284,8 @@ class Navigator(GraphEvolution, Method):
     def decisions(self) -> DecisionLog:
         """The log of decisions, for ``create_navi_subgraph(..., on_decision=memory.navigator.decisions)``.
 
-        Opt-in: it keeps what users said in the memory's folder; `forget` deletes a user's turns. ``toolmem export --sft``
-        writes them out for fine-tuning.
+        Opt-in: it keeps what users said in the folder; `forget` deletes a user's turns. ``toolmem export --sft`` writes
+        them out.
         """
         core = self.core
         with core.lock:
@@ -317,8 +316,7 @@ class Navigator(GraphEvolution, Method):
 
     def imported(self, given: Import) -> int:
         """Likewise."""
-        self.links.look(now=True)
-        return 0
+        return self.links.look(now=True)
 
     def report(self) -> Section | None:
         """What was learned of links, and which ones it foresees."""
@@ -341,10 +339,6 @@ class Navigator(GraphEvolution, Method):
         """Lets go of recorded decisions."""
         if self._decisions is not None:
             self._decisions.close()
-
-    def _before(self, tool: str) -> Mapping[str, float]:
-        scorer = self.scorer
-        return {} if scorer is None else scorer.before(tool)
 
     def _past_runs(self, user_id: str | None) -> tuple[tuple[str, ...], PastRuns] | None:
         core = self.core

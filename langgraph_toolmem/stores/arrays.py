@@ -32,7 +32,8 @@ def dumped(manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
     said = json.dumps({**manifest, "format": FORMAT}).encode()
     file = io.BytesIO()
     # Compressed: most probabilities are about the same.
-    np.savez_compressed(file, **{_MANIFEST: np.frombuffer(said, dtype=np.uint8)}, **dict(arrays))
+    kept: dict[str, Any] = {**arrays, _MANIFEST: np.frombuffer(said, dtype=np.uint8)}
+    np.savez_compressed(file, **kept)
     data = file.getvalue()
     return _checksum(data) + data
 

@@ -210,14 +210,14 @@ def test_the_same_seed_is_the_same_model_and_training_goes_on_where_it_was_cut(t
     again = Trainer(material(), QUICK).run()
     place = tmp_path / "c.ckpt"
 
-    class Cut(Exception):
+    class CutError(Exception):
         pass
 
     def cut(epoch: int, _: Any) -> None:
         if epoch == 6:
-            raise Cut
+            raise CutError
 
-    with pytest.raises(Cut):
+    with pytest.raises(CutError):
         Trainer(material(), QUICK, place).run(cut)
     resumed = Trainer(material(), QUICK, place).run()
     for other in (again, resumed):

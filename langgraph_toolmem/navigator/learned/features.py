@@ -11,7 +11,7 @@ its rivals are: else what is known would tell the one from the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +49,11 @@ QUANTILES: Final = 64
 BLOCK: Final = 2_048
 """Pairs, or tools, that are worked on at a time."""
 
+Rows = TypeVar("Rows", bound=npt.NDArray[Any])
 Fits = Callable[[int], Mapping[int, float]]
 """Consumer -> producer -> how well the two fit by structure."""
 _LABELS: Final = ("verb", "kit", "entity")
+_LIKE: Final = ("", "by their number", "of producers", "of consumers")
 NAMES: Final = (
     *(f"{kind} {one}-{other}{part}" for kind, one, other in SCORES for part in ("", " of producers", " of consumers")),
     *(f"{kind} {one}-{other} back" for kind, one, other in SCORES if one != other),
@@ -61,7 +63,7 @@ NAMES: Final = (
     *(f"same {label}" for label in _LABELS), "producer's verb", "consumer's verb",
     *("links from producer", "links to consumer", "links to producer", "links from consumer", "linked back"),
     *(f"{label}s {part}" for label in _LABELS for part in ("linked", "linked by chance", "from", "to")),
-    *(f"like {n} {part}" for n in range(len(KERNELS)) for part in ("", "by their number", "of producers", "of consumers")),
+    *(f"like {n} {part}" for n in range(len(KERNELS)) for part in _LIKE),
 )  # fmt: skip
 """What the columns of `PairFeatures.of` are."""
 
@@ -226,7 +228,8 @@ class _Grid:
     def taken(self, one: Floats, other: Floats) -> Floats:
         """(P,) likewise; a row for each tool of the grid."""
         if self._whole:
-            return (one @ other.T)[self.row, self.column]
+            whole: Floats = (one @ other.T)[self.row, self.column]
+            return whole
         found: Floats = np.einsum("pd,pd->p", one[self.row], other[self.column])
         return found
 
@@ -241,7 +244,7 @@ class _Paired:
         self._keys, self._counts = np.unique(out * self._width + into, return_counts=True)
         self._out, self._into = (np.bincount(side, minlength=self._width) for side in (out, into))
 
-    def of(self, pairs: Ints, hidden: Ints) -> tuple[npt.NDArray[np.generic], ...]:
+    def of(self, pairs: Ints, hidden: Ints) -> tuple[Ints, ...]:
         """(P,) three times: links between the two labels, from the first, to the second, without the hidden ones."""
         (out, into), there = self._labels[pairs].T, hidden[:, 0] >= 0
         first, last = (self._labels[hidden] == self._labels[pairs]).T & there
@@ -280,5 +283,5 @@ def _rank(values: npt.NDArray[np.floating], rows: Floats) -> Floats:
     return found
 
 
-def _parts(rows: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
+def _parts(rows: Rows) -> list[Rows]:
     return [rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK)]

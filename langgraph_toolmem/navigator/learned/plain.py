@@ -72,12 +72,15 @@ class Shortlist:
         total = len(self.views)
         if total <= 4 * SHORTLIST:
             return np.delete(np.arange(total), consumer)
-        found = [np.fromiter(self.fits(consumer), dtype=np.int64), self.features.sources_for(consumer, SHORTLIST)]
+        found: list[Ints] = [
+            np.fromiter(self.fits(consumer), dtype=np.int64),
+            self.features.sources_for(consumer, SHORTLIST),
+        ]
         for kind in ("meaning", "words"):
             of = self.views.of
             scores = of[kind, "gives"] @ of[kind, "takes"][consumer]
             found.append(np.argpartition(-scores, SHORTLIST)[:SHORTLIST])
-        some = np.unique(np.concatenate(found))
+        some: Ints = np.unique(np.concatenate(found))
         return some[some != consumer]
 
 
@@ -145,7 +148,7 @@ def fit(
 def negatives(
     rng: np.random.Generator, features: PairFeatures, links: Ints, together: Collection[tuple[int, int]]
 ) -> tuple[Ints, Ints, tuple[Ints, Ints]]:
-    """Pairs that are no known links: by chance, hard ones, and links with another source, with these; see the module."""
+    """Pairs that are no known links: by chance, hard ones, links with another source (and these); see the module."""
     total, count = len(features.views), NEGATIVES * len(links)
 
     def apart(pairs: Ints) -> Ints:
@@ -221,7 +224,7 @@ def rivals(asked: Ints, links: Ints, total: int, seed: int = 0, most: int = 512)
     return asked[some], [rest[place] for place in some]
 
 
-def within(right: Sequence[float] | Doubles, rest: Sequence[Doubles]) -> float:
+def within(right: Iterable[float], rest: Iterable[npt.NDArray[np.floating]]) -> float:
     """Mean AUC within a consumer: share of the rivals that score less than the right producer."""
     found = [above(float(value), others) for value, others in zip(right, rest, strict=True)]
     return float(np.mean(found)) if found else 0.5
@@ -257,7 +260,7 @@ def sigmoid(values: npt.ArrayLike) -> Doubles:
     return found
 
 
-def above(value: float, others: Doubles) -> float:
+def above(value: float, others: npt.NDArray[np.floating]) -> float:
     """Share of others that are less; of those that are equal, half."""
     return float((np.count_nonzero(others < value) + np.count_nonzero(others <= value)) / (2 * max(len(others), 1)))
 
@@ -267,11 +270,12 @@ def _odds(rng: np.random.Generator, model: PlainModel, links: Ints) -> tuple[flo
     some = links if len(links) <= CALIBRATED else links[rng.choice(len(links), CALIBRATED, replace=False)]
     sums: list[Doubles] = []
     labels: list[npt.NDArray[np.bool_]] = []
-    for part in _some(some.tolist(), max(1, BLOCK // len(model.views))):
-        producers = [model.candidates(consumer) for _, consumer in part]
-        pairs = paired(producers, [consumer for _, consumer in part])
+    for part in _some(range(len(some)), max(1, BLOCK // len(model.views))):
+        consumers = some[part, 1].tolist()
+        producers = [model.candidates(consumer) for consumer in consumers]
+        pairs = paired(producers, consumers)
         counts = [len(each) for each in producers]
-        hidden = np.repeat(np.array(part), counts, axis=0)
+        hidden = np.repeat(some[part], counts, axis=0)
         right = pairs[:, 0] == hidden[:, 0]
         found = model.weights.sums(model.features.of(pairs, hidden=hidden))
         found[model.features.known(pairs) & ~right] = -np.inf

@@ -1,7 +1,7 @@
 """Links are learned in the background, and which scorer plans use.
 
-When runs end and half as many links again were seen as at the last time, a job fits the plain scorer again. It is used if
-it tells held-out links better than structure does. A table that another model left in the folder (``links-hgt.npz``,
+When runs end and half as many links again were seen as at the last time, a job fits the plain scorer again. It is used
+if it tells held-out links better than structure does. A table that another model left in the folder (``links-hgt.npz``,
 from ``toolmem train``) takes its place if it did better on the links that both were measured on.
 """
 
@@ -59,7 +59,7 @@ class LinkLearning:
         self._ended = 0
         self._told: set[str] = set()
         if not core.read_only:
-            core.jobs.handle_slow(JOB, lambda job: (self._due() and self.fit()) or "", lambda job, answer: None)
+            core.jobs.handle_slow(JOB, lambda _: (self._due() and self.fit()) or "", lambda *_: None)
 
     # --- using ---
 
@@ -117,17 +117,18 @@ class LinkLearning:
 
     # --- learning ---
 
-    def look(self, *, now: bool = False) -> None:
-        """Puts a job if enough new links were seen; cheap enough for every run that ends."""
+    def look(self, *, now: bool = False) -> int:
+        """Puts a job if enough new links were seen; cheap enough for every run that ends. Nothing is kept: 0."""
         self._ended += 1
         if not self._on or self._core.read_only or (not now and self._ended % LOOK_EVERY):
-            return
+            return 0
         count = len(links_of(self._graph.history(at_once=True)))
         if self._asked is None:
             self._asked = self._fitted()
         if count >= max(LEAST_LINKS, MORE * self._asked):
             self._asked = count
             self._core.jobs.put(JOB, {}, line=JOB, key=f"{JOB}-{count}")
+        return 0
 
     def _fitted(self) -> int:
         kept = self._of(PLAIN)
@@ -210,8 +211,9 @@ class LinkLearning:
             "predicted": [{"producer": a, "consumer": b, "probability": round(p, 4)} for a, b, p in foreseen],
         }
         sentence = (
-            f"Links between tools: {said['links']:,} learned ({said['model']}); of other producers {said['learned']:.0%} "
-            f"rank below the right one of a link it had not seen, {said['structural']:.0%} by structure alone."
+            f"Links between tools: {said['links']:,} learned ({said['model']}); of other producers "
+            f"{said['learned']:.0%} rank below the right one of a link it had not seen, {said['structural']:.0%} by "
+            f"structure alone."
         )
         rows = tuple((a, b, f"{p:.0%}") for a, b, p in foreseen)
         table = TextTable("Links not seen yet that are likely", ("an output of", "feeds", "probability"), rows)

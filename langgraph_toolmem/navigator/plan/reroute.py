@@ -16,6 +16,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.words.ports import Port
 
 _LEAST = 0.5
 
@@ -159,7 +160,9 @@ class _Favouring(EdgeScorer):
 
     def __init__(self, base: EdgeScorer | None, tool: str) -> None:
         self._base, self._tool = base or EdgeScorer(), tool
-        self.propose, self.before = self._base.propose, self._base.before
+
+    def propose(self, port: Port, k: int) -> Sequence[str]:
+        return self._base.propose(port, k)
 
     def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float]:
         found = zip(links, known, self._base.weigh(links, known), strict=True)

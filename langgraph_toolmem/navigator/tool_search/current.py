@@ -18,6 +18,7 @@ from langgraph_toolmem.stores.text_vectors import TOOLS, text_vectors
 from langgraph_toolmem.stores.vectors import VectorStore
 
 if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache, Precedents
     from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
     from langgraph_toolmem.navigator.tool_search.search import ToolSearch
@@ -36,7 +37,7 @@ class CurrentSearch:
         past_runs: whose requests and calls are precedents.
         vectors: where the tools' vectors are kept, and the embedder for searching by meaning; the built-in one: by
             words alone.
-        likely: how likely tools feed a tool, as far as that was learned.
+        scorer: gives what weighs links; how likely tools feed the target of a search.
     """
 
     def __init__(
@@ -44,9 +45,9 @@ class CurrentSearch:
         evidence: NavigatorSources,
         past_runs: PastRunsOf,
         vectors: VectorStore,
-        likely: Callable[[str], Mapping[str, float]] = lambda _: {},
+        scorer: Callable[[], EdgeScorer | None] = lambda: None,
     ) -> None:
-        self._evidence, self._past_runs, self._vectors, self._likely = evidence, past_runs, vectors, likely
+        self._evidence, self._past_runs, self._vectors, self._scorer = evidence, past_runs, vectors, scorer
         self._made: PrerequisiteSearch | None = None
         self._precedents: PrecedentCache | None = None
         self._lock = threading.Lock()
@@ -135,6 +136,10 @@ class CurrentSearch:
         with self._lock:
             if self._precedents is not None:
                 self._precedents.forget(scope)
+
+    def _likely(self, target: str) -> Mapping[str, float]:
+        scorer = self._scorer()
+        return {} if scorer is None else scorer.before(target)
 
     def _barred(self, tools: ToolSearch, target: str, available: Collection[str] | None) -> set[str]:
         specs = tools.specs()
