@@ -205,5 +205,5 @@ def _new(found: Tensor, known: Tensor) -> Tensor:
 
 
 def _different(values: Tensor) -> Tensor:
-    found: Tensor = torch.unique(values)  # type: ignore[no-untyped-call]
+    found: Tensor = torch.unique(values)
     return found

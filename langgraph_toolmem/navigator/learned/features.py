@@ -284,4 +284,5 @@ def _rank(values: npt.NDArray[np.floating], rows: Floats) -> Floats:
 
 
 def _parts(rows: Rows) -> list[Rows]:
-    return [rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK)]
+    found: list[Any] = [rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK)]
+    return found

@@ -26,7 +26,7 @@ MOST: Final = 2_000
 """Links that are learned from, by chance where there are more; all count as known."""
 CANDIDATES: Final = 16
 """Best producers of a consumer on which probabilities are calibrated."""
-SHORTLIST: Final = 96
+SHORTLIST: Final = 64
 """Producers that one score alone puts forward for a consumer, in a catalogue too large to look at all."""
 CALIBRATED: Final = 256
 """Links on which that is done."""
@@ -80,8 +80,8 @@ class Shortlist:
             of = self.views.of
             scores = of[kind, "gives"] @ of[kind, "takes"][consumer]
             found.append(np.argpartition(-scores, SHORTLIST)[:SHORTLIST])
-        some: Ints = np.unique(np.concatenate(found))
-        return some[some != consumer]
+        some: Ints = np.setdiff1d(np.concatenate(found), [consumer])
+        return some
 
 
 class PlainModel(Shortlist):
