@@ -61,7 +61,8 @@ def structure(fold: Fold, _: int) -> Scores:
 def untrained(number: int, fold: Fold, _: int) -> Scores:
     """One of the plain scorer's untrained scores."""
     kind, one, other = SCORES[number]
-    return (fold.views.of[kind, one] @ fold.views.of[kind, other].T).astype(np.float64)
+    found: Scores = (fold.views.of[kind, one] @ fold.views.of[kind, other].T).astype(np.float64)
+    return found
 
 
 def plain(fold: Fold, seed: int) -> Scores:
@@ -240,7 +241,7 @@ def cost(data: Path, tools: int) -> dict[str, float]:
 def step_times(device: str, rounds: int = 2) -> dict[str, float]:
     """A training step of two layers (hidden 256, 8 heads) on 7,866 nodes and 24,215 edges, ours and the peer's."""
     import torch
-    from torch_geometric.nn import HGTConv
+    from torch_geometric.nn import HGTConv  # type: ignore[import-untyped]
 
     from langgraph_toolmem.hgt.attention import RelationalAttention
     from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS
@@ -277,9 +278,9 @@ def step_times(device: str, rounds: int = 2) -> dict[str, float]:
             given = nodes
             for layer in layers:
                 given = apply(layer, given)
-            loss = sum((each**2).mean() for each in given.values())
+            loss = torch.stack([(each**2).mean() for each in given.values()]).sum()
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if where.type == "cuda":
                 torch.cuda.synchronize()
