@@ -59,9 +59,7 @@ PATIENCE: Final = 0.5
 
 
 class Navigator(GraphEvolution, Method):
-    """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`).
-
-    Safe for threads; nothing is made before it is needed.
+    """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`). Safe for threads.
 
     Args:
         scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: what the memory has
@@ -161,9 +159,8 @@ class Navigator(GraphEvolution, Method):
     ) -> Plan:
         """Chains of tools from what is known to what is wanted, best first, and the part of the graph they lie in.
 
-        With an embedder of one's own, parameters that mean the same in other words are one, too: their vectors are made
-        at the first plan and kept in Chroma. If the embedder fails, they are one by their words, and the log says so
-        once.
+        With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
+        one by their words, and the log says so once.
 
         Args:
             query: what is to be done; the three tools that fit best are the targets.
@@ -173,8 +170,7 @@ class Navigator(GraphEvolution, Method):
             available: names of the tools that may be used; all known ones if None.
             avoid: tools that must not be used, such as those that failed.
             done: tools that were called with success in this run.
-            strategy: "alpha_beta": the most reliable chain; "annealing": the fittest by the paper's measure.
-            seed: of the annealing.
+            strategy: "alpha_beta": the most reliable chain; "annealing" (with a seed): the fittest by the paper.
             budget: seconds for the search.
             scorer: weighs and proposes links; the memory's own if None. What it alone links is `Feed.predicted`.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
@@ -244,8 +240,7 @@ class Navigator(GraphEvolution, Method):
             known, available, done, strategy, seed, budget: as for `plan`.
 
         Returns:
-            The way to go on; "none" if there is none in this part of the graph: then a fresh `plan` may find other
-            targets.
+            The way to go on; "none" if there is none in this part of the graph: a fresh `plan` may find other targets.
 
         Raises:
             ConfigurationError: an argument cannot work.
