@@ -21,6 +21,7 @@ from langgraph_toolmem.graph.export import START
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.text_vectors import LINKS, text_vectors
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class LinkLearning:
         self._core, self._graph, self._on = core, graph, on
         self._lock = threading.Lock()
         self._in_ram: dict[str, bytes] = {}
-        self._known: dict[str, tuple[object, LearnedLinks | None]] = {}
+        self._known: dict[str, tuple[object, Mapping[str, ToolSpec], LearnedLinks | None]] = {}
         self._asked: int | None = None  # links at the last fit
         self._ended = 0
         self._told: set[str] = set()
@@ -77,10 +78,10 @@ class LinkLearning:
     def _of(self, name: str) -> LearnedLinks | None:
         specs = self._core.catalogue.known
         with self._lock:
-            version = (self._stamp(name), id(specs), len(specs))
-            if name not in self._known or self._known[name][0] != version:
-                self._known[name] = version, self._read(name, specs)
-            return self._known[name][1]
+            version, kept = (self._stamp(name), len(specs)), self._known.get(name)
+            if kept is None or kept[0] != version or not (kept[1] is specs or kept[1] == specs):
+                kept = self._known[name] = version, specs, self._read(name, specs)
+            return kept[2]
 
     def _stamp(self, name: str) -> object:
         path = self.path(name)
@@ -92,7 +93,7 @@ class LinkLearning:
             return None
         return said.st_mtime_ns, said.st_size, said.st_ino
 
-    def _read(self, name: str, specs: Mapping[str, Any]) -> LearnedLinks | None:
+    def _read(self, name: str, specs: Mapping[str, ToolSpec]) -> LearnedLinks | None:
         path = self.path(name)
         if self._stamp(name) is None:
             return None
