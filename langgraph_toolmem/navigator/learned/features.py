@@ -171,10 +171,17 @@ class PairFeatures:
     def _likened(self, pairs: Ints, hidden: Ints) -> list[npt.NDArray[np.floating]]:
         a, b = pairs.T
         grid, some = _Grid(pairs), np.flatnonzero(hidden[:, 0] >= 0)
+        cosines: dict[tuple[int, tuple[str, str]], Floats] = {}
         found: list[npt.NDArray[np.floating]] = []
         for number, (one, other, sharp) in enumerate(KERNELS):
-            like = _kernel(self.views.of[one], grid.producers, self._sources, sharp)
-            sums = grid.taken(like, self._votes(number, grid.consumers))
+            for side, view, some_tools, others in (
+                (0, one, grid.producers, self._sources),
+                (1, other, grid.consumers, self._targets),
+            ):
+                if (side, view) not in cosines:
+                    cosines[side, view] = self.views.of[view][some_tools] @ self.views.of[view][others].T
+            like, targets = np.exp(sharp * (cosines[0, one] - 1)), np.exp(sharp * (cosines[1, other] - 1))
+            sums = grid.taken(like, self._voted(targets))
             if len(some):
                 left, right = (
                     np.einsum(
@@ -184,7 +191,6 @@ class PairFeatures:
                 )
                 sums[some] -= np.exp(sharp * (left + right - 2))
             sums = np.maximum(sums, 0)
-            targets = _kernel(self.views.of[other], grid.consumers, self._targets, sharp)
             many = like.sum(axis=1)[grid.row] * targets.sum(axis=1)[grid.column]
             of_producers, of_consumers = self._propagated[number]
             found += [np.log(sums + 1e-3), sums / np.sqrt(np.maximum(many, 1e-6))]
@@ -194,9 +200,12 @@ class PairFeatures:
     def _votes(self, number: int, consumers: Ints) -> Floats:
         """(C, S) Σ over the links of each source of K(b, v)."""
         _, other, sharp = KERNELS[number]
+        return self._voted(_kernel(self.views.of[other], consumers, self._targets, sharp))
+
+    def _voted(self, like: Floats) -> Floats:
+        """(C, S) of (C, T) likenesses to the consumers of known links."""
         if not len(self.links):
-            return np.zeros((len(consumers), 0), dtype=np.float32)
-        like = _kernel(self.views.of[other], consumers, self._targets, sharp)
+            return np.zeros((len(like), 0), dtype=np.float32)
         found: Floats = np.add.reduceat(like[:, self._target_of], self._starts, axis=1)
         return found
 
