@@ -42,6 +42,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.recall
 	$(BIN)/python -m benchmarks.rows_scale
 	$(BIN)/python -m benchmarks.navigator
+	$(BIN)/python -m benchmarks.links --graph-model --step --size 16000
 	$(BIN)/python -m benchmarks.tool_search
 	$(BIN)/python -m benchmarks.trace
 	$(BIN)/python -m benchmarks.navi

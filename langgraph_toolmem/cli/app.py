@@ -45,6 +45,7 @@ from langgraph_toolmem.cli.options import (
 )
 from langgraph_toolmem.cli.tables import Format, form_of, render
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
+from langgraph_toolmem.cli.train import train
 
 if TYPE_CHECKING:
     from langgraph_toolmem.runs.logs import RunLog
@@ -388,6 +389,7 @@ for _name, _commands in (("navigator", evolve.COMMANDS), ("atoms", atoms.COMMAND
 app.command()(bootstrap)
 app.command()(discover)
 app.command()(feedback)
+app.command()(train)
 
 
 def _skipped(log: RunLog) -> dict[str, Any]:

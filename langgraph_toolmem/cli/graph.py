@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from langgraph_toolmem.navigator.dependencies.clusters import Cluster
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.dependencies.links import Link
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link
     from langgraph_toolmem.navigator.evolve.evolution import Leaving
     from langgraph_toolmem.navigator.history import History
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
@@ -32,6 +32,7 @@ LINKS_SHOWN: Final = 20
 LINKS_READ: Final = 2_000
 """Tools whose inputs are looked at for who gives what, those that were called most first."""
 ROUTES: Final = 2
+_BY: Final = {"cluster": "structure", "flow": "runs", "near": "similar words", "predicted": "prediction"}
 
 
 class OrShow(TyperGroup):
@@ -96,6 +97,7 @@ def graph(
         adopt_tools(opened, schemas)
         with opened.navigator.dependencies() as drawn:
             history = opened.navigator.history()
+        scorer = opened.navigator.scorer
         plan = None
         if request is not None or target is not None:
             values = [value.strip() for value in known.split(",") if value.strip()]
@@ -108,7 +110,7 @@ def graph(
         return
     shared = _shared(drawn)
     gone = prunable(drawn, history, most=prune, keep=drawn.left_out)
-    links = _links(drawn, history)
+    links = _links(drawn, history, scorer)
     if as_json:
         answer_json(_in_plain(drawn, history, shared[:clusters], links, plan, gone))
         return
@@ -132,18 +134,17 @@ def _shared(drawn: ToolDependencyGraph) -> list[Cluster]:
     return sorted(found, key=lambda each: (-len({*each.producers, *each.consumers}), each.label, each.id))
 
 
-def _links(drawn: ToolDependencyGraph, history: History) -> list[tuple[Link, float]]:
+def _links(drawn: ToolDependencyGraph, history: History, scorer: EdgeScorer | None) -> list[tuple[Link, float]]:
     """The best giver of each needed input, the likeliest first."""
-    from langgraph_toolmem.navigator.dependencies.links import RecordScorer
+    from langgraph_toolmem.navigator.dependencies.weigh import Weigher
 
-    scorer = RecordScorer(history)
+    weigher = Weigher(drawn, history, scorer)
     names = sorted(drawn.apis, key=lambda name: (-history.uses.get(name, 0), name))[:LINKS_READ]
 
     def best() -> Iterator[tuple[Link, float]]:
         for name in names:
             for port in drawn.apis[name].needs:
-                weighed = [(link, scorer.weight(link)) for link in drawn.links_into(port, history)]
-                if weighed:
+                if weighed := weigher.into(port):
                     yield max(weighed, key=lambda pair: (pair[1], pair[0].producer))
 
     return sorted(best(), key=lambda pair: (-pair[1], pair[0].consumer, pair[0].input))
@@ -165,10 +166,10 @@ def _show_graph(
         soft_wrap=True,
     )
     rows = [
-        (link.consumer, link.input, link.producer, link.output or "its result", f"{weight:.2f}")
+        (link.consumer, link.input, link.producer, link.output or "its result", f"{weight:.2f}", _BY[link.kind])
         for link, weight in links
     ]
-    columns = ("tool", "needs", "best from", "its output", "weight")
+    columns = ("tool", "needs", "best from", "its output", "weight", "known by")
     table(out, "Who gives what", columns, rows, LINKS_SHOWN)
     if shared and clusters:
         out.print()

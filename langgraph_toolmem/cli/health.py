@@ -40,7 +40,7 @@ OPTIONAL = {
     "studio": ("langgraph-cli", "0.4", "LangGraph Studio (`langgraph dev`)"),
     "langmem": ("langmem", "0.0.30", "langmem's memory manager"),
     "embeddings": ("sentence-transformers", "3.3", "local embedding models"),
-    "hgt": ("torch", "2.4", "the navigator's learned scorer"),
+    "hgt": ("torch", "2.4", "training the navigator's graph model (`toolmem train`)"),
 }
 """Extras: the package each brings, its lowest release, and what it is for."""
 

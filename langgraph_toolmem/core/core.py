@@ -45,6 +45,7 @@ class Core(Evidence):
 
     Attributes:
         folder: of the memory; None: nothing is on disk.
+        home: of the evidence graph and what is made of it; the folder, or one in it; None likewise.
         shared: other processes write to what this one reads.
         catalogue: the tools.
         vectors: Chroma.
@@ -82,6 +83,7 @@ class Core(Evidence):
         home = self.folder
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
             home = home / f"graph-{digest(*self.graph_namespace)}"
+        self.home = home
         tables: list[type[Table]] = [LedgerTable, *(table for each in self.listeners for table in each.tables)]
         where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}
         kept = GraphStore(home, tables=tables, read_only=read_only, **where)

@@ -6,6 +6,7 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
+``learned``       how likely links are, learned from those that were seen
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
 ``evolve``        pruning, propagation of weights, regrouping of parameters
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.listener import EndedRun, Import, LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.evidence import Table
@@ -36,6 +38,7 @@ from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
+from langgraph_toolmem.navigator.learned.refit import LinkLearning
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
@@ -56,13 +59,12 @@ PATIENCE: Final = 0.5
 
 
 class Navigator(GraphEvolution, Method):
-    """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`).
-
-    Safe for threads; nothing is read or made before it is needed.
+    """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`). Safe for threads.
 
     Args:
-        scorer: weighs links between tools for plans in place of structure and record, such as a trained predictor:
-            an object with ``weight(link) -> float`` (`dependencies.links.EdgeScorer`).
+        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: what the memory has
+            learned from its own links, once that is better than structure alone (`learned`).
+        learn: False: without a scorer, structure and record alone.
         settings: how chains are searched.
 
     Raises:
@@ -72,10 +74,12 @@ class Navigator(GraphEvolution, Method):
     name: ClassVar[str] = "navigator"
     tables: ClassVar[tuple[type[Table], ...]] = (NavigatorEvidence,)
 
-    def __init__(self, *, scorer: EdgeScorer | None = None, settings: PlanSettings | None = None) -> None:
+    def __init__(
+        self, *, scorer: EdgeScorer | None = None, learn: bool = True, settings: PlanSettings | None = None
+    ) -> None:
         if scorer is not None:
             check_scorer(scorer)
-        self._scorer, self._settings = scorer, settings
+        self._scorer, self._learn, self._settings = scorer, learn and scorer is None, settings
         self._decisions: DecisionLog | None = None
 
     def open(self, core: Core) -> None:
@@ -83,7 +87,8 @@ class Navigator(GraphEvolution, Method):
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors)
-        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors)
+        self.links = LinkLearning(core, self._graph, on=self._learn)
+        self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
 
     # --- asking ---
 
@@ -104,18 +109,16 @@ class Navigator(GraphEvolution, Method):
         """The tools that a request needs most likely, all of them: in the order in which they complete a set.
 
         A compound request is searched clause by clause, and tools of one toolkit lift each other. By words; with an
-        embedder by meaning, too: then the tools' vectors are made at the first search and kept in Chroma, and a
-        next process with the same tools embeds the request only. If the embedder or Chroma fails, by words alone,
-        and the log says so once. Finished runs with similar requests (`finish`) lift the tools that they called, as
-        far as such runs were right before. A memory that was opened without tools searches those that it knows from
-        before. Tools that pruning left out are not found, and a greeting finds nothing.
+        embedder by meaning, too: then the tools' vectors are made at the first search and kept in Chroma. If it fails,
+        by words alone, and the log says so once. Finished runs with similar requests (`finish`) lift the tools that
+        they called, as far as such runs were right before. A memory that was opened without tools searches those that
+        it knows from before. Tools that pruning left out are not found, and a greeting finds nothing.
 
         Args:
             query: the user's words, or what a tool should do.
             k: tools, at most; fewer if fewer have anything to do with the query.
             available: names of the tools that may be found; all known ones if None.
-            target: the tool that the request ends with: found are those that are called before it, by the request,
-                by what gives it its values, and by finished runs.
+            target: the tool that the request ends with: found are those that are called before it.
             user_id: whose runs, where the namespace keeps users apart; None: there no runs are looked at.
 
         Raises:
@@ -156,9 +159,8 @@ class Navigator(GraphEvolution, Method):
     ) -> Plan:
         """Chains of tools from what is known to what is wanted, best first, and the part of the graph they lie in.
 
-        With an embedder of one's own, parameters that mean the same in other words are one, too: their vectors are made
-        at the first plan and kept in Chroma. If the embedder fails, they are one by their words, and the log says so
-        once.
+        With an embedder of one's own, parameters that mean the same in other words are one, too. If it fails, they are
+        one by their words, and the log says so once.
 
         Args:
             query: what is to be done; the three tools that fit best are the targets.
@@ -167,12 +169,10 @@ class Navigator(GraphEvolution, Method):
             k: chains for each target, at most.
             available: names of the tools that may be used; all known ones if None.
             avoid: tools that must not be used, such as those that failed.
-            done: tools that were called with success in this run: their outputs are there.
-            strategy: "alpha_beta": the most reliable chain; "annealing": the fittest by the paper's measure.
-            seed: of the annealing.
+            done: tools that were called with success in this run.
+            strategy: "alpha_beta": the most reliable chain; "annealing" (with a seed): the fittest by the paper.
             budget: seconds for the search.
-            scorer: weighs links in place of structure and record, such as a trained predictor: an object with
-                ``weight(link) -> float`` (`dependencies.links.EdgeScorer`). The memory's own if None.
+            scorer: weighs and proposes links; the memory's own if None. What it alone links is `Feed.predicted`.
             user_id: whose finished runs have a say in what the query is about, where the namespace keeps users apart.
 
         Returns:
@@ -211,7 +211,7 @@ class Navigator(GraphEvolution, Method):
                 k=k,
                 strategy=strategy,
                 history=history,
-                scorer=scorer or self._scorer,
+                scorer=scorer or self.scorer,
                 settings=self._settings,
                 avoid=out,
                 done=done,
@@ -240,8 +240,7 @@ class Navigator(GraphEvolution, Method):
             known, available, done, strategy, seed, budget: as for `plan`.
 
         Returns:
-            The way to go on; "none" if there is none in this part of the graph: then a fresh `plan` may find other
-            targets.
+            The way to go on; "none" if there is none in this part of the graph: a fresh `plan` may find other targets.
 
         Raises:
             ConfigurationError: an argument cannot work.
@@ -263,7 +262,7 @@ class Navigator(GraphEvolution, Method):
                 known,
                 done=done,
                 history=history,
-                scorer=self._scorer,
+                scorer=self.scorer,
                 settings=self._settings,
                 strategy=strategy,
                 seed=seed,
@@ -275,14 +274,13 @@ class Navigator(GraphEvolution, Method):
     arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
     acluster_constraints = twin(GraphEvolution.cluster_constraints)
     apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
-    acluster_constraints = twin(GraphEvolution.cluster_constraints)
 
     @property
     def decisions(self) -> DecisionLog:
         """The log of decisions, for ``create_navi_subgraph(..., on_decision=memory.navigator.decisions)``.
 
-        Opt-in, as it keeps prompts, and so what users said, in the memory's folder; `forget` deletes a user's turns.
-        ``toolmem export --sft`` writes them out for fine-tuning.
+        Opt-in: it keeps what users said in the folder; `forget` deletes a user's turns. ``toolmem export --sft`` writes
+        them out.
         """
         core = self.core
         with core.lock:
@@ -300,7 +298,24 @@ class Navigator(GraphEvolution, Method):
                 )
             return self._decisions
 
+    @property
+    def scorer(self) -> EdgeScorer | None:
+        """What weighs links in plans; None: structure and record alone."""
+        return self._scorer or self.links.scorer()
+
     # --- what happens ---
+
+    def ended(self, ended: EndedRun) -> None:
+        """Links are learned anew once enough were seen."""
+        self.links.look()
+
+    def imported(self, given: Import) -> int:
+        """Likewise."""
+        return self.links.look(now=True)
+
+    def report(self) -> Section | None:
+        """What was learned of links, and which ones it foresees."""
+        return self.links.report()
 
     def turn(self, learned: LearnedTurn) -> Record:
         """What results showed that was not known of their tools yet."""

@@ -15,7 +15,8 @@ from langgraph_toolmem.stores.vectors import VectorStore
 
 TOOLS: Final = "tools"
 PARAMETERS: Final = "parameters"
-"""Kinds of texts: of whole tools, and of what they take and give."""
+LINKS: Final = "links"
+"""Kinds of texts: of whole tools, of single things they take and give, of all they take and of all they give."""
 _NOTHING: Final[Mapping[str, Any]] = {"ids": (), "metadatas": (), "embeddings": ()}
 BATCH: Final = 500
 """Texts that are embedded and kept at a time: what was done before a failure is not done again."""

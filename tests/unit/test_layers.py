@@ -27,7 +27,7 @@ FLOORS = [
     {"memory", "extend"},
     {"nodes"},
     {"middleware"},
-    {"offline"},
+    {"offline", "hgt"},
     {"page"},
     {"cli"},
 ]

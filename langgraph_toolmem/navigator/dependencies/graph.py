@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
 from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-from langgraph_toolmem.navigator.dependencies.links import Link
+from langgraph_toolmem.navigator.dependencies.links import Link, likeness
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.meaning import canonical, entity_of, verb_of
@@ -181,6 +181,24 @@ class ToolDependencyGraph:
                     links.setdefault((link.producer, link.output), link._replace(kind="near"))
         return list(links.values())
 
+    def predicted(self, port: Port, producers: Iterable[str]) -> list[Link]:
+        """Links from tools that are said to feed an input, each from the output that looks most like it.
+
+        A tool that gives nothing of a type and role that the input can take has none.
+        """
+        found = []
+        for tool in producers:
+            if tool not in self.apis or tool == port.tool:
+                continue
+            links = [
+                Link(tool, output.path, port.tool, port.path, 0.0, "predicted")
+                for output in self.apis[tool].outputs
+                if _role(output, port) and _types_agree(output, port)
+            ]
+            if links:
+                found.append(max(links, key=likeness))
+        return found
+
     def produces(self, tool: str) -> dict[int, list[Port]]:
         """Cluster -> outputs of a tool in it."""
         found: dict[int, list[Port]] = {}
@@ -292,6 +310,13 @@ def _worth(spec: ToolSpec) -> float:
         verb = verb_of(spec.name)
         reads = verb in READING if verb else None
     return _UNCLEAR if reads is None else 1.0 if reads else _WRITES
+
+
+def _types_agree(output: Port, wanted: Port) -> bool:
+    """Whether a value may become another one; a text may be a number, and who says no type may be anything."""
+    if output.meaning.shape != wanted.meaning.shape:
+        return not (output.leaf.types and wanted.leaf.types)
+    return True
 
 
 def _role(output: Port, wanted: Port) -> float:

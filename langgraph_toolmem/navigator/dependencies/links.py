@@ -1,22 +1,40 @@
-"""How likely a link between two tools works: the seam where learned probabilities take the place of counts.
+"""How likely a link between two tools works: the seam where learned probabilities take the place of structure.
 
-A scorer is anything with a method ``weight(link) -> float``; ``Navigator(scorer=...)`` and
-``memory.navigator.plan(scorer=...)`` take one. The default one, `RecordScorer`, joins structure and record as a mean of
-the two, structure counting as much as `prior` uses [O]:
+Structure and record give each link a weight (`RecordScorer`), a mean of the two in which structure counts as much as
+`PRIOR` uses [O]:
 
-    w(i→j) = (n + prior · cold · fit) / (N(j) + prior),    n = max(N(i→j), uses of this very flow)
+    w(i→j) = (n + PRIOR · COLD · fit) / (N(j) + PRIOR),    n = max(N(i→j), uses of this very flow)
 
-With no record that is ``cold · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
+With no record that is ``COLD · fit``; with a long one N(i→j) / N(j), the paper's weight. A link that looks right and
 that is never taken where it could be thus loses against those that are.
+
+An `EdgeScorer` (``Navigator(scorer=...)``, ``memory.navigator.plan(scorer=...)``) may weigh links otherwise, knowing
+that weight and what it is made of, and may propose links that structure does not find. One that has learned the
+probability p(a→b) that an output of tool a feeds an input of tool b, and maybe p(a→i) that a gives the parameter i,
+says of the link from output o to input i [O]:
+
+    p(o→i) = p(a→b) · (½ + ½ likeness(o, i)),  or  √(p(a→b) p(a→i)) · (½ + ½ likeness(o, i))
+    w = (n + PRIOR · p(o→i)) / (N(b) + PRIOR)
+
+likeness is 1 for values of one cluster, else the share of words that both names have (Dice). So a learned probability
+stands where structure stood, and what was seen since it was learned counts as it did.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.words.meaning import canonical
+from langgraph_toolmem.words.ports import Port
+
+PRIOR: Final = 2.0
+"""Uses of a tool that structure, or a learned probability, counts as much as."""
+COLD: Final = 0.6
+"""Weight of a perfect fit without any record."""
 
 
 class Link(NamedTuple):
@@ -28,7 +46,8 @@ class Link(NamedTuple):
         consumer: tool whose input it is.
         input: path of that input.
         fit: how well they fit by structure alone, 0 to 1.
-        kind: "cluster": they mean the same; "flow": seen in runs; "near": similar words only.
+        kind: "cluster": they mean the same; "flow": seen in runs; "near": similar words only; "predicted": a scorer
+            proposed it.
     """
 
     producer: str
@@ -36,26 +55,57 @@ class Link(NamedTuple):
     consumer: str
     input: str
     fit: float
-    kind: Literal["cluster", "flow", "near"] = "cluster"
+    kind: Literal["cluster", "flow", "near", "predicted"] = "cluster"
 
 
-class EdgeScorer(Protocol):
-    """Weighs links; a trained link predictor is one."""
+class Known(NamedTuple):
+    """What structure and record say of a link.
 
-    def weight(self, link: Link) -> float:
-        """How likely the link works, 0 to 1. Called thousands of times a search: microseconds."""
-        ...
+    Attributes:
+        weight: w, 0 to 1.
+        seen: n, good uses of it.
+        uses: N(j), good uses of its consumer.
+    """
+
+    weight: float
+    seen: float
+    uses: float
+
+    def joined(self, probability: float) -> float:
+        """The weight with a learned probability in place of structure; see the module."""
+        return (self.seen + PRIOR * probability) / (self.uses + PRIOR)
+
+
+class EdgeScorer:
+    """Weighs links, and may propose some. Override what you need; every default has no opinion."""
+
+    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> Sequence[float | None]:
+        """How likely each link works, 0 to 1; None: what is known of it stands. Microseconds a link."""
+        return [None] * len(links)
+
+    def propose(self, port: Port, k: int) -> Sequence[str]:
+        """At most k tools that are likely to give an input its value, likeliest first, whatever structure says."""
+        return ()
+
+    def before(self, tool: str) -> Mapping[str, float]:
+        """How likely other tools feed a tool, 0 to 1, those about which there is an opinion."""
+        return {}
 
 
 def check_scorer(scorer: object) -> None:
     """Whether something can weigh links.
 
     Raises:
-        ConfigurationError: it has no method ``weight(link)``, or it is a class and no object.
+        ConfigurationError: it lacks a method of `EdgeScorer`, or it is a class and no object.
     """
-    if isinstance(scorer, type) or not callable(getattr(scorer, "weight", None)):
+    if isinstance(scorer, type) or not all(callable(getattr(scorer, name, None)) for name in _METHODS):
         named = f"the class {scorer.__name__}" if isinstance(scorer, type) else type(scorer).__name__
-        raise ConfigurationError(f"scorer is an object with a method weight(link) -> float, not {named}.")
+        raise ConfigurationError(
+            f"scorer is an object with the methods {', '.join(_METHODS)}, such as an EdgeScorer, not {named}."
+        )
+
+
+_METHODS: Final = ("weigh", "propose", "before")
 
 
 @dataclass(frozen=True)
@@ -64,15 +114,11 @@ class RecordScorer:
 
     Attributes:
         history: what runs have shown.
-        prior: uses of a tool that structure counts as much as.
-        cold: weight of a perfect fit without any record.
     """
 
     history: History = field(default_factory=History)
-    prior: float = 2.0
-    cold: float = 0.6
 
-    def weight(self, link: Link) -> float:
+    def known(self, link: Link) -> Known:
         """See the module."""
         history = self.history
         uses = history.uses.get(link.consumer, 0.0)
@@ -82,4 +128,12 @@ class RecordScorer:
             parameter = link.input.split(".", 1)[0].removesuffix("[]")
             flow = Flow(link.producer, link.output, link.consumer, parameter)
             seen = min(uses, max(seen, history.flows.get(flow, 0.0)))
-        return (seen + self.prior * self.cold * link.fit) / (uses + self.prior)
+        return Known((seen + PRIOR * COLD * link.fit) / (uses + PRIOR), seen, uses)
+
+
+def likeness(link: Link) -> float:
+    """How much an output and an input are called the same, 0 to 1; 1 if they are of one cluster."""
+    if link.kind == "cluster" and link.fit > 0:
+        return 1.0
+    one, other = (set(canonical(path.replace("[]", "").rsplit(".", 1)[-1])) for path in (link.output, link.input))
+    return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0

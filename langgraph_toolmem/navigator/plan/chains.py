@@ -28,6 +28,7 @@ class Feed:
         weight: how sure that is, 0 to 1.
         required: whether the call must have it.
         reason: why it is the user's, "" otherwise.
+        predicted: a suggestion: neither structure nor any run links the two, a scorer does, with `weight`.
     """
 
     input: str
@@ -37,6 +38,7 @@ class Feed:
     weight: float = 1.0
     required: bool = True
     reason: str = ""
+    predicted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ def tree(chain: Chain) -> str:
         for feed in step.feeds:
             head = f"{feed.input}{'' if feed.required else '?'} <- "
             if feed.source == "step":
-                write(feed.origin, depth + 1, f"{head}{feed.output or 'result'} of ")
+                said = f"predicted, {feed.weight:.0%}: " if feed.predicted else ""
+                write(feed.origin, depth + 1, f"{head}{said}{feed.output or 'result'} of ")
             elif feed.source == "done":
                 lines.append(f"{'  ' * (depth + 1)}{head}{feed.output or 'result'} of {feed.origin} (done)")
             else:
@@ -248,7 +251,16 @@ def _feeds(tool: str, draft: Draft, problem: Problem, earlier: list[str]) -> lis
         choice = draft.get(port.key)
         if choice is not None:
             found.append(
-                Feed(port.path, choice.kind, choice.origin, choice.output, round(choice.value, 6), True, choice.reason)
+                Feed(
+                    port.path,
+                    choice.kind,
+                    choice.origin,
+                    choice.output,
+                    round(choice.value, 6),
+                    True,
+                    choice.reason,
+                    choice.predicted,
+                )
             )
         elif not port.required and (feed := _optional(port, problem, earlier)) is not None:
             found.append(feed)
@@ -265,7 +277,9 @@ def _optional(port: Port, problem: Problem, earlier: list[str]) -> Feed | None:
     best = max(there, key=lambda choice: choice.value, default=None)
     if best is None:
         return None
-    return Feed(port.path, best.kind, best.origin, best.output, round(best.value, 6), required=False)
+    return Feed(
+        port.path, best.kind, best.origin, best.output, round(best.value, 6), required=False, predicted=best.predicted
+    )
 
 
 def _ask(port: Port, draft: Draft, problem: Problem, earlier: list[str]) -> Question:

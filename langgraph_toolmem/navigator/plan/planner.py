@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, RecordScorer
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import Solution, alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
@@ -49,7 +49,7 @@ def plan(
         strategy: "alpha_beta" for the most reliable chain, "annealing" for the fittest by the paper's measure.
         settings: see there.
         history: counts of the past.
-        scorer: weighs links in place of structure and history, such as a trained predictor.
+        scorer: weighs and proposes links, such as a trained predictor; None: structure and history alone.
         avoid: tools that must not be used, such as those that failed.
         done: tools that were called with success in this run: their outputs are there.
         seed: of the annealing.
@@ -63,7 +63,6 @@ def plan(
     _check(graph, names, k, strategy)
     settings = settings or PlanSettings()
     history = history or History()
-    scorer = scorer or RecordScorer(history)
     values = known if isinstance(known, Mapping) else tuple(known)
     end = None if clock is None else clock() + budget
 

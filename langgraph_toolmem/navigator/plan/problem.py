@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+from langgraph_toolmem.navigator.dependencies.weigh import Weigher
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.navigator.plan.value_source import ValueSource, value_source
@@ -38,6 +39,7 @@ class Choice(NamedTuple):
         reason: why the user is asked.
         sort: whose value it is: "user", "either" or "produced".
         question: inputs with the same question take the same answer; the user is asked once.
+        predicted: neither structure nor any run links the two; a scorer does.
     """
 
     kind: Literal["known", "done", "step", "user"]
@@ -47,6 +49,7 @@ class Choice(NamedTuple):
     reason: str = ""
     sort: str = ""
     question: tuple[object, ...] = ()
+    predicted: bool = False
 
 
 BIG: Final = 8
@@ -65,7 +68,7 @@ class Problem:
         target: str,
         known: Mapping[str, Any] | Iterable[str],
         *,
-        scorer: EdgeScorer,
+        scorer: EdgeScorer | None = None,
         history: History,
         settings: PlanSettings,
         avoid: Collection[str] = (),
@@ -73,7 +76,7 @@ class Problem:
     ) -> None:
         self.graph = graph
         self.target = target
-        self.scorer = scorer
+        self.weigher = Weigher(graph, history, scorer, near=settings.near)
         self.history = history
         self.settings = settings
         self.avoid = frozenset(avoid) - {target}
@@ -151,14 +154,14 @@ class Problem:
         Those to be avoided are among them.
         """
         found: dict[str, Choice] = {}
-        for link in self.graph.links_into(port, self.history, near=self.settings.near):
+        for link, weight in self.weigher.into(port):
             if link.producer in (port.tool, self.target):
                 continue
-            weight = min(1.0, max(0.0, self.scorer.weight(link)))
             before = found.get(link.producer)
             if weight > 0 and (before is None or weight > before.value):
                 kind: Literal["done", "step"] = "done" if link.producer in self.done else "step"
-                found[link.producer] = Choice(kind, link.producer, link.output, weight)
+                predicted = link.kind == "predicted"
+                found[link.producer] = Choice(kind, link.producer, link.output, weight, predicted=predicted)
         return tuple(sorted(found.values(), key=lambda choice: (-choice.value, choice.origin)))
 
     def _question(self, port: Port) -> tuple[object, ...]:

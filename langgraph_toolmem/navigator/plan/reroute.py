@@ -6,16 +6,17 @@ who has the request: it is left when `recombine` answers "none".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from langgraph_toolmem.navigator.dependencies.graph import ApiNode, ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.words.ports import Port
 
 _LEAST = 0.5
 
@@ -118,10 +119,9 @@ def recombine(
     """
     out = frozenset(failed)
     values = known if isinstance(known, Mapping) else tuple(known)
-    base = scorer or RecordScorer(history or History())
     allowed = sum(ask.findable for ask in chain.asks)
 
-    def search(target: str, weigher: EdgeScorer) -> Chain | None:
+    def search(target: str, weigher: EdgeScorer | None) -> Chain | None:
         found = plan(
             graph,
             target,
@@ -146,23 +146,30 @@ def recombine(
         needed = [gift.output for gift in step.gives]
         for equivalent in equivalents(graph, step.tool, needed=needed, avoid={*out, *done}):
             target = equivalent.tool if last else chain.target
-            found = search(target, base if last else _Favouring(base, equivalent.tool)) if target not in out else None
+            found = (
+                search(target, scorer if last else _Favouring(scorer, equivalent.tool)) if target not in out else None
+            )
             if found is not None and equivalent.tool in found.tools:
                 return Recombination("equivalent", found, equivalent.tool)
-    other = None if chain.target in out or chain.target not in graph else search(chain.target, base)
+    other = None if chain.target in out or chain.target not in graph else search(chain.target, scorer)
     return Recombination("none", None) if other is None else Recombination("upstream", other)
 
 
-@dataclass(frozen=True)
-class _Favouring:
+class _Favouring(EdgeScorer):
     """A scorer that prefers the links of one producer."""
 
-    base: EdgeScorer
-    tool: str
+    def __init__(self, base: EdgeScorer | None, tool: str) -> None:
+        self._base, self._tool = base or EdgeScorer(), tool
 
-    def weight(self, link: Link) -> float:
-        weight = self.base.weight(link)
-        return max(weight, 0.95) if link.producer == self.tool and weight > 0 else weight
+    def propose(self, port: Port, k: int) -> Sequence[str]:
+        return self._base.propose(port, k)
+
+    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float]:
+        found = zip(links, known, self._base.weigh(links, known), strict=True)
+        return [self._more(link, of.weight if weight is None else weight) for link, of, weight in found]
+
+    def _more(self, link: Link, weight: float) -> float:
+        return max(weight, 0.95) if link.producer == self._tool and weight > 0 else weight
 
 
 def _candidates(graph: ToolDependencyGraph, node: ApiNode, wanted: set[int]) -> list[str]:

@@ -18,6 +18,7 @@ from langgraph_toolmem.stores.text_vectors import TOOLS, text_vectors
 from langgraph_toolmem.stores.vectors import VectorStore
 
 if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.tool_search.precedents import PrecedentCache, Precedents
     from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
     from langgraph_toolmem.navigator.tool_search.search import ToolSearch
@@ -36,10 +37,17 @@ class CurrentSearch:
         past_runs: whose requests and calls are precedents.
         vectors: where the tools' vectors are kept, and the embedder for searching by meaning; the built-in one: by
             words alone.
+        scorer: gives what weighs links; how likely tools feed the target of a search.
     """
 
-    def __init__(self, evidence: NavigatorSources, past_runs: PastRunsOf, vectors: VectorStore) -> None:
-        self._evidence, self._past_runs, self._vectors = evidence, past_runs, vectors
+    def __init__(
+        self,
+        evidence: NavigatorSources,
+        past_runs: PastRunsOf,
+        vectors: VectorStore,
+        scorer: Callable[[], EdgeScorer | None] = lambda: None,
+    ) -> None:
+        self._evidence, self._past_runs, self._vectors, self._scorer = evidence, past_runs, vectors, scorer
         self._made: PrerequisiteSearch | None = None
         self._precedents: PrecedentCache | None = None
         self._lock = threading.Lock()
@@ -64,7 +72,7 @@ class CurrentSearch:
             lift = None if precedents is None else precedents.lift(query)
             return search.tools.search(query, k, available=available, exclude=exclude, lift=lift)
         barred = self._barred(search.tools, target, available)
-        return search.search(query, target, k, exclude=barred, precedents=precedents)
+        return search.search(query, target, k, exclude=barred, precedents=precedents, likely=self._likely(target))
 
     async def asearch(
         self,
@@ -83,7 +91,8 @@ class CurrentSearch:
             exclude = self._evidence.left_out()
             return await search.tools.asearch(query, k, available=available, exclude=exclude, lift=lift)
         barred = self._barred(search.tools, target, available)
-        return await search.asearch(query, target, k, exclude=barred, precedents=precedents)
+        likely = await asyncio.to_thread(self._likely, target)
+        return await search.asearch(query, target, k, exclude=barred, precedents=precedents, likely=likely)
 
     def current(self) -> PrerequisiteSearch:
         """The search, over the tools known now."""
@@ -127,6 +136,10 @@ class CurrentSearch:
         with self._lock:
             if self._precedents is not None:
                 self._precedents.forget(scope)
+
+    def _likely(self, target: str) -> Mapping[str, float]:
+        scorer = self._scorer()
+        return {} if scorer is None else scorer.before(target)
 
     def _barred(self, tools: ToolSearch, target: str, available: Collection[str] | None) -> set[str]:
         specs = tools.specs()

@@ -1,9 +1,9 @@
 """The tools that have to be called before a given one: what completes a chain.
 
-Known are the request and the tool it ends with. Six signals are weighed: how well a tool fits the request
+Known are the request and the tool it ends with. Seven signals are weighed: how well a tool fits the request
 (`ToolSearch`), how often it came before the target in recorded runs, whether similar requests called it and whether
 it was called together with what else fits the request (`Precedents`), whether it gives out what the target takes in,
-and whether both are of one toolkit.
+whether both are of one toolkit, and how likely it feeds the target as far as that was learned (`navigator.learned`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,21 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.search.tool_words import kit_name, kit_of
 from langgraph_toolmem.words.split import stem, words
 
-SIGNALS: Final = ("request", "came before", "gives what it takes", "same toolkit", "similar requests", "came with")
-WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51], dtype=np.float32)
+SIGNALS: Final = (
+    "request",
+    "came before",
+    "gives what it takes",
+    "same toolkit",
+    "similar requests",
+    "came with",
+    "learned link",
+)
+WEIGHTS: Final[Floats] = np.array([5.55, 0.38, 0.43, 2.03, 5.06, 2.51, 0.0], dtype=np.float32)
 """Fitted like those of `ranking`, on one half of the tasks of two public sets of recorded calls."""
+WEIGHTS_WITH_LINKS: Final[Floats] = np.array([5.38, 0.37, 0.59, 2.52, 5.57, 2.28, 1.26], dtype=np.float32)
+"""The same where links were learned."""
 _ODDS: Final = (1.2, -1.47)
+_ODDS_WITH_LINKS: Final = (1.15, -2.18)
 FOUND: Final = 6
 """Tools that fit the request best, whose company is looked at."""
 MAX_DEPTH: Final = 8
@@ -68,17 +79,19 @@ class PrerequisiteSearch:
         *,
         exclude: Collection[str] = (),
         precedents: Precedents | None = None,
+        likely: Mapping[str, float] | None = None,
     ) -> list[ToolHit]:
         """The k tools most likely called before the target, best first; never the target itself.
 
         Args:
             exclude: names that are not looked for.
             precedents: recorded runs for this question; those of the search if None.
+            likely: how likely tools feed the target, as far as that was learned.
 
         Raises:
             KeyError: there is no tool of that name.
         """
-        return self._ranked(query, target, self.tools.sums(query), k, exclude, precedents)
+        return self._ranked(query, target, self.tools.sums(query), k, exclude, precedents, likely or {})
 
     async def asearch(
         self,
@@ -88,16 +101,22 @@ class PrerequisiteSearch:
         *,
         exclude: Collection[str] = (),
         precedents: Precedents | None = None,
+        likely: Mapping[str, float] | None = None,
     ) -> list[ToolHit]:
         """Async twin of `search`."""
-        return self._ranked(query, target, await self.tools.asums(query), k, exclude, precedents)
+        return self._ranked(query, target, await self.tools.asums(query), k, exclude, precedents, likely or {})
 
-    def signals(self, query: str, target: str) -> tuple[list[str], Floats]:
-        """Names of the tools (N) and their signals (6, N) as SIGNALS, for fitting the weights."""
-        return self._signals(query, target, self.tools.sums(query), self.precedents)
+    def signals(self, query: str, target: str, likely: Mapping[str, float] | None = None) -> tuple[list[str], Floats]:
+        """Names of the tools (N) and their signals (7, N) as SIGNALS, for fitting the weights."""
+        return self._signals(query, target, self.tools.sums(query), self.precedents, likely or {})
 
     def _signals(
-        self, query: str, target: str, fit: tuple[list[str], Floats], precedents: Precedents
+        self,
+        query: str,
+        target: str,
+        fit: tuple[list[str], Floats],
+        precedents: Precedents,
+        likely: Mapping[str, float],
     ) -> tuple[list[str], Floats]:
         names, sums = fit
         specs = self.tools.specs()
@@ -120,6 +139,7 @@ class PrerequisiteSearch:
                 np.array([bool(kit) and kit_of(specs[name]) == kit for name in names]),
                 np.array([votes.get(name, 0.0) for name in names]),
                 self._company(target, names, rates, np.exp(np.minimum(sums - best, 0))),
+                np.array([likely.get(name, 0.0) for name in names]),
             ]
         ).astype(np.float32)
         return names, found
@@ -141,21 +161,24 @@ class PrerequisiteSearch:
         k: int,
         exclude: Collection[str],
         precedents: Precedents | None,
+        likely: Mapping[str, float],
     ) -> list[ToolHit]:
-        names, found = self._signals(query, target, fit, self.precedents if precedents is None else precedents)
-        scores = WEIGHTS @ found
+        given = self.precedents if precedents is None else precedents
+        names, found = self._signals(query, target, fit, given, likely)
+        weights = WEIGHTS_WITH_LINKS if likely else WEIGHTS
+        scores = weights @ found
         barred = {target, *exclude}
         order = [int(place) for place in np.argsort(-scores, kind="stable") if names[place] not in barred]
         specs = self.tools.specs()
         return [
             ToolHit(
                 names[place],
-                probability(float(scores[place])),
+                probability(float(scores[place]), links=bool(likely)),
                 self.tools.text(names[place]),
                 kit_name(specs[names[place]]),
                 "",
                 largest_first(
-                    {label: float(part) for label, part in zip(SIGNALS, WEIGHTS * found[:, place], strict=True)}
+                    {label: float(part) for label, part in zip(SIGNALS, weights * found[:, place], strict=True)}
                 ),
             )
             for place in order[: max(k, 0)]
@@ -163,9 +186,10 @@ class PrerequisiteSearch:
         ]
 
 
-def probability(score: float) -> float:
+def probability(score: float, *, links: bool = False) -> float:
     """That a tool of this weighted sum comes before the target; see `ranking.probability`."""
-    return 1 / (1 + math.exp(-max(-50.0, min(50.0, _ODDS[0] * score + _ODDS[1]))))
+    slope, intercept = _ODDS_WITH_LINKS if links else _ODDS
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, slope * score + intercept))))
 
 
 class _Outputs:

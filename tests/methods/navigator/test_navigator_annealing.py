@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import RecordScorer
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan import annealing
 from langgraph_toolmem.navigator.plan.problem import Problem
@@ -34,7 +33,7 @@ def problem(**changes: Any) -> Problem:
     history = History(uses={spec.name: 10.0 for spec in specs}, transitions=seen)
     chosen = PlanSettings(small=0, **changes)
     graph = ToolDependencyGraph(specs)
-    return Problem(graph, "use", (), scorer=RecordScorer(history), history=history, settings=chosen)
+    return Problem(graph, "use", (), history=history, settings=chosen)
 
 
 def takes(*names: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from langgraph_toolmem.graph.operations import Operation, Outcome
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.navigator.dependencies.current import follow
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow
 from langgraph_toolmem.navigator.plan.planner import plan
 from langgraph_toolmem.navigator.table import (
@@ -481,12 +481,12 @@ def test_flows_of_values_along_a_link_count_as_its_weight_says() -> None:
     memory, _ = changed_habits()
     with memory:
         link = Link("look_up", "person.email", "write_mail", "email", 1.0)
-        before = RecordScorer(memory.navigator.history()).weight(link)
+        before = RecordScorer(memory.navigator.history()).known(link).weight
         memory.navigator.propagate(days=7, eta=0.5, dry_run=False)
         assert memory.navigator.history().flows[
             Flow("look_up", "person.email", "write_mail", "email")
         ] == pytest.approx(4)
-        after = RecordScorer(memory.navigator.history()).weight(link)
+        after = RecordScorer(memory.navigator.history()).known(link).weight
         assert (before, after) == (pytest.approx((8 + 1.2) / 12), pytest.approx((4 + 1.2) / 12))
 
 
@@ -664,15 +664,15 @@ def test_a_snapshot_of_another_shape_is_set_aside(tmp_path: Path, broken: dict[s
 # --- a scorer of one's own ----------------------------------------------------------------------------------
 
 
-class OnlyDirectory:
+class OnlyDirectory(EdgeScorer):
     """Believes in one tool."""
 
     def __init__(self) -> None:
         self.asked: list[Link] = []
 
-    def weight(self, link: Link) -> float:
-        self.asked.append(link)
-        return 0.9 if link.producer == "directory" else 0.1
+    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+        self.asked += links
+        return [0.9 if link.producer == "directory" else 0.1 for link in links]
 
 
 def test_a_scorer_of_the_memory_or_of_one_plan_weighs_the_links(memory: ToolMemory) -> None:
@@ -703,9 +703,9 @@ def test_bad_arguments_of_restore_are_told(memory: ToolMemory, wrong: Any) -> No
 
 @pytest.mark.parametrize("wrong", [0.5, "hgt", OnlyDirectory, lambda link: 1.0], ids=["n", "text", "class", "function"])
 def test_what_is_no_scorer_is_told(memory: ToolMemory, wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="method weight"):
+    with pytest.raises(ConfigurationError, match="methods weigh"):
         memory.navigator.plan(target="write_mail", scorer=wrong)
-    with pytest.raises(ConfigurationError, match="method weight"):
+    with pytest.raises(ConfigurationError, match="methods weigh"):
         ToolMemory.ephemeral(methods=default_methods(Navigator(scorer=wrong)))
 
 

@@ -117,7 +117,7 @@ def test_flows_seen_in_runs_are_links_though_nothing_looks_alike():
     assert links(graph, "forecast", "q") == {}
     (link,) = links(graph, "forecast", "q", history=history).values()
     assert (link.producer, link.output, link.kind, link.fit) == ("weather", "place", "flow", 0.0)
-    assert RecordScorer(history).weight(link) == pytest.approx(3 / 6)
+    assert RecordScorer(history).known(link).weight == pytest.approx(3 / 6)
 
 
 def test_words_that_are_near_are_a_last_resort():
@@ -140,9 +140,9 @@ def test_the_weight_is_of_the_targets_uses():
 def test_structure_counts_as_much_as_two_uses():
     history = History(uses={"j": 8}, transitions={("i", "j"): 6})
     scorer = RecordScorer(history)
-    assert scorer.weight(Link("i", "x", "j", "x", 1.0)) == pytest.approx((6 + 2 * 0.6) / 10)
-    assert scorer.weight(Link("other", "x", "j", "x", 1.0)) == pytest.approx(2 * 0.6 / 10)
-    assert RecordScorer().weight(Link("i", "x", "j", "x", 0.5)) == pytest.approx(0.3)
+    assert scorer.known(Link("i", "x", "j", "x", 1.0)).weight == pytest.approx((6 + 2 * 0.6) / 10)
+    assert scorer.known(Link("other", "x", "j", "x", 1.0)).weight == pytest.approx(2 * 0.6 / 10)
+    assert RecordScorer().known(Link("i", "x", "j", "x", 0.5)).weight == pytest.approx(0.3)
 
 
 def test_observed_results_add_outputs_and_keep_no_values():

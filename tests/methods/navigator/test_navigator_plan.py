@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
@@ -217,9 +217,9 @@ def test_a_flow_seen_in_runs_links_what_looks_different():
 
 
 def test_a_scorer_takes_the_place_of_the_weights():
-    class Learned:
-        def weight(self, link: Link) -> float:
-            return 0.9 if link.producer == "get_b" else 0.1
+    class Learned(EdgeScorer):
+        def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+            return [0.9 if link.producer == "get_b" else 0.1 for link in links]
 
     graph = ToolDependencyGraph(
         [tool("get_a", [], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
@@ -227,14 +227,14 @@ def test_a_scorer_takes_the_place_of_the_weights():
     assert plan(graph, "use", scorer=Learned()).chains[0].tools == ("get_b", "use")
 
 
-class Fixed:
+class Fixed(EdgeScorer):
     """Weights by producer."""
 
     def __init__(self, **weights: float) -> None:
         self.weights = weights
 
-    def weight(self, link: Link) -> float:
-        return self.weights.get(link.producer, 0.5)
+    def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+        return [self.weights.get(link.producer, 0.5) for link in links]
 
 
 def test_the_best_producer_is_tried_however_weak():
@@ -363,9 +363,9 @@ def test_nodes_that_are_used_up_end_the_search_with_a_chain():
 
 
 def test_the_same_seed_gives_the_same_answer():
-    class Weak:
-        def weight(self, link: Link) -> float:
-            return 0.1 if link.producer == "create_all" else 0.5
+    class Weak(EdgeScorer):
+        def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
+            return [0.1 if link.producer == "create_all" else 0.5 for link in links]
 
     graph = wide(6)
     graph.update([tool("create_all", ["city"], [port.path for port in graph.apis["use"].needs])])
@@ -418,7 +418,7 @@ def small(random: Random) -> ToolDependencyGraph:
 
 def problem_of(graph: ToolDependencyGraph, settings: PlanSettings, history: History | None = None) -> Problem:
     history = history or History()
-    return Problem(graph, "use", (), scorer=RecordScorer(history), history=history, settings=settings)
+    return Problem(graph, "use", (), history=history, settings=settings)
 
 
 def all_drafts(problem: Problem) -> Iterator[Draft]:
@@ -592,9 +592,7 @@ def test_a_way_round_failed_tools_is_found_if_there_is_one(seed: int, failed: se
     chain = plan(graph, "use").chains[0]
     assume(set(chain.tools) & failed)
     history = History()
-    problem = Problem(
-        graph, "use", (), scorer=RecordScorer(history), history=history, settings=PlanSettings(), avoid=failed
-    )
+    problem = Problem(graph, "use", (), history=history, settings=PlanSettings(), avoid=failed)
     assume(size(problem) <= 3_000)
     exists = any(not lacking(draft) for draft in all_drafts(problem))
     found = recombine(graph, chain, failed)

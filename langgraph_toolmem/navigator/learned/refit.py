@@ -1,0 +1,237 @@
+"""Links are learned in the background, and which scorer plans use.
+
+When runs end and half as many links again were seen as at the last time, a job fits the plain scorer again. It is used
+if it tells held-out links better than structure does. A table that another model left in the folder (``links-hgt.npz``,
+from ``toolmem train``) takes its place if it did better on the links that both were measured on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.core.core import Core
+from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
+from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.stores.text_vectors import LINKS, text_vectors
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.navigator.learned.scorer import LearnedLinks
+    from langgraph_toolmem.navigator.learned.views import Ints, Views
+
+logger = logging.getLogger("langgraph_toolmem.navigator")
+
+JOB: Final = "links"
+PLAIN, HGT = "links-plain.npz", "links-hgt.npz"
+LEAST_LINKS: Final = 40
+"""Different links from which something is learned."""
+MORE: Final = 1.5
+LOOK_EVERY: Final = 16
+"""Ended runs from one look at the number of links to the next."""
+EXPORTED: Final = 1_024
+"""Consumers whose links are weighed beforehand, those that were called most first."""
+SHOWN: Final = 5
+
+
+class LinkLearning:
+    """Fits, keeps and gives the scorer of a memory. Safe for threads.
+
+    Args:
+        core: of the memory.
+        graph: its dependency graph and history.
+        on: False: nothing is learned by itself, and nothing that was learned is used.
+    """
+
+    def __init__(self, core: Core, graph: CurrentGraph, *, on: bool = True) -> None:
+        self._core, self._graph, self._on = core, graph, on
+        self._lock = threading.Lock()
+        self._in_ram: dict[str, bytes] = {}
+        self._known: dict[str, tuple[object, Mapping[str, ToolSpec], LearnedLinks | None]] = {}
+        self._asked: int | None = None  # links at the last fit
+        self._ended = 0
+        self._told: set[str] = set()
+        if not core.read_only:
+            core.jobs.handle_slow(JOB, lambda _: (self._due() and self.fit()) or "", lambda *_: None)
+
+    # --- using ---
+
+    def scorer(self) -> LearnedLinks | None:
+        """The best of what was learned, if it is better than structure alone; None: nothing is, or it is stale."""
+        if not self._on:
+            return None
+        found = [each for name in (PLAIN, HGT) if (each := self._of(name)) is not None]
+        most = max((float(each.manifest["links"]) for each in found), default=0.0)
+        # One that knows far fewer links than another was measured in another time.
+        found = [each for each in found if MORE * float(each.manifest["links"]) > most]
+        better = [each for each in found if each.manifest["learned"] > each.manifest["structural"]]
+        return max(better, key=lambda each: float(each.manifest["learned"]), default=None)
+
+    def _of(self, name: str) -> LearnedLinks | None:
+        specs = self._core.catalogue.known
+        with self._lock:
+            version, kept = (self._stamp(name), len(specs)), self._known.get(name)
+            if kept is None or kept[0] != version or not (kept[1] is specs or kept[1] == specs):
+                kept = self._known[name] = version, specs, self._read(name, specs)
+            return kept[2]
+
+    def _stamp(self, name: str) -> object:
+        path = self.path(name)
+        if path is None:
+            return id(self._in_ram[name]) if name in self._in_ram else None
+        try:
+            said = path.stat()
+        except OSError:
+            return None
+        return said.st_mtime_ns, said.st_size, said.st_ino
+
+    def _read(self, name: str, specs: Mapping[str, ToolSpec]) -> LearnedLinks | None:
+        path = self.path(name)
+        if self._stamp(name) is None:
+            return None
+        from langgraph_toolmem.navigator.learned.scorer import LearnedLinks
+        from langgraph_toolmem.stores.arrays import loaded, read_arrays
+
+        try:
+            data = self._in_ram.get(name) if path is None else read_arrays(path)
+            if data is None:
+                return None
+            return LearnedLinks(*loaded(data, str(path or name)), specs, self._core.vectors.embedder.name)
+        except StorageError as error:
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                log_failure(logger, logging.INFO, "learned links are not used", error=error)
+            return None
+
+    def path(self, name: str) -> Path | None:
+        """Where a table is kept; None: in RAM."""
+        home = self._core.home
+        return None if home is None else home / name
+
+    # --- learning ---
+
+    def look(self, *, now: bool = False) -> int:
+        """Puts a job if enough new links were seen; cheap enough for every run that ends. Nothing is kept: 0."""
+        self._ended += 1
+        if not self._on or self._core.read_only or (not now and self._ended % LOOK_EVERY):
+            return 0
+        count = len(links_of(self._graph.history(at_once=True)))
+        if self._asked is None:
+            self._asked = self._fitted()
+        if count >= max(LEAST_LINKS, MORE * self._asked):
+            self._asked = count
+            self._core.jobs.put(JOB, {}, line=JOB, key=f"{JOB}-{count}")
+        return 0
+
+    def _fitted(self) -> int:
+        kept = self._of(PLAIN)
+        return 0 if kept is None else int(kept.manifest["links"])
+
+    def _due(self) -> bool:
+        """Whether a job that waited is still worth its while."""
+        return len(links_of(self._graph.history(at_once=True))) >= max(LEAST_LINKS, MORE * self._fitted())
+
+    def fit(self) -> str | None:
+        """Fits the plain scorer to the links seen so far and keeps it; what it is worth, in words.
+
+        Raises:
+            StorageError: the embedder failed, or the table cannot be kept.
+        """
+        from langgraph_toolmem.navigator.learned import plain
+        from langgraph_toolmem.navigator.learned.scorer import structural_fits, table_of
+        from langgraph_toolmem.navigator.learned.views import Views
+        from langgraph_toolmem.stores.arrays import dumped
+
+        graph, history = self.snapshot()
+        views = Views(graph.apis, self.embed)
+        links = numbered(links_of(history), views)
+        if len(links) < LEAST_LINKS:
+            return None
+        fits, together = structural_fits(graph, views), plain.two_steps(links)
+        worth = plain.validated(views, fits, links, together=together)
+        model = plain.fit(views, fits, links, together=together)
+        uses = [history.uses.get(name, 0.0) for name in views.names]
+        consumers = sorted(range(len(views)), key=lambda place: -uses[place])[:EXPORTED]
+        specs = {name: node.spec for name, node in graph.apis.items()}
+        table = table_of(views.names, model.rows(consumers), specs)
+        manifest = {"model": "plain", **self.manifest(len(links)), **worth}
+        self.keep(PLAIN, dumped(manifest, table))
+        return (
+            f"{len(links)} links learned; held-out ones: {worth['learned']:.3f}, by structure {worth['structural']:.3f}"
+        )
+
+    def snapshot(self) -> tuple[ToolDependencyGraph, History]:
+        """A dependency graph of one's own, and the counts of past runs."""
+        with self._graph.held() as graph:
+            constraints = graph.clusters.constraints
+        return self._graph.rebuilt(constraints), self._graph.history(at_once=True)
+
+    def manifest(self, links: int) -> dict[str, Any]:
+        """What every table says of how it was made."""
+        return {"embedder": self._core.vectors.embedder.name, "links": links, "made": self._core.now()}
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keeps a table; it is used from now on. Raises StorageError if the folder cannot be written."""
+        from langgraph_toolmem.stores.arrays import save_arrays
+
+        path = self.path(name)
+        if path is None:
+            self._in_ram[name] = data
+        else:
+            save_arrays(path, data)
+
+    def embed(self, texts: Mapping[str, str]) -> Mapping[str, Sequence[float]]:
+        """Vectors of texts, kept where that is worth while."""
+        kept = text_vectors(self._core.vectors, LINKS, read_only=self._core.read_only)
+        if kept is not None:
+            return kept.of(texts)
+        return dict(zip(texts, self._core.vectors.embedder.embed_documents(list(texts.values())), strict=True))
+
+    # --- being looked at ---
+
+    def report(self) -> Section | None:
+        """What was learned and which links it foresees; None if nothing was."""
+        used = self.scorer()
+        if used is None:
+            return None
+        said = used.manifest
+        foreseen = used.likeliest(links_of(self._graph.history()), SHOWN)
+        figures = {
+            "scorer": said["model"],
+            "links": said["links"],
+            "learned": said["learned"],
+            "structural": said["structural"],
+            "predicted": [{"producer": a, "consumer": b, "probability": round(p, 4)} for a, b, p in foreseen],
+        }
+        sentence = (
+            f"Links between tools: {said['links']:,} learned ({said['model']}); of other producers "
+            f"{said['learned']:.0%} rank below the right one of a link it had not seen, {said['structural']:.0%} by "
+            f"structure alone."
+        )
+        rows = tuple((a, b, f"{p:.0%}") for a, b, p in foreseen)
+        table = TextTable("Links not seen yet that are likely", ("an output of", "feeds", "probability"), rows)
+        return Section("Navigator", figures, (sentence,), (table,) if rows else ())
+
+
+def links_of(history: History) -> set[tuple[str, str]]:
+    """The links that runs have shown: one tool well after another one, or fed by it."""
+    found = {edge for edge, count in history.transitions.items() if count > 0}
+    found |= {(flow.source, flow.target) for flow, count in history.flows.items() if count > 0}
+    return {(producer, consumer) for producer, consumer in found if producer != consumer and producer != START}
+
+
+def numbered(links: set[tuple[str, str]], views: Views) -> Ints:
+    """(L, 2) links between known tools, as numbers."""
+    import numpy as np
+
+    places = views.places
+    pairs = sorted((places[a], places[b]) for a, b in links if a in places and b in places)
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
