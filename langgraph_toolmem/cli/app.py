@@ -171,24 +171,24 @@ def import_(
     log = load_log(file, lenient=lenient, quiet=as_json)
     wanted = Summaries(summaries, model, max_model_calls, asks=not yes, unlabelled=unlabelled)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
-        before = _calls(opened.view())
+        before = opened.view().calls
         done = import_runs(opened, log.runs, wanted, entries=entries, atoms=atoms, writer=writer, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     with open_memory(memory, read_only=True) as stored:
-        kept = _calls(stored.view())
-    if kept < _calls(view):  # a memory goes on in RAM when the disk fails; an import is for what is stored
+        kept = stored.view().calls
+    if kept < view.calls:  # a memory goes on in RAM when the disk fails; an import is for what is stored
         why = "; ".join(problems) or "the reason is not known"
-        raise StorageError(f"only {kept} of {_calls(view)} tool calls are stored in {memory}: {why}")
-    learned = _calls(view) - before
+        raise StorageError(f"only {kept} of {view.calls} tool calls are stored in {memory}: {why}")
+    learned = view.calls - before
     if as_json:
         runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
-        calls = {"calls_learned": learned, "calls_known": _calls(view), "entries": done.entries}
+        calls = {"calls_learned": learned, "calls_known": view.calls, "entries": done.entries}
         calls |= {"atom_steps": done.atom_steps, "atom_model_calls": done.atom_calls}
         answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **_skipped(log)})
         return
     from langgraph_toolmem.base.text import count
 
-    known, of = count(_calls(view), "tool call"), count(len(view.tools), "tool")
+    known, of = count(view.calls, "tool call"), count(len(view.tools), "tool")
     typer.echo(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
     typer.echo(f"The memory in {memory} now knows {known} of {of}.")
     for line in done.sentences(wanted):
@@ -395,7 +395,3 @@ app.command()(train)
 def _skipped(log: RunLog) -> dict[str, Any]:
     lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
     return {"skipped_lines": lines, "shared_ids": log.shared_ids}
-
-
-def _calls(view: Any) -> int:
-    return sum(counts.calls for counts in view.tools.values())

@@ -87,6 +87,11 @@ class GraphView:
     edges: list[EdgeView] = field(default_factory=list)
     dataflow: list[FlowView] = field(default_factory=list)
 
+    @property
+    def calls(self) -> int:
+        """All calls of all tools."""
+        return sum(counts.calls for counts in self.tools.values())
+
 
 def to_mermaid(view: GraphView, *, min_count: int = 1, max_edges: int = 60) -> str:
     """Draw the graph as a Mermaid flowchart.
