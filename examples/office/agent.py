@@ -23,13 +23,16 @@ PROMPT = (
 Builder = StateGraph[MessagesState, Any, Any, Any]
 
 
-def build_graph(model: BaseChatModel, tools: list[BaseTool], memory: ToolMemory | None = None) -> Builder:
+def build_graph(
+    model: BaseChatModel, tools: list[BaseTool], memory: ToolMemory | None = None, *, prefetch: bool = False
+) -> Builder:
     """The agent loop: model, tools, model, … until the model answers in words.
 
     Args:
         model: any chat model that can call tools.
         tools: the office's tools.
         memory: a tool memory to plug in; None leaves the graph as somebody had it before.
+        prefetch: likely look-ups run while the model is asked.
 
     Returns:
         The graph, not compiled yet: give it a checkpointer.
@@ -41,22 +44,24 @@ def build_graph(model: BaseChatModel, tools: list[BaseTool], memory: ToolMemory 
 
     builder: Builder = StateGraph(MessagesState)
     builder.add_node("agent", call_model)
-    builder.add_node("tools", ToolNode(tools))
     if memory is None:
+        builder.add_node("tools", ToolNode(tools))
         builder.add_edge(START, "agent")
         builder.add_edge("tools", "agent")
         builder.add_conditional_edges("agent", tools_condition)
     else:
-        _plug_in(builder, memory)
+        _plug_in(builder, tools, memory, prefetch)
     return builder
 
 
-def _plug_in(builder: Builder, memory: ToolMemory) -> None:
+def _plug_in(builder: Builder, tools: list[BaseTool], memory: ToolMemory, prefetch: bool) -> None:
     """The memory's two nodes and their edges; all that a user adds."""
     from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 
-    builder.add_node("inertia", InertiaShortcut(memory))
-    builder.add_node("record", Recorder(memory))
+    recorder = Recorder(memory)
+    builder.add_node("tools", ToolNode(tools, wrap_tool_call=recorder.wrap_tool_call))
+    builder.add_node("inertia", InertiaShortcut(memory, prefetch=prefetch))
+    builder.add_node("record", recorder)
     builder.add_edge(START, "inertia")
     builder.add_edge("tools", "inertia")
     builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])

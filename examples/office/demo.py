@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 WARM_UP = 50  # tasks after which the second table starts
 SCRIPTED = "scripted"
+PREFETCH = "prefetch"
+GEARS = ("shadow", PREFETCH, "reads", "reads and named writes")
 
 
 @contextmanager
@@ -77,13 +79,21 @@ def gears(tools: Sequence[BaseTool]) -> dict[str, InertiaPolicy]:
     named = frozenset(tool.name for tool in tools)
     return {
         "shadow": InertiaPolicy(shadow=True),
+        PREFETCH: InertiaPolicy(shadow=True),
         "reads": InertiaPolicy(),
         "reads and named writes": InertiaPolicy(may_write=named, allow_destructive=named),
     }
 
 
 def compare(
-    tasks: Sequence[Task], *, model: str, seed: int, latency_s: float, variation: float, console: Console
+    tasks: Sequence[Task],
+    *,
+    model: str,
+    seed: int,
+    latency_s: float,
+    variation: float,
+    wanted: Sequence[str],
+    console: Console,
 ) -> list[Pass]:
     """All tasks without a memory, then in each gear with a memory of its own that begins empty."""
     from langgraph_toolmem import Inertia, ToolMemory, default_methods
@@ -100,10 +110,12 @@ def compare(
                     return Pass(name, run(chat))
                 with tempfile.TemporaryDirectory(prefix="toolmem-demo-") as folder:
                     methods = default_methods(Inertia(policy))
-                    with ToolMemory(Path(folder) / "memory", tools=office.tools(), methods=methods) as memory:
-                        return Pass(name, run(chat, memory=memory), memory.report())
+                    home: dict[str, Any] = {"namespace": ("toolmem", "{user_id}"), "tools": office.tools()}
+                    with ToolMemory(Path(folder) / "memory", methods=methods, **home) as memory:
+                        return Pass(name, run(chat, memory=memory, prefetch=name == PREFETCH), memory.report())
 
-        passes = {"without memory": None, **gears(Office(0).tools())}
+        known = gears(Office(0).tools())
+        passes = {"without memory": None, **{gear: known[gear] for gear in known if gear in wanted}}
         return [one_pass(name, policy, number) for number, (name, policy) in enumerate(passes.items())]
 
 
@@ -150,6 +162,8 @@ def show(console: Console, passes: Sequence[Pass], note: str) -> None:
         curve = "  ".join(f"{share:.0%}" for share in saved_by_block(without.outcomes, each.outcomes))
         gone = lost(without.outcomes, each.outcomes)
         console.print(f"  {each.gear}: {curve}; tasks that succeed without the memory only: {len(gone)}")
+        if ahead := each.report["inertia"].get("prefetch"):
+            console.print(f"    look-ups run ahead: {ahead['started']}, asked for and served: {ahead['served']}")
         for outcome in gone:
             console.print(f"    {outcome.id} {outcome.kind} {outcome.error}", markup=False)
     console.print(f"\nThe report of the last pass ({remembered[-1].gear}):\n")
@@ -186,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="PERCENT",
         help="share of the requests that make the scripted model fill an optional argument (default: %(default)s)",
     )
+    parser.add_argument("--gears", nargs="+", default=GEARS, choices=GEARS, help="how far the memory goes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if options.tasks < 1 or options.latency_ms < 0:
@@ -208,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=options.seed,
         latency_s=options.latency_ms / 1000,
         variation=options.variation,
+        wanted=options.gears,
         console=Console(stderr=True),
     )
     if options.json:

@@ -97,6 +97,7 @@ def run_tasks(
     office: Office,
     memory: ToolMemory | None = None,
     *,
+    prefetch: bool = False,
     clock: Callable[[], float] = time.perf_counter,
     done: Callable[[Outcome], None] = lambda _: None,
 ) -> list[Outcome]:
@@ -107,14 +108,18 @@ def run_tasks(
         tasks: the tasks, in this order.
         office: the sandbox; reset before every task.
         memory: the memory to plug in, or None.
+        prefetch: likely look-ups run while the model is asked.
         clock: seconds; for the wall time.
         done: called after each task.
     """
-    graph = build_graph(model, list(office.tools()), memory).compile(checkpointer=InMemorySaver())
+    graph = build_graph(model, list(office.tools()), memory, prefetch=prefetch).compile(checkpointer=InMemorySaver())
     outcomes = []
     for task in tasks:
         office.reset(task.seed)
-        config: RunnableConfig = {"configurable": {"thread_id": task.id}, "recursion_limit": MOST_STEPS}
+        config: RunnableConfig = {
+            "configurable": {"thread_id": task.id, "user_id": "me"},
+            "recursion_limit": MOST_STEPS,
+        }
         start, error = clock(), ""
         try:
             graph.invoke({"messages": [("user", task.request)]}, config)

@@ -450,10 +450,11 @@ def test_totals_lost_and_printed_table() -> None:
     assert (total.tasks, total.llm_calls, total.tokens, total.right) == (2, 3, 330, 1)
     assert total.to_dict()["tokens"] == 330
     console = Console(width=100, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    demo_module.show(console, without, remembered, "the report", "a note")
+    passes = [demo_module.Pass("without memory", without), demo_module.Pass("reads", remembered, {"inertia": {}})]
+    demo_module.show(console, passes, "a note")
     console.file.close()
     text = console.export_text()
-    for part in ("a note", "All 2 tasks", "-50%", "1 of 2", "without the memory only: 1", "a kind", "the report"):
+    for part in ("a note", "All 2 tasks", "-50%", "1 of 2", "without the memory only: 1", "a kind", "(reads)"):
         assert part in text
     assert "After the first" not in text
 
@@ -470,22 +471,26 @@ def test_demo_arguments_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_end_to_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "")
     monkeypatch.setenv("no_proxy", "")
-    assert demo_module.main(["--tasks", "30", "--latency-ms", "0", "--variation", "7", "--json"]) == 0
+    gears = ["--gears", "prefetch", "reads"]
+    assert demo_module.main(["--tasks", "30", "--latency-ms", "0", "--variation", "7", "--json", *gears]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert LABEL in shown["note"]
     assert "7 % of the requests" in shown["note"]
-    before, after = shown["all"]["without"], shown["all"]["with"]
+    before, ahead, after = shown["all"].values()
     assert before["right"] == 30
-    assert shown["lost"] == []
+    assert shown["lost"] == {"prefetch": [], "reads": []}
+    assert ahead["llm_calls"] == before["llm_calls"]
+    assert shown["reports"]["prefetch"]["sections"]["inertia"]["prefetch"]["served"] > 0
     assert after["llm_calls"] <= before["llm_calls"]
     assert after["llm_calls"] + after["shortcuts"] >= before["llm_calls"]
 
 
 @pytest.mark.slow
 def test_demo_loses_no_task_and_saves_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo_module.main(["--tasks", "200", "--seed", "0", "--latency-ms", "0", "--json"]) == 0
+    gears = ["--gears", "reads and named writes"]
+    assert demo_module.main(["--tasks", "200", "--latency-ms", "0", "--json", *gears]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["lost"] == []
-    late = shown["after_50"]
-    assert late["with"]["llm_calls"] <= 0.8 * late["without"]["llm_calls"]
-    assert late["with"]["right"] == late["without"]["right"] == 150
+    assert shown["lost"] == {"reads and named writes": []}
+    before, after = shown["after_50"].values()
+    assert after["llm_calls"] <= 0.8 * before["llm_calls"]
+    assert after["right"] == before["right"] == 150

@@ -1,0 +1,106 @@
+"""What each part of the shortcut carries, and how honest its confidence is: the replay with one part taken out.
+
+``python -m benchmarks.ablation``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measures import Row, best_yield, live, with_budget
+from benchmarks.replay import DATA, DEFAULT, SETS, arrange, free, policy_rows
+from langgraph_toolmem.graph.cases import CaseIndex
+from langgraph_toolmem.inertia import arguments, candidates
+from langgraph_toolmem.inertia.confidence import Confidence
+from langgraph_toolmem.inertia.contexts import CallContexts
+from langgraph_toolmem.inertia.strangers import Likeness
+from langgraph_toolmem.runs.logs import load_runs
+from langgraph_toolmem.runs.tools import read_tools
+
+BINS: Final = 10
+WITHOUT: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
+    "nothing": ExitStack,
+    "trees": lambda: patch.object(Confidence, "look", lambda _: None),
+    "nearest requests": lambda: patch.object(CaseIndex, "nearest", lambda *_, **__: []),
+    "calls after calls": lambda: patch.object(CallContexts, "after", lambda *_: ([], {})),
+    "second and third tool": lambda: patch.object(candidates, "MAX_TOOLS", 1),
+    "second and third filling": lambda: patch.object(arguments, "FILLINGS", 1),
+    "several calls at once": lambda: patch.object(candidates, "fill_each", lambda *_: []),
+    "the test of strangers": lambda: patch.object(Likeness, "refusal", lambda *_: ""),
+}
+"""The part that is taken out, and how."""
+
+
+def rows_without(part: str, data: Path, name: str, seed: int) -> list[Row]:
+    """One row per model turn of a set, cold, all tools named, with a part taken out."""
+    tools = json.loads((data / name / "tools.json").read_text(encoding="utf-8"))
+    runs, _ = arrange(load_runs(data / name / "trajectories.jsonl").runs, "cold", seed)
+    every = frozenset(read_tools(tools))
+    with WITHOUT[part]():
+        by_run = policy_rows(runs, free(DEFAULT.with_(may_write=every, allow_destructive=every)), tools=tools)
+    return [row for rows in by_run for row in rows]
+
+
+def reliability(rows: Sequence[Row]) -> list[tuple[int, float, float]]:
+    """Per bin of confidence: calls, mean confidence, share that was right."""
+    found: list[tuple[int, float, float]] = []
+    for nth in range(BINS):
+        inside = [r for r in rows if r.confidence is not None and min(int(BINS * r.confidence), BINS - 1) == nth]
+        if inside:
+            mean = sum(r.confidence or 0.0 for r in inside) / len(inside)
+            found.append((len(inside), mean, sum(r.right for r in inside) / len(inside)))
+    return found
+
+
+def calibration_error(rows: Sequence[Row]) -> float:
+    """Expected calibration error in points: |confidence - share right|, weighted by the calls of each bin."""
+    bins = reliability(rows)
+    return 100 * sum(n * abs(p - hit) for n, p, hit in bins) / max(1, sum(n for n, _, _ in bins))
+
+
+def main(arguments_: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help="folders with recorded runs")
+    parser.add_argument("--parts", nargs="+", default=list(WITHOUT), choices=list(WITHOUT), help="what is taken out")
+    parser.add_argument("--seed", type=int, default=0, help="of the shuffle")
+    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    options = parser.parse_args(arguments_)
+    if not options.data.exists():
+        print(f"recorded runs are not there: {options.data}", file=sys.stderr)
+        return 2
+    table = Table(title="Without a part: Y1 · live right / wrong · calibration error", title_justify="left")
+    table.add_column("without")
+    for name in options.sets:
+        table.add_column(name, justify="right")
+    diagram = Table(title="Confidence and share right of the calls above it (whole shortcut)", title_justify="left")
+    for heading in ("set", *(f"{nth / BINS:.1f}" for nth in range(BINS))):
+        diagram.add_column(heading, justify="right")
+    for part in options.parts:
+        cells = []
+        for name in options.sets:
+            rows = rows_without(part, options.data, name, options.seed)
+            made = live(with_budget(rows, DEFAULT))
+            figures = f"{best_yield(rows, 1):.1f} · {made.right:.1f} / {made.wrong:.2f}"
+            cells.append(f"{figures} · {calibration_error(rows):.1f}")
+            if part == "nothing":
+                diagram.add_row(name, *(f"{p:.2f} → {hit:.2f} ({n})" for n, p, hit in reliability(rows)))
+        table.add_row(part, *cells)
+    console = Console(width=200)
+    console.print(table)
+    console.print(diagram)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
