@@ -75,6 +75,7 @@ def main(arguments_: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", nargs="+", default=list(WITHOUT), choices=list(WITHOUT), help="what is taken out")
     parser.add_argument("--seed", type=int, default=0, help="of the shuffle")
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser.add_argument("--json", dest="json_file", type=Path, help="write every figure there")
     options = parser.parse_args(arguments_)
     if not options.data.exists():
         print(f"recorded runs are not there: {options.data}", file=sys.stderr)
@@ -86,16 +87,22 @@ def main(arguments_: Sequence[str] | None = None) -> int:
     diagram = Table(title="Confidence and share right of the calls above it (whole shortcut)", title_justify="left")
     for heading in ("set", *(f"{nth / BINS:.1f}" for nth in range(BINS))):
         diagram.add_column(heading, justify="right")
+    found: list[dict[str, object]] = []
     for part in options.parts:
         cells = []
         for name in options.sets:
             rows = rows_without(part, options.data, name, options.seed)
             made = live(with_budget(rows, DEFAULT))
             figures = f"{best_yield(rows, 1):.1f} · {made.right:.1f} / {made.wrong:.2f}"
-            cells.append(f"{figures} · {calibration_error(rows):.1f}")
+            error = calibration_error(rows)
+            cells.append(f"{figures} · {error:.1f}")
+            every = {"y1": best_yield(rows, 1), "right": made.right, "wrong": made.wrong, "calibration_error": error}
+            found.append({"without": part, "set": name, **every, "reliability": reliability(rows)})
             if part == "nothing":
                 diagram.add_row(name, *(f"{p:.2f} → {hit:.2f} ({n})" for n, p, hit in reliability(rows)))
         table.add_row(part, *cells)
+    if options.json_file:
+        options.json_file.write_text(json.dumps(found, indent=2), encoding="utf-8")
     console = Console(width=200)
     console.print(table)
     console.print(diagram)
