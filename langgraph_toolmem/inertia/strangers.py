@@ -80,8 +80,9 @@ class Likeness(Table):
 
     def share(self, tool: str, strangeness: float | None) -> float:
         """The conformal p-value: the share of the tool's known requests that are at least as strange; 1 for a request
-        that is not strange at all."""
-        if strangeness is None:
+        that is not strange at all, 0 for one that shares no word with them, or turns them round: of those none vouches
+        for another."""
+        if strangeness is None or strangeness >= 1:
             return 0.0
         if strangeness == 0:
             return 1.0

@@ -131,6 +131,25 @@ def test_without_a_past_request_that_went_that_way_all_are_strange():
     assert likeness.refusal("find", None) == "no request before that went on with find went the same way so far"
 
 
+def test_one_turned_request_does_not_open_the_door_for_others():
+    """The model did the same for one who said "never": that says nothing of one who asks whether he should."""
+    learner = Learner([schema("find", "name")], FREE.with_(may_read={"find"}))
+
+    def learn(text: str, name: str, thread: str) -> None:
+        learner.learn(user(text), call("find", {"name": name}, {"id": name}), words(), thread_id=thread)
+
+    for i in range(40):
+        learn(f"Please find Name{i} for me", f"Name{i}", str(i))
+    assert first(learner, "Please find Zoe for me").acts
+    for turning, name in (("Never", "Ann"), ("Unless", "Bob"), ("Without", "Cem"), ("Except", "Dan")):
+        learn(f"{turning} please find {name} for me", name, turning)
+
+    decision = first(learner, "Should you please find Zoe for me")
+    assert not decision.acts
+    assert "worded unlike" in decision.reason
+    assert spread(*[1.0] * 40).share("find", 1.0) == 0.0
+
+
 def test_a_few_right_predictions_are_not_enough_to_know_how_unlike_requests_are():
     assert "worded unlike" in spread(*[0.5] * (strangers.ENOUGH - 1)).refusal("find", 0.1)
     assert spread(*[0.5] * strangers.ENOUGH).refusal("find", 0.1) == ""
