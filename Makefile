@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all lint bench mutants format clean
+.PHONY: help demo quick test test-all test-oldest lint bench docs mutants format clean
 
 help: ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,13 @@ test: lint ## lint, types and all tests; those that are there sync and async run
 test-all: lint ## the same, both ways
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
+test-oldest: ## the unit tests with the oldest release of each range, in a venv of its own
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt \
+		'.[agents,openai]' pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis networkx scipy \
+		langgraph-checkpoint-sqlite opentelemetry-sdk opentelemetry-exporter-otlp-proto-common
+	PYTHONPATH=. .venv-oldest/bin/python -m pytest tests/unit -m "not slow" -W default $(ARGS)
+
 lint: $(STAMP) ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,8 +55,15 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.trace
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
+	$(BIN)/python -m benchmarks.done
+	$(BIN)/python -m benchmarks.chat
+	$(BIN)/python -m benchmarks.prefix
 	$(BIN)/python -m benchmarks.discovery
 	$(BIN)/python -m benchmarks.damage
+	$(BIN)/python -m benchmarks.workers
+
+docs: $(STAMP) ## the pages of docs/, the README, API and command line reference as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 mutants: $(STAMP) ## break the guards and bounds by chance, a line at a time: do the tests notice?
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
@@ -59,4 +73,4 @@ format: $(STAMP) ## format the code
 	$(BIN)/ruff format .
 
 clean: ## remove what was built
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest dist build site .mypy_cache .ruff_cache .hypothesis

@@ -29,7 +29,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Known, Link
 from langgraph_toolmem.navigator.learned.features import SCORES
 from langgraph_toolmem.navigator.learned.plain import fit, two_steps
-from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, structural_fits, table_of
+from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
 from langgraph_toolmem.navigator.learned.views import Embed, Views
 
 TOOLBENCH: Final = "toolbench_catalog"
@@ -211,7 +211,7 @@ def cost(data: Path, tools: int) -> dict[str, float]:
     made = time.perf_counter() - began
     rng = np.random.default_rng(0)
     links = np.unique(rng.integers(len(views), size=(2_000, 2)), axis=0)
-    fits = structural_fits(graph, views)
+    fits = StructuralFits(graph, views)
     model = fit(views, fits, links)
     consumers = rng.choice(len(views), 20, replace=False).tolist()
     for consumer in consumers:

@@ -19,7 +19,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned.features import Fits
 from langgraph_toolmem.navigator.learned.plain import above
-from langgraph_toolmem.navigator.learned.scorer import structural_fits
+from langgraph_toolmem.navigator.learned.scorer import StructuralFits
 from langgraph_toolmem.navigator.learned.views import Embed, Ints, Views
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -107,7 +107,7 @@ def folds_of(specs: Mapping[str, ToolSpec], tasks: Sequence[Task], embed: Embed)
     """Both ways: what one half of the tasks shows, the other half is asked about."""
     graph = ToolDependencyGraph(specs.values())
     views = Views(graph.apis, embed)
-    fits = structural_fits(graph, views)
+    fits = StructuralFits(graph, views)
     halves = [[task for task in tasks if crc32(task.text.encode()) % 2 == half] for half in (0, 1)]
     found = []
     links = [sorted({_placed(views, link) for task in half for link in task.links}) for half in halves]

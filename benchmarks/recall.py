@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recall_data import SETS, Request, Split, f1, held_out, shape, source, split
-from benchmarks.recall_fit import Similarity, fit, memory_of
+from benchmarks.recall_fit import Similarity, fit, memory_of, runs_in
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
 from langgraph_toolmem.entries.choose import how_many
@@ -138,7 +138,18 @@ def by_similarity(parts: Split, similarities: Scores) -> dict[str, list[list[int
 def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]]:
     """What the default policy recalls for each query, with the built-in embedder or another one."""
     with memory_of(parts.memory, embedder) as memory:
-        return [[int(entry.id) for entry in memory.entries.recall(query.text)] for query in parts.queries]
+        return [[int(entry.run) for entry in memory.entries.recall(query.text)] for query in parts.queries]
+
+
+def with_lessons(parts: Split) -> tuple[list[list[int]], float]:
+    """The same where alike entries are gathered into lessons: the entries behind what is shown; lines a query."""
+    with memory_of(parts.memory) as memory:
+        user = memory.core.users.of(None)
+        memory.entries.lessons.ask(list(memory.entries.rows.all(user)), user.namespace)
+        memory.flush(timeout=None)
+        shown = [memory.entries.recollect([{"role": "user", "content": each.text}]).entries for each in parts.queries]
+        found = [[int(entry.run) for entry in runs_in(memory, each)] for each in shown]
+        return found, fmean(map(len, shown))
 
 
 def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Mapping[str, Similarity]) -> list[Score]:
@@ -155,6 +166,9 @@ def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Ma
         parts = split(requests, seed)
         book("nothing", parts, [[] for _ in parts.queries])
         book("calibrated", parts, calibrated(parts))
+        gathered, lines = with_lessons(parts)
+        book("lessons", parts, gathered)
+        print(f"{name}, seed {seed}: {lines:.2f} lines a query with lessons")
         for kind, similarity in similarities.items():
             values = similarity(parts)
             for rule, recalled in by_similarity(parts, values).items():

@@ -12,9 +12,10 @@ import numpy as np
 
 from benchmarks.recall_data import Request, Split, held_out, split
 from langgraph_toolmem import Entries, ToolMemory
-from langgraph_toolmem.entries.entry import Entry, EntryCall
+from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.ranker import Candidate, Ranked, rank
 from langgraph_toolmem.entries.recall import LONGLIST
+from langgraph_toolmem.entries.recollection import RecalledEntry
 from langgraph_toolmem.entries.relevance import Floats
 from langgraph_toolmem.entries.weights import Weights
 from langgraph_toolmem.search.embedders import Embedder
@@ -33,16 +34,32 @@ RIDGE: Final = 1e-4
 
 
 def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> ToolMemory:
-    """A memory of these requests; ids are places."""
+    """A memory of these requests; `Entry.run` is the place."""
     memory = ToolMemory.ephemeral(methods=[Entries()], embeddings=embedder)
     memory.entries.rows.put(
         [
-            Entry(str(place), str(place), each.text, tuple(EntryCall(tool, {}, "ok") for tool in each.tools), score=1.0)
+            Entry(
+                entry_id(str(place)),
+                str(place),
+                each.text,
+                tuple(EntryCall(tool, {}, "ok") for tool in each.tools),
+                score=1.0,
+            )
             for place, each in enumerate(requests)
         ],
         memory.core.users.of(None),
     )
     return memory
+
+
+def runs_in(memory: ToolMemory, recalled: Sequence[RecalledEntry]) -> list[Entry]:
+    """The runs that are shown: those of a lesson are all shown with it."""
+    rows, user = memory.entries.rows, memory.core.users.of(None)
+    found = (
+        rows.get([entry_id(run) for run in each.lesson.sources], user) if each.lesson else [each.entry]
+        for each in recalled
+    )
+    return [entry for entries in found for entry in entries]
 
 
 def weighed(requests: Sequence[Request], cosines: Floats, query: str, learned: Weights, *, dense: bool) -> Ranked:

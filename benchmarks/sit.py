@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import random
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -66,6 +68,10 @@ class Job:
     good: bool = False
     """Only successful runs teach, and only their turns are looked at."""
     limit: int | None = None
+    judged: float = 1.0
+    """This share of the history has a verdict, its own; the rest has none. Successful runs are asked."""
+    history: float = 1.0
+    """There is only this share of the history at all."""
 
 
 # --- ours ---------------------------------------------------------------------------------------------------
@@ -88,21 +94,23 @@ class NoEdges:
         return {}
 
 
-def learn(history: Sequence[Run], memory: ToolMemory | None) -> Walks:
-    """Edges and summaries of runs that all went well."""
+def learn(history: Sequence[Run], memory: ToolMemory | None, said: Sequence[float | None] | None = None) -> Walks:
+    """Edges and summaries of runs, with their verdicts (None: all are good); those of bad ones are not stored."""
+    said = [1.0] * len(history) if said is None else said
     walks = Walks()
     summaries: list[NewSummary] = []
     for number, run in enumerate(history):
         name = run.thread_id or str(number)
         for each in transitions(run, summarise=extractive_summary if memory is not None else None):
             walks.add(name, each.key, each.source, each.target)
-            if each.summary:
+            if each.summary and said[number] != 0:
                 summaries.append(
                     NewSummary(
                         each.place, each.target, each.summary, each.key, f"run{number}", None, each.made_by, number
                     )
                 )
-        walks.judge(name, 1.0)
+        if (score := said[number]) is not None:
+            walks.judge(name, score)
     if memory is not None:
         core = memory.core
         rows, builtin = memory.sit.states.rows, core.vectors.embedder.builtin
@@ -110,15 +118,24 @@ def learn(history: Sequence[Run], memory: ToolMemory | None) -> Walks:
     return walks
 
 
-def methods_of(history: Sequence[Run], specs: Mapping[str, ToolSpec], memory: ToolMemory | None) -> dict[str, Method]:
-    """All methods, taught by the history."""
-    walks = learn(history, memory)
+def methods_of(
+    history: Sequence[Run],
+    specs: Mapping[str, ToolSpec],
+    memory: ToolMemory | None,
+    said: Sequence[float | None] | None = None,
+) -> dict[str, Method]:
+    """All methods, taught by the history and the verdicts on it; None: all runs are good."""
+    said = [1.0] * len(history) if said is None else said
+    walks = learn(history, memory, said)
+    judged = {f"run{number}": float(score is not None) for number, score in enumerate(said)}
+    history = [run for run, score in zip(history, said, strict=True) if score != 0]
     search = description_search(specs)
     kept = None if memory is None else Remembered(memory)
 
     def asked(point: Point, policy: SITPolicy, **given: Any) -> list[str]:
         edges = given.pop("edges", walks)
-        found = suggest(point.run, edges, kept, policy=policy, available=specs, state=point.state, **given)
+        given |= {"available": specs, "state": point.state, "weight_of": judged.__getitem__}
+        found = suggest(point.run, edges, kept, policy=policy, **given)
         return [suggestion.tool for suggestion in found]
 
     habits = POLICY.with_(recall="tool")
@@ -141,11 +158,14 @@ def work(job: Job) -> dict[str, Hits]:
     specs = read_tools(json.loads((folder / "tools.json").read_text(encoding="utf-8")))
     loaded = runs_of(folder, limit=job.limit) or ()
     arranged, cut = arrange(loaded, "warm", job.seed)
-    history, test = _read(arranged[:cut], good=job.good), _read(arranged[cut:], good=job.good)
+    scarce, draw = job.judged < 1, random.Random(job.seed)
+    before = [run for run in arranged[:cut] if (run.success or not job.good) and draw.random() < job.history]
+    history, test = _read(before, good=job.good), _read(arranged[cut:], good=job.good or scarce)
+    said = [float(bool(run.success)) if draw.random() < job.judged else None for run in before] if scarce else None
     if job.embedder == "none":
-        return measure(methods_of(history, specs, None), test)
+        return measure(methods_of(history, specs, None, said), test)
     with ToolMemory.ephemeral(methods=[SIT()], embeddings=embedder_named(job.embedder)) as memory:
-        return measure(methods_of(history, specs, memory), test)
+        return measure(methods_of(history, specs, memory, said), test)
 
 
 def _read(runs: Sequence[LoggedRun], *, good: bool) -> list[Run]:
@@ -218,7 +238,8 @@ def mean_of(results: Sequence[tuple[Job, dict[str, Hits]]]) -> list[Mean]:
     """Means over the splits; methods that use no embedder once."""
     grouped: dict[tuple[str, str, str], list[Hits]] = {}
     for job, hits in results:
-        name = f"{job.name}, successful" if job.good else job.name
+        name = job.name + ", successful" * job.good + f", {job.judged:.0%} judged" * (job.judged < 1)
+        name += f", {job.history:.0%} of the runs" * (job.history < 1)
         for method, hit in hits.items():
             embedder = job.embedder if method in ("episodic", "paper", "combined") else "any"
             grouped.setdefault((name, embedder, method), []).append(hit)
@@ -236,6 +257,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--embedders", nargs="+", default=list(EMBEDDERS), choices=EMBEDDERS)
     parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
     parser.add_argument("--limit", type=int, help="only the first so many runs of each set")
+    parser.add_argument("--judged", nargs="+", type=float, default=[1.0], help="these shares of runs have a verdict")
+    parser.add_argument("--history", nargs="+", type=float, default=[1.0], help="only these shares of runs are there")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure of every split there")
     options = parser.parse_args(arguments)
 
@@ -254,12 +277,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     for name, runs in present.items():
         mixed = any(run.success for run in runs) and not all(run.success for run in runs)
-        for good in (False, True) if mixed else (False,):
-            for embedder in embedders:
-                with console.status(f"{name}, {embedder}"):
-                    for seed in range(options.seeds):
-                        job = Job(str(options.data), name, seed, embedder, good, options.limit)
-                        results.append((job, work(job)))
+        for judged, history in product(options.judged, options.history):
+            for good in (False, True) if mixed and judged == 1 else (False,):
+                for embedder in embedders:
+                    with console.status(f"{name}, {embedder}"):
+                        for seed in range(options.seeds):
+                            job = Job(str(options.data), name, seed, embedder, good, options.limit, judged, history)
+                            results.append((job, work(job)))
 
     means = mean_of(results)
     output = Console(width=None if sys.stdout.isatty() else 180)

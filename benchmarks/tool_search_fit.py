@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from benchmarks.tool_search_data import CATALOGUE, CHAINS, OTHERS, Episode, episodes, requests, tools_of
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.learned.plain import fit, two_steps
-from langgraph_toolmem.navigator.learned.scorer import structural_fits
+from langgraph_toolmem.navigator.learned.scorer import StructuralFits
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.tool_search.precedents import Precedents
 from langgraph_toolmem.navigator.tool_search.prerequisites import PrerequisiteSearch
@@ -123,7 +123,7 @@ def learned(tools: Sequence[ToolSpec], known: Sequence[Episode]) -> Callable[[st
     views = Views(graph.apis, embed)
     seen = {pair for each in known for pair in zip(each.tools, each.tools[1:], strict=False) if pair[0] != pair[1]}
     links = np.array(sorted((views.places[a], views.places[b]) for a, b in seen))
-    model = fit(views, structural_fits(graph, views), links, together=two_steps(links))
+    model = fit(views, StructuralFits(graph, views), links, together=two_steps(links))
 
     def likely(target: str) -> Mapping[str, float]:
         _, producers, found = next(model.rows([views.places[target]]))

@@ -12,6 +12,7 @@ from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.row_kinds import Near, RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores.items import Hit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
@@ -26,6 +27,7 @@ __all__ = [
     "Command",
     "Core",
     "EndedRun",
+    "Forgotten",
     "Hit",
     "Import",
     "JudgedRun",

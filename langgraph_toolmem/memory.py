@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
+from langgraph_toolmem.base.checks import options_named
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
+from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.listener import EndedRun, Import
-from langgraph_toolmem.core.method import Method, check_methods
+from langgraph_toolmem.core.method import Method, check_installed, check_methods, installed
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.graph.view import view_of
+from langgraph_toolmem.report.holdout import compare
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.report.savings import TokenPrice
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.graph_store import Fsync
+from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -37,7 +41,7 @@ T = TypeVar("T", bound="ToolMemory")
 
 
 def default_methods(*own: Method) -> list[Method]:
-    """The five methods of the package, with their defaults.
+    """The five methods of the package with their defaults, but for those whose extra is not installed.
 
     Args:
         own: methods in place of those that have their name, and others after them.
@@ -50,9 +54,10 @@ def default_methods(*own: Method) -> list[Method]:
 
     given = {each.name: each for each in check_methods(own)}
     five: list[Method] = [Inertia(), SIT(), Navigator(), Entries(), Atoms()]
-    return [*(given.pop(each.name, each) for each in five), *given.values()]
+    return [*installed(given.pop(each.name, each) for each in five), *given.values()]
 
 
+@options_named
 class ToolMemory:
     """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
 
@@ -64,7 +69,7 @@ class ToolMemory:
         tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
             the observed calls show of them.
         methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs
-            nothing. None: all five, with their defaults; `default_methods` puts others in place of some of them.
+            nothing. None: `default_methods()`, the five with their defaults; the extra ``memory`` brings three of them.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``; None:
             the built-in lexical embedder, which needs no download.
         chroma: a chromadb client (``HttpClient`` …) instead of the embedded one.
@@ -75,6 +80,12 @@ class ToolMemory:
             "never": no waiting for the disk at all.
         read_only: look, but do not write; works beside a writing process. now: seconds since 1970.
         executor: when background work is done; None: in a thread of its own.
+        holdout: this share of the episodes, drawn by `seed` and their identity, runs without hints and without calls
+            made in the model's place; the memory goes on learning in them, and `report` compares (0.05 is a good one).
+        retention: requests, values, verdicts, entries, summaries and atoms that are older go, in the background, at the
+            opening and then daily while the memory is used: a timedelta, or seconds. None: nothing does.
+        store_timeout: seconds that a call of `store` or of a Chroma server may take. step_timeout: seconds that a node
+            or middleware waits for both together; then it goes on without, and `report().problems` counts it.
 
     Raises:
         ConfigurationError: an argument cannot work.
@@ -96,25 +107,25 @@ class ToolMemory:
         read_only: bool = False,
         now: Callable[[], float] = time.time,
         executor: Executor | None = None,
+        holdout: float = 0.0,
+        seed: int = 0,
+        retention: timedelta | float | None = None,
+        store_timeout: float = DEADLINE,
+        step_timeout: float = PATIENCE,
     ) -> None:
         self._methods = default_methods() if methods is None else check_methods(methods)
-        self._core = Core(
-            path,
-            self._methods,
-            tools=tools,
-            embeddings=embeddings,
-            chroma=chroma,
-            store=store,
-            namespace=namespace,
-            graph_namespace=graph_namespace,
-            fsync=fsync,
-            read_only=read_only,
-            now=now,
-            executor=executor,
-        )
+        given: dict[str, Any] = {"tools": tools, "embeddings": embeddings, "chroma": chroma, "store": store}
+        given |= {"namespace": namespace, "graph_namespace": graph_namespace, "fsync": fsync, "read_only": read_only}
+        given |= {"now": now, "executor": executor, "holdout": holdout, "seed": seed, "ages": retention is not None}
+        given |= {"store_timeout": store_timeout, "step_timeout": step_timeout}
+        kept_for = seconds_of(retention)
+        self._core = Core(path, self._methods, **given)
+        self._forgetting = Forgetting(self._core, kept_for)
         for each in self._methods:
             each.open(self._core)
         self._core.quietly("rows of the version before cannot be taken over", self._core.former.begin)
+        if retention is not None:
+            self._core.quietly("what is too old cannot be looked for", self._core.jobs.look)
 
     @classmethod
     def ephemeral(cls: type[T], *, tools: Iterable[ToolLike] | None = None, **options: Any) -> T:
@@ -163,9 +174,11 @@ class ToolMemory:
 
         Raises:
             ConfigurationError: it is not listed.
+            MissingExtraError: nor can it be, as a package is missing.
         """
         found = next((each for each in self._methods if each.name == name), None)
         if found is None:
+            check_installed(name)
             there = ", ".join(each.name for each in self._methods) or "none"
             raise ConfigurationError(f"The memory has no method {name!r}; it has {there}. Name it in methods=[…].")
         return found
@@ -202,12 +215,14 @@ class ToolMemory:
         user_id: str | None = None,
         wait: bool = False,
     ) -> int:
-        """The run is over: learns the rest, calls that never got an answer included, and notes the verdict.
+        """An episode is over: learns the rest, calls that never got an answer included, and notes the verdict.
+
+        The verdict is on the latest; in a thread that is new, as in a log, on each of n with a weight of 1/n.
 
         What the methods keep of it is safe on disk when this returns and is written in the background.
 
         Args:
-            messages: the whole run.
+            messages: the thread up to now.
             thread_id: the thread; `feedback` finds the run by this.
             success: the verdict, if known.
             comment: a word on it.
@@ -232,27 +247,28 @@ class ToolMemory:
         *,
         score: float,
         comment: str | None = None,
+        episode: str | int | None = None,
         user_id: str | None = None,
         wait: bool = False,
     ) -> None:
-        """A verdict that comes later, from whatever process.
-
-        From a ``read_only`` memory beside the process that writes to the folder, it is left in a queue on disk; that
-        process takes it in within a minute, while it works, or when the folder is opened the next time.
+        """A verdict on one episode of a thread, later, from whatever process; others inherit nothing of it. From a
+        ``read_only`` memory it waits on disk: who writes to the folder takes it in within a minute, or at the opening.
 
         Args:
             thread_id: as given to `observe` or `finish`.
             score: from 0 (bad) to 1 (good).
             comment: a word on it.
-            user_id: whose run it is. Where the namespace has a place for it and it is not given, the run must have
-                been finished in this folder.
+            episode: its number in the thread, from 1, or the id of a user's message in it; None: the latest finished.
+            user_id: whose run it is; where the namespace needs it, the run must else have been finished in this folder.
             wait: return when it is written everywhere, a critique included, or after a minute.
 
         Raises:
             ConfigurationError: the score is out of range, or the memory is read-only and has no folder.
-            StorageError: the memory is read-only, and the verdict could not be left in the queue.
+            InputError: the thread is not known here, or has no such episode.
+            NamespaceError: the namespace needs a user id, and whose run it is was not kept.
+            StorageError: the verdict could not be left in the queue, or the memory is closed.
         """
-        self._core.events.feedback(thread_id, score=score, comment=comment, user_id=user_id)
+        self._core.verdicts.feedback(thread_id, score=score, comment=comment, episode=episode, user_id=user_id)
         self._wait(wait)
 
     def take_in(
@@ -263,7 +279,7 @@ class ToolMemory:
         """Recorded runs, many at once: they are learned, and every method keeps its part; again changes nothing.
 
         Args:
-            runs: each as read, with the score of its verdict and the id of its user, if there are.
+            runs: threads as read, with the scores of verdicts (1/n on each of n episodes) and ids of users, if any.
             options: what is asked of a method, by its name: ``{"atoms": {"writer": …}}``; None: it keeps nothing.
 
         Returns:
@@ -274,12 +290,10 @@ class ToolMemory:
             StorageError: something could not be stored; take them in again.
         """
         core = self._core
-        ended = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
-        for each in ended:
-            core.events.learn(each.run, each.user, last_turn_too=True)
-            if each.score is not None:
-                core.events.note_verdict(each.run.digest, each.score, None, each.user.id)
+        given = [EndedRun(run, core.users.of(user_id), score) for run, score, user_id in runs]
         asked = {each.name: {} if options is None else options.get(each.name, {}) for each in self._methods}
+        learning = {name: wanted for name, wanted in asked.items() if wanted}
+        ended = [episode for each in given for episode in core.events.take_in(each, **learning)]
         kept = ((each, asked[each.name]) for each in self._methods)
         return {each.name: each.imported(Import(ended, wanted)) for each, wanted in kept if wanted is not None}
 
@@ -295,8 +309,11 @@ class ToolMemory:
         sections = {each.name: section for each in self._methods if (section := core.section_of(each))}
         waiting = dict[str, int]()
         core.quietly("the queue of background work could not be read", lambda: waiting.update(core.jobs.report()))
+        problems = tuple(core.problems())
         with core.lock:
-            return make_report(core.graph, sections, waiting, tuple(core.store.problems), price)
+            held = list(core.holdout.episodes())
+            held_out = compare(held) if core.holdout.on or held else None
+            return make_report(core.graph, sections, waiting, problems, price, held_out)
 
     def view(self) -> GraphView:
         """A plain copy of the evidence graph: tools, edges, dataflow."""
@@ -305,41 +322,28 @@ class ToolMemory:
 
     # --- keeping ---
 
-    def forget(self, *, user_id: str) -> int:
-        """Removes everything of a user from the graph, from Chroma and from disk (their files are rewritten; a Chroma
-        server clears its own by itself, with ``chroma vacuum`` at once).
+    def forget(self, *, user_id: str | None = None, thread_id: str | None = None) -> int:
+        """Removes everything of a user, or of a thread, from the graph, from Chroma and from disk (their files are
+        rewritten; a Chroma server clears its own by itself, with ``chroma vacuum`` at once).
 
-        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields in results,
-        but for those that only this user's runs showed.
+        Counts such as "search is followed by read" hold nothing of a person and stay. So do names of fields, but for
+        those that only this user's runs showed.
+
+        Args:
+            user_id: who; beside a thread id, whose thread.
+            thread_id: all episodes of this thread, as far as they are known (the latest 20,000 threads); a value that
+                was seen in another thread too stays.
 
         Returns:
             How many pieces were removed.
 
         Raises:
-            NamespaceError: no user is named.
+            NamespaceError: nobody is named, or the thread's user has to be.
             StorageError: the memory is read-only, or the disk still holds something; the message says what to do.
         """
-        if not user_id:
-            raise NamespaceError("forget needs the user id whose data is to go.")
-        core = self._core
-        user = core.users.of(user_id)
-        with core.lock:
-            runs = core.graph.runs_of(str(user.digest))
-        rows = (partial(each.forget, user, runs) for each in self._methods)
-        # The jobs first: what is being done ends with them. The graph before rows: nothing is made of it any more.
-        first = partial(core.jobs.forget, str(user.digest)), partial(core.forget, user)
-        everything: list[Callable[[], int]] = [*first, *rows, core.former.refuse_if_waiting]
-        removed, failures = 0, list[Exception]()
-        for forget in [partial(core.forget, user)] if core.read_only else everything:
-            try:
-                removed += forget()
-            except Exception as error:  # noqa: BLE001 - the others go all the same
-                failures.append(error)
-        if failures:
-            raise failures[0]
-        if core.users.apart:
-            core.vectors.scoped(user.namespace).drop()
-        return removed
+        return (
+            self._forgetting.user(user_id or "") if thread_id is None else self._forgetting.thread(thread_id, user_id)
+        )
 
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
         """Waits until what was finished is written, critiques included.
@@ -348,27 +352,21 @@ class ToolMemory:
             timeout: seconds; None: without end.
 
         Returns:
-            Whether all is done. What was given up after many failures counts as done; ``toolmem doctor`` shows it.
+            Whether all is done; False, and a line in the log, if the folder cannot be used. What was given up after
+            many failures counts as done; ``toolmem doctor`` shows it.
         """
-        return self._core.jobs.flush(timeout=timeout)
+        done: list[bool] = []
+        wait = lambda: done.append(self._core.jobs.flush(timeout=timeout))  # noqa: E731 - one line
+        self._core.quietly("what waits to be written cannot be waited for", wait)
+        return any(done)
 
     def close(self) -> None:
-        """Writes a snapshot and lets go of the folder. Twice is harmless; a closed memory goes on in RAM.
+        """Writes a snapshot and lets go of the folder. Twice is harmless; a closed memory goes on answering from
+        RAM, and learns nothing more: `observe` and `finish` return 0, and the log says so once.
 
         What is not written yet waits on disk for the next opening.
         """
-        core = self._core
-        with core.lock:
-            closed, core.closed = core.closed, True
-        if closed:
-            return
-        core.jobs.close()  # without the lock: its thread may be about to take it
-        for method in self._methods:
-            core.quietly(f"{method.name} could not be closed", method.close)
-        core.jobs.close_queue()
-        with core.lock:
-            core.store.close()
-            core.vectors.close()
+        self._core.close()
 
     def _wait(self, wait: bool) -> None:
         if wait:

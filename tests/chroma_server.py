@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,35 +10,17 @@ from typing import Any
 
 import pytest
 
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+from benchmarks import servers
 
 
 @contextmanager
 def chroma_run(folder: Path, port: int | None = None) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """A real ``chroma run`` on a port of loopback: the port and the process."""
-    chroma = Path(sys.executable).parent / "chroma"
-    if not chroma.exists():
-        pytest.skip("the chroma executable is not beside this Python")
-    port = port or free_port()
-    command = [str(chroma), "run", "--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        assert process.poll() is None, (folder / "log").read_text()
-        yield port, process
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+        with servers.chroma_run(folder, port) as found:
+            yield found
+    except servers.MissingError as why:
+        pytest.skip(str(why))
 
 
 @contextmanager

@@ -7,14 +7,23 @@ import inspect
 import logging
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache, wraps
+from typing import Any
 
 import pytest
 from desk import Desk
+from typer.main import get_command
 
 from langgraph_toolmem import ToolMemory, inertia
 from langgraph_toolmem.inertia.confidence import at_once
 
 TWINS = ("sync", "async")
+
+
+def pytest_configure() -> None:
+    """The command line is made once: made anew for each command, it takes longer than most of them."""
+    pytest.MonkeyPatch().setattr("typer.testing._get_command", cache(get_command))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +62,24 @@ def pytest_collection_finish() -> None:
 def fitted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the confidence is corrected by is fitted when it is due: a thread would be done sooner or later."""
     monkeypatch.setattr(inertia, "in_thread", at_once)
+
+
+@pytest.fixture(autouse=True)
+def closed_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Memories in RAM that a test leaves open: as long as one is, Chroma frees nothing that others had."""
+    made: list[ToolMemory] = []
+    ephemeral = ToolMemory.ephemeral.__func__
+
+    @wraps(ephemeral)
+    def noted(cls: type[ToolMemory], **options: Any) -> ToolMemory:
+        made.append(ephemeral(cls, **options))
+        return made[-1]
+
+    monkeypatch.setattr(ToolMemory, "ephemeral", classmethod(noted))
+    yield
+    for each in made:
+        with suppress(Exception):  # what a test broke
+            each.close()
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ class Learner:
         self.inertia = Inertia(self.policy, seed=seed, similarity=score, background=False)
         self.memory = ToolMemory.ephemeral(tools=tools, methods=[self.inertia])
         self.core, self.graph = self.memory.core, self.memory.core.graph
-        self.records: list[tuple[str | None, Record]] = []
+        self.records: list[tuple[str, Record]] = []
         self._apply = self.core.apply
         self.core.apply = self._keep  # type: ignore[method-assign]
 
@@ -111,7 +111,8 @@ class Learner:
         return self.core.catalogue.specs
 
     def _keep(self, key: str | None, record: Record) -> bool:
-        self.records.append((key, record))
+        if key is not None:  # of a turn
+            self.records.append((key, record))
         return self._apply(key, record)
 
     def learn(

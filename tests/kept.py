@@ -8,11 +8,17 @@ from typing import Any
 from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
+from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ledger import LedgerTable
 from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
 from langgraph_toolmem.report.report import JobsReport, Report
 from langgraph_toolmem.sit.evidence import SITEvidence
+
+
+def episode(thread_id: str, asked: str) -> str:
+    """Digest of the episode that begins with a message without an id."""
+    return digest("episode", digest("user", digest("run", thread_id), "", asked, 0))
 
 
 def inertia(memory: ToolMemory) -> InertiaEvidence:
@@ -39,7 +45,9 @@ def kept_in(store: BaseStore) -> str:
 def seen_by_others(report: Report) -> dict[str, Any]:
     """What is seen of a report beside the process that writes: not the evidence, and not what is in other files."""
     inertia = {
-        name: value for name, value in report["inertia"].items() if name not in ("read_by_name", "never_skipped")
+        name: value
+        for name, value in report["inertia"].items()
+        if name not in ("read_by_name", "never_skipped", "unskipped")
     }
     seen = {"inertia": {**inertia, "rules": []}}
     if report["sit"]:

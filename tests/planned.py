@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 
-HEAD = "Patterns that worked"
+HEAD = "Steps that worked"
 _LINE = re.compile(r"^- .*?(\w+)\((.*)\)$", re.MULTILINE)
 _ARGUMENT = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|<\w+>|[^,]+)')
 

@@ -48,16 +48,16 @@ class App:
             found = await self.graph.ainvoke(payload, config)
         return found
 
-    async def parts(self, payload: Any, way: str, *modes: str) -> list[Any]:
+    async def parts(self, payload: Any, way: str, *modes: str, thread: str = "t", **configurable: Any) -> list[Any]:
         """What a run streams, each with its mode."""
-        payload, config = _request(payload), _config("t", {})
+        payload, config = _request(payload), _config(thread, configurable)
         if way == "sync":
             return list(self.graph.stream(payload, config, stream_mode=list(modes)))
         return [part async for part in self.graph.astream(payload, config, stream_mode=list(modes))]
 
-    async def events(self, payload: Any, way: str, node: str = "") -> list[dict[str, Any]]:
+    async def events(self, payload: Any, way: str, node: str = "", **where: Any) -> list[dict[str, Any]]:
         """The memory's stream events of a run; those of a node."""
-        told = [part["toolmem"] for _, part in await self.parts(payload, way, "custom")]
+        told = [part["toolmem"] for _, part in await self.parts(payload, way, "custom", **where)]
         return [event for event in told if node in ("", event["node"])]
 
     def systems(self) -> list[list[SystemMessage]]:

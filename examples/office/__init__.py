@@ -1,6 +1,6 @@
 """A resettable office: tools with real effects on its own data, tasks with checkers, a scripted assistant.
 
-    from examples.office import Office, make_tasks
+    from . import Office, make_tasks
 
     office = Office(seed=0)
     tools = office.tools()              # LangChain tools, 40 of them
@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from examples.office.office import ALTERNATIVES, TODAY, Office
-from examples.office.tasks import Task, make_tasks
+from .office import ALTERNATIVES, TODAY, Office
+from .tasks import Task, make_tasks
 
 __all__ = ["ALTERNATIVES", "TODAY", "Office", "Task", "make_tasks"]

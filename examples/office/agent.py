@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from examples.office.data import ME, TODAY
+from .data import ME, TODAY
 
 if TYPE_CHECKING:
     from langgraph_toolmem import ToolMemory

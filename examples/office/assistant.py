@@ -15,8 +15,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from examples.office.kinds import KINDS
-from examples.office.plan import Call, GaveUp, Kind, Pending, Replay, Result, Slots
+from .kinds import KINDS
+from .plan import Call, GaveUp, Kind, Pending, Replay, Result, Slots
 
 __all__ = ["LABEL", "OPTION_PERCENT", "reply", "understand"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from examples.office.data import Database, Record
+from .data import Database, Record
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from examples.office.alternatives import ADAPTERS
-from examples.office.assistant import understand
-from examples.office.plan import Do, GaveUp, Kind, Pending, Replay, Result, Slots
 from langgraph_toolmem.testing import ScriptedChatModel
+
+from .alternatives import ADAPTERS
+from .assistant import understand
+from .plan import Do, GaveUp, Kind, Pending, Replay, Result, Slots
 
 _SECTION = re.compile(r"^## ([^\n]+)\n---\n(.*?)\n---$", re.MULTILINE | re.DOTALL)
 _CALL = re.compile(r"^(\w+)\((?=\{)", re.MULTILINE)

@@ -27,12 +27,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples.office import assistant
-from examples.office.office import Office
-from examples.office.runs import Outcome, Totals, lost, run_tasks, totals
-from examples.office.tasks import Task, make_tasks
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
+
+from . import assistant
+from .office import Office
+from .runs import Outcome, Totals, lost, run_tasks, totals
+from .tasks import Task, make_tasks
 
 if TYPE_CHECKING:
     from langgraph_toolmem import InertiaPolicy

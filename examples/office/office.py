@@ -9,8 +9,8 @@ from typing import Any
 
 from langchain_core.tools import StructuredTool, ToolException
 
-from examples.office.data import TODAY, Database, make_database, make_id, make_metrics
-from examples.office.tools import DOMAINS, Access, Spec
+from .data import TODAY, Database, make_database, make_id, make_metrics
+from .tools import DOMAINS, Access, Spec
 
 __all__ = ["ALTERNATIVES", "TODAY", "Office"]
 

@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 
 from langchain_core.tools import StructuredTool
 
-from examples.office.alternatives import ADAPTERS, Adapter
-from examples.office.check import Change
-from examples.office.data import Database, Record, make_database
+from .alternatives import ADAPTERS, Adapter
+from .check import Change
+from .data import Database, Record, make_database
 
 Slots = dict[str, str]
 """What varies in a request: slot name -> the words in the text."""

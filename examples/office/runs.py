@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_openai_messages
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 
-from examples.office.agent import build_graph
-from examples.office.office import Office
-from examples.office.tasks import Task
+from langgraph_toolmem.testing import ScriptedChatModel
+
+from .agent import build_graph
+from .assistant import reply
+from .office import Office
+from .tasks import Task
 
 if TYPE_CHECKING:
     from langgraph_toolmem import ToolMemory
@@ -99,7 +105,8 @@ def run_tasks(
     *,
     prefetch: bool = False,
     clock: Callable[[], float] = time.perf_counter,
-    done: Callable[[Outcome], None] = lambda _: None,
+    done: Callable[[Outcome], object] = lambda _: None,
+    kept: Callable[[Task, list[BaseMessage]], object] = lambda *_: None,
 ) -> list[Outcome]:
     """Run tasks one after the other, each in a thread of its own and in a fresh office.
 
@@ -111,6 +118,7 @@ def run_tasks(
         prefetch: likely look-ups run while the model is asked.
         clock: seconds; for the wall time.
         done: called after each task.
+        kept: likewise, with the task and its messages.
     """
     graph = build_graph(model, list(office.tools()), memory, prefetch=prefetch).compile(checkpointer=InMemorySaver())
     outcomes = []
@@ -131,8 +139,24 @@ def run_tasks(
         messages = graph.get_state(config).values.get("messages", [])
         outcome = _outcome(task, messages, seconds, task.checker(office), error)
         outcomes.append(outcome)
+        kept(task, messages)
         done(outcome)
     return outcomes
+
+
+def scripted_model() -> ScriptedChatModel:
+    """The scripted assistant as a chat model without a server; four characters are a token."""
+    ids = count(1)
+
+    def answer(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        asked = {"messages": convert_to_openai_messages(messages), "tools": tools}
+        said = reply(asked)
+        read, written = (len(json.dumps(each)) // 4 for each in (asked, [said.text, said.tool_calls]))
+        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        calls = [{**call, "id": f"call_{next(ids)}"} for call in said.tool_calls]
+        return said.model_copy(update={"usage_metadata": usage, "tool_calls": calls})
+
+    return ScriptedChatModel(script=answer)
 
 
 def _outcome(task: Task, messages: list[BaseMessage], seconds: float, right: bool, error: str) -> Outcome:

@@ -6,10 +6,10 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from examples.office.check import Change, state_is_right
-from examples.office.kinds import KINDS
-from examples.office.office import Office
-from examples.office.plan import Call, Direct, Kind, Slots, World
+from .check import Change, state_is_right
+from .kinds import KINDS
+from .office import Office
+from .plan import Call, Direct, Kind, Slots, World
 
 LEAST = 2  # times that every kind comes up, where there is room
 

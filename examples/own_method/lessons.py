@@ -15,6 +15,7 @@ from langgraph_toolmem.extend import (
     Command,
     Core,
     EndedRun,
+    Forgotten,
     Hit,
     JudgedRun,
     Method,
@@ -100,9 +101,9 @@ class Lessons(Method):
         comment = judged.comment if judged.score < 0.5 else None
         self.rows.put((each._replace(comment=comment or "") for each in self.rows.get([judged.run], user)), user)
 
-    def forget(self, user: User, runs: Any) -> int:
+    def forget(self, user: User, gone: Forgotten) -> int:
         """See `Method`."""
-        return self.rows.forget(user)
+        return self.rows.forget(user, gone)
 
     def report(self) -> Section:
         """See `Method`."""

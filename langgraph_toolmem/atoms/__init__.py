@@ -25,7 +25,7 @@ adapt, with the known values filled in. Atoms come from runs that went well, her
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeGuard
 
 from langgraph_toolmem.atoms.record import AtomRecord
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.rows import AtomRows
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.core.core import Core
+    from langgraph_toolmem.graph.operations import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
@@ -68,6 +69,7 @@ class Atoms(Method):
     """
 
     name: ClassVar[str] = "atoms"
+    package: ClassVar[tuple[str, str] | None] = ("chromadb", "memory")
 
     def __init__(self, *, keep: bool | None = None, model: BaseChatModel | str | None = None) -> None:
         if keep is not None and not isinstance(keep, bool):
@@ -96,6 +98,7 @@ class Atoms(Method):
         beta: float = 0.3,
         user_id: str | None = None,
         settle: bool = True,
+        plain: bool = False,
     ) -> list[AtomHit]:
         """The atoms that fit a state and a sub-goal, best first: at most one for each tool.
 
@@ -113,6 +116,7 @@ class Atoms(Method):
             beta: weight of what is known, from 0 (words alone) to 1.
             user_id: whose atoms.
             settle: what was finished just now in this process, and is being written, is waited for.
+            plain: the formula and no more, of the state and all goals together: several of one tool, no record.
 
         Raises:
             ConfigurationError: an argument cannot work.
@@ -135,7 +139,7 @@ class Atoms(Method):
             self.core.jobs.settle(timeout=SETTLE)
         if self.core.vectors.empty:
             return []
-        return self.keeping.search(user, state, goals, known, k=k, beta=beta, tools=specs)
+        return self.keeping.search(user, state, goals, known, k=k, beta=beta, tools=specs, plain=plain)
 
     def all(self, *, user_id: str | None = None) -> list[Atom]:
         """All atoms that were kept and whose runs went well, those of most visits first.
@@ -213,6 +217,7 @@ class Atoms(Method):
         """The model gets to see these atoms before its next turn."""
         if run.next_key is not None and not self.core.read_only:
             ledger, rows, user = self.core.ledger, self.keeping.rows, self.core.users.of(user_id)
+            self.core.know(run)
             before = ledger.items(run.next_key, self.name).values()
             items = {hit.tool: rows.key(hit.atom.id, user) for hit in hits if hit.tool not in before}
             shown: dict[str, str | None] = {key: tool for tool, key in items.items()}
@@ -227,8 +232,8 @@ class Atoms(Method):
         user = core.owner_of(run, ended.user.digest)
         if not self._keeps or (score is not None and score < GOOD):  # what it has is judged, nothing is added
             if there and score is not None:
-                self.keeping.put_verdict(run, score, user, ended.user.namespace)
-        elif self.keeping.put_run(ended, user):
+                self.keeping.put_verdict(run, _worth(score, ended.judge), user, ended.user.namespace)
+        elif self.keeping.put_run(ended._replace(score=score and _worth(score, ended.judge)), user):
             core.count_once(_key(run), "atoms_runs")
 
     def judged(self, judged: JudgedRun) -> None:
@@ -239,7 +244,7 @@ class Atoms(Method):
         namespace = core.place_of(run, judged.user_id)
         if namespace is not None:
             user = core.owner_of(run, core.users.digest_of(judged.user_id))
-            self.keeping.put_verdict(run, judged.score, user, namespace)
+            self.keeping.put_verdict(run, _worth(judged.score, judged.judge), user, namespace)
 
     def imported(self, given: Import) -> int:
         """Atoms of recorded runs that did not go wrong; how many steps of good ones they stand for.
@@ -276,13 +281,13 @@ class Atoms(Method):
         """See `Listener`."""
         return [self.keeping.rows]
 
-    def forget(self, user: User, runs: Collection[str]) -> int:
-        """Removes a user's atoms."""
+    def forget(self, user: User, gone: Forgotten) -> int:
+        """Removes a user's atoms, or what runs support."""
         if self.core.vectors.empty:
             return 0
         from langgraph_toolmem.atoms.texts import forget_words
 
-        removed = self.keeping.rows.forget(user)
+        removed = self.keeping.rows.forget(user, gone)
         self.keeping.search.forget(user)
         forget_words()
         return removed
@@ -300,6 +305,11 @@ class Atoms(Method):
 def _key(run: str) -> str:
     """The key that says that a run has its atoms."""
     return digest("atoms", run)
+
+
+def _worth(score: float, judge: float) -> float:
+    """What a step of a run is worth by its verdict: nearer to the border if a model gave it."""
+    return GOOD + (score - GOOD) * judge if judge else score
 
 
 def _writer(model: BaseChatModel | str) -> AtomWriter:

@@ -64,6 +64,9 @@ class Extractor:
         masked, hidden = self._masked(run)
         found: list[Extracted] = []
         state, known, asked = RunState(cut=run.truncated), Known(), ""
+        for event in run.earlier:  # what the thread knew before this episode
+            state.push(event)
+            known.push(event, self.slots)
         for event in run.events:
             if isinstance(event, UserMessage):
                 asked = event.text
@@ -85,7 +88,7 @@ class Extractor:
         masked: dict[int, Masked] = {}
         hidden: dict[str, str] = {}
         known, said, answered = Known(), "", set[str]()
-        for event in run.events:
+        for event in (*run.earlier, *run.events):
             if isinstance(event, UserMessage):
                 said += "\n" + event.text
                 known.push(event, self.slots)

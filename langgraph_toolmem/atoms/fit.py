@@ -32,6 +32,15 @@ def fits(goals: Iterable[str], atom: Atom) -> bool:
     return any(similarity(one, sparse(_worded(text))) >= LEAST for text in said if text for one in asked)
 
 
+def nearest(goals: Iterable[str], atom: Atom) -> str:
+    """The one of an atom's sub-goals that is most like what is asked for; the most frequent of equals."""
+    asked = [sparse(_worded(goal)) for goal in goals]
+    said = dict.fromkeys(wording.goal for wording in wordings_of(atom) if wording.goal)
+    return max(
+        said, key=lambda text: max((similarity(one, sparse(_worded(text))) for one in asked), default=0.0), default=""
+    )
+
+
 def _worded(goal: str) -> str:
     """With the words of types in their place; those that any value may have say nothing."""
     return SLOT.sub(lambda slot: "" if slot[1] in COMMON or slot[1] in KINDS else slot[1].replace("_", " "), goal)

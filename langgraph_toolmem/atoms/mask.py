@@ -176,15 +176,24 @@ class _Masker:
                 return True
             if parameter.someone or kind_of(value) in KINDS:
                 return False
-            if self._habits.constant(self._tool, path, value):
+            if not self._carried(value, parameter) and self._habits.constant(self._tool, path, value):
                 return True
             word = " " not in value and value.isalpha() and value.islower()
             return word and not parameter.text and not self._came_from_somewhere(value)
-        if parameter.control or self._habits.constant(self._tool, path, value):
+        if parameter.control:
+            return True
+        if not self._carried(value, parameter) and self._habits.constant(self._tool, path, value):
             return True
         if (isinstance(value, float) and not value.is_integer()) or abs(value) >= LARGE:
             return False
         return not self._habits.varies(self._tool, path) and not self._came_from_somewhere(value)
+
+    def _carried(self, value: Any, parameter: Parameter) -> bool:
+        """Whether an earlier answer gave it as what the parameter asks for: of the day, then, whatever the habit."""
+        text = canon(value)
+        if text.lower() not in self._answered or (not isinstance(value, str) and text in _COMMON_NUMBERS):
+            return False
+        return bool(satisfied([parameter.type_of(value)], self._known.types_of(value)))
 
     def _came_from_somewhere(self, value: Any) -> bool:
         return bool(self._known.types_of(value)) or is_in(canon(value).lower(), self._text)

@@ -6,15 +6,15 @@ The tracker K goes on, the question is made, atoms are looked up, and those with
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
+from langgraph_toolmem.atoms.done import Done, done
 from langgraph_toolmem.atoms.extract import Extractor
-from langgraph_toolmem.atoms.fit import fits
+from langgraph_toolmem.atoms.fit import fits, nearest
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.material import called, material_of, said_in
 from langgraph_toolmem.atoms.planner import MAX_FACTS, MAX_SAID, PlannedStep, PlannerModel, PlannerOutcome
@@ -26,7 +26,8 @@ from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.atoms.situation import SHORTEST, Abouts, Situation, situation
 from langgraph_toolmem.atoms.traces import event_of, why_not
 from langgraph_toolmem.atoms.tracker import add_facts, mark_of, to_kept, tracked, type_named
-from langgraph_toolmem.atoms.words import delexicalised, slots_in
+from langgraph_toolmem.atoms.words import slots_in
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
@@ -36,7 +37,9 @@ from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.search.tool_words import USUAL
 from langgraph_toolmem.turn.hints import Planning
 from langgraph_toolmem.turn.points import turn_of
+from langgraph_toolmem.words.nature import nature_of
 from langgraph_toolmem.words.small_talk import is_small_talk
+from langgraph_toolmem.words.values import delexicalised
 
 if TYPE_CHECKING:
     from langgraph_toolmem.atoms import Atoms
@@ -45,6 +48,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("langgraph_toolmem.atoms")
 
 LEAST_LIKE: Final = 0.05
+LEAST_SCORE: Final = 0.4
+SHARE_OF_BEST: Final = 0.7
+"""Cosine and score of a hint at least, and its share of the best one's: on recorded runs 99 of 100 right tools stay."""
 """Likeness of question and atom from which it is shown."""
 MORE: Final = 2
 """Atoms that an event tells of beside those that are shown."""
@@ -56,6 +62,7 @@ MAX_CLAIMS: Final = 32
 NOTHING_ASKED: Final = "nothing is asked for"
 NOTHING_FOUND: Final = "no atom of a tool at hand was found"
 NOT_OUR_TURN: Final = "it is not the model's turn"
+DONE: Final = "the work is done, as past requests went"
 LEFT_ALONE: Final = "not asked: it gave no usable answer before in this turn"
 
 
@@ -81,12 +88,14 @@ class Planned(NamedTuple):
         shown: the atoms in it.
         record: for the private state.
         event: for the stream.
+        done: said in place of patterns where past requests like this one ended here.
     """
 
     text: str
     shown: tuple[AtomHit, ...]
     record: Planning
     event: dict[str, Any]
+    done: Done | None = None
 
 
 class _Look(NamedTuple):
@@ -105,6 +114,7 @@ class _Look(NamedTuple):
     """Nothing was called since the user spoke."""
     refused: frozenset[str]
     """Tools of which a person rejected a call since the user spoke."""
+    state: RunState
 
 
 class HintPlanner:
@@ -120,7 +130,7 @@ class HintPlanner:
         self._method, self._settings, self._failed = method, settings, failed
         self._model = PlannerModel(settings.model) if isinstance(settings.model, BaseChatModel) else None
         self._extractors: dict[tuple[int, ...], tuple[list[ToolSpec], Extractor]] = {}
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._warned = False
         method.begin()
 
@@ -184,7 +194,7 @@ class HintPlanner:
         asks = self._model is not None and due and not why and specs != {} and not core.vectors.empty
         asks = asks and missed < MISSES
         refused = frozenset(step.tool for step in state.since_user if step.review == "rejected")
-        return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why, last is None, refused)
+        return _Look(run, where, known, goals, record, specs, extractor.abouts, asks, why, last is None, refused, state)
 
     def _found(self, look: _Look, outcome: PlannerOutcome | None, user_id: str | None) -> Planned:
         record = look.record
@@ -202,13 +212,22 @@ class HintPlanner:
         found, why = self._search(look, question, user_id)
         records = self._records(found, user_id)
         hits = [refilled(hit, look.run, question.known, look.specs) for hit in found]
-        unlike = {hit.atom.id for hit in hits if not self._is_like(hit, look, question)}
+        next_of_list = any(hit is not before for hit, before in zip(hits, found, strict=True))
+        best = max((hit.score for hit in hits), default=0.0)
+        unlike = {hit.atom.id for hit in hits if not self._is_like(hit, best, look, question)}
+        hits = [self._harmless(hit, look) for hit in hits]
         fine = [
             hit
             for hit in hits
             if hit.atom.id not in unlike and hit.tool not in look.refused and not is_repeat(hit, look.run, look.specs)
         ]
+        over = None if self._settings.plain or outcome is not None or next_of_list else self._done(look.state)
+        if over is not None:
+            event = event_of(question.state, question.goals, question.known, hits, 0, DONE, told, None, records)
+            return Planned(over.text, (), record, event, over)
         chosen = fine[: self._settings.k]
+        if not self._settings.plain:
+            chosen = [replace(hit, goal=nearest(question.goals, hit.atom)) for hit in chosen]
         shown = chosen[: fitting(chosen, self._settings.budget)]
         if shown:
             self._method.note_shown(look.run, shown, user_id)
@@ -220,6 +239,11 @@ class HintPlanner:
             record,
             event_of(question.state, question.goals, question.known, hits, len(shown), why, told, reasons, records),
         )
+
+    def _done(self, state: RunState) -> Done | None:
+        core = self._method.core
+        with core.lock:
+            return done(core.graph.cases, state)
 
     def _note(self, outcome: PlannerOutcome) -> None:
         """Logs once what a planner's model could not do."""
@@ -257,14 +281,23 @@ class HintPlanner:
                 beta=self._settings.beta,
                 user_id=user_id,
                 settle=False,
+                plain=self._settings.plain,
             )
         except StorageError as error:
             self._failed(error)
             return [], f"the atoms could not be read ({type(error).__name__})"
         return hits, "" if hits else NOTHING_FOUND
 
-    def _is_like(self, hit: AtomHit, look: _Look, question: Question) -> bool:
-        if hit.similarity < LEAST_LIKE:
+    def _harmless(self, hit: AtomHit, look: _Look) -> AtomHit:
+        """A call that may destroy something is never shown ready to be made."""
+        spec = (self._method.core.catalogue.specs if look.specs is None else look.specs).get(hit.tool)
+        destroys = spec is not None and nature_of(spec).kind == "destroys"
+        return replace(hit, filled=hit.atom.arguments) if destroys else hit
+
+    def _is_like(self, hit: AtomHit, best: float, look: _Look, question: Question) -> bool:
+        if self._settings.plain:
+            return True
+        if hit.similarity < LEAST_LIKE or hit.score < max(LEAST_SCORE, SHARE_OF_BEST * best):
             return False
         # An embedder of one's own may find what has no word in common.
         by_words = look.begins and self._method.core.vectors.embedder.builtin

@@ -8,20 +8,17 @@ from typing import Any, Final
 
 from langgraph_toolmem.atoms.retrieve import AtomHit
 from langgraph_toolmem.atoms.words import SLOT
+from langgraph_toolmem.base.text import quoted
+from langgraph_toolmem.turn.shown import Line
 
 MAX_CHARS: Final = 1_600
 """Characters of all hints."""
 MAX_HINT: Final = 400
+MAX_GOAL: Final = 100
 MAX_VALUE: Final = 210
 """Of a value as JSON. What is known is shown whole: a part of an address is none."""
-HEAD: Final = (
-    "Patterns that worked in similar situations. Adapt them to this request; they are no instructions. What stands in "
-    "angle brackets is not known yet."
-)
-RULES: Final = (
-    "Call a tool unless the answers so far are enough. Never repeat a call with the same arguments. After a failure "
-    "change an argument that matters. Go step by step."
-)
+HEAD: Final = "Steps that worked in similar situations (<…>: not known yet):"
+RULES: Final = "Never repeat a call with the same arguments; after a failure change an argument that matters."
 
 _JOINERS: Final = "\u200c\u200d"
 """Parts of words in some scripts, though they count as control characters."""
@@ -48,13 +45,21 @@ def render(hits: Sequence[AtomHit], *, rules: bool = True, max_chars: int = MAX_
     return "\n".join([HEAD, *lines, *([RULES] if rules else [])])
 
 
+def to_lines(hits: Sequence[AtomHit], *, rules: bool = True) -> list[Line]:
+    """A line for each hint, and the decision rules."""
+    lines = [Line(pattern(hit), hit.tool) for hit in hits]
+    return [*lines, Line(RULES)] if rules and lines else lines
+
+
 def pattern(hit: AtomHit) -> str:
     """One hint: what for, and the call with what is known in place. One line of printable characters."""
     given = hit.filled or hit.atom.arguments
     arguments = ", ".join(f"{_plain(name)}={_value(value)}" for name, value in given.items())
-    goal = _plain(hit.atom.goal).rstrip(".:;, ")[:160]
-    line = f"- To {goal[:1].lower() + goal[1:]}: {hit.tool}({arguments})" if goal else f"- {hit.tool}({arguments})"
-    return line if len(line) <= MAX_HINT else f"{line[: MAX_HINT - 1]}…"
+    goal = _plain(hit.goal or hit.atom.goal).rstrip(".:;, ")
+    call = f"{_plain(hit.tool)}({arguments})"
+    if len(call) > MAX_HINT:
+        call = f"{call[: MAX_HINT - 1]}…"
+    return f"- To {quoted(goal, MAX_GOAL)}: {call}" if goal else f"- {call}"
 
 
 def _plain(text: str) -> str:

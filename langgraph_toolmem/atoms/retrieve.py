@@ -47,6 +47,7 @@ class AtomHit:
         tool: the tool at hand that stands for its own.
         likeness: 1 if that has the same name, else how alike the two are.
         filled: its arguments with what is known put in; other slots stay.
+        goal: the sub-goal of it that is most like what is asked for; "": its most frequent one.
     """
 
     atom: Atom
@@ -56,6 +57,7 @@ class AtomHit:
     tool: str
     likeness: float = 1.0
     filled: Mapping[str, Any] = field(default_factory=dict)
+    goal: str = ""
 
 
 class AtomSearch:
@@ -80,12 +82,16 @@ class AtomSearch:
         k: int = K,
         beta: float = BETA,
         tools: Mapping[str, ToolSpec] | None = None,
+        plain: bool = False,
     ) -> list[AtomHit]:
         """The atoms that fit best, best first, without those that mislead; arguments as for `fitting`.
+
+        `plain`: the published score: one question of state and all goals, cosines of whole texts, no prior.
 
         Raises:
             StorageError: Chroma or the embedder fails.
         """
+        goals = [" ".join(goals)] if plain else goals
         vectors = [self._rows.embed(query_text(state, goal)) for goal in dict.fromkeys(goals)]
         sample, count, most = self._learned.of(user), self._rows.size(user), LONGLIST
         wanted = min(k, sample.reachable(tools))
@@ -106,8 +112,9 @@ class AtomSearch:
                 beta,
                 tools=tools,
                 rarity=sample.rarity,
-                cosines=cosines if self._dense else None,
-                priors={atom.id: prior(atom, record) for atom, record in found},
+                cosines=cosines if self._dense or plain else None,
+                priors=None if plain else {atom.id: prior(atom, record) for atom, record in found},
+                one_per_tool=not plain,
             )
             if len(hits) >= wanted or most >= min(count, MOST_NEAR):
                 return hits

@@ -123,6 +123,11 @@ class AtomKind(RowKind[StoredAtom]):
         left = without(without(item.supports, run=owner), user=owner)
         return stored(item.id, left) if left else None
 
+    def since(self, item: StoredAtom, before: float) -> StoredAtom | None:
+        """See `RowKind`: older runs support it no longer."""
+        left = tuple(each for each in item.supports if each.time >= before)
+        return item if len(left) == len(item.supports) else stored(item.id, left) if left else None
+
     def tracked(self, item: StoredAtom, track: Track, others: Track) -> StoredAtom:
         """See `RowKind`."""
         if track == NO_TRACK:

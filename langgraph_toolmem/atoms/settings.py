@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from langgraph_toolmem.base.checks import expect, is_count, is_share
+from langgraph_toolmem.base.checks import expect, is_count, is_share, options_named
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -18,6 +18,7 @@ BUDGET: Final = 400
 """Tokens of the patterns, if nothing else is said."""
 
 
+@options_named
 @dataclass(frozen=True)
 class SGASettings:
     """Settings of planning, for ``tool_memory_middleware(memory, planning=SGASettings(…))``.
@@ -32,6 +33,7 @@ class SGASettings:
             fit are left out, the worst first.
         rules: the patterns are followed by the decision rules: no identical repeat, a change after a failure.
         guard: an answer of the model that breaks these rules is sent back once.
+        plain: the published score and no more: one question of state and all that is open, no record, no gate.
     """
 
     model: BaseChatModel | str | None = None
@@ -41,6 +43,7 @@ class SGASettings:
     budget: int = BUDGET
     rules: bool = True
     guard: bool = False
+    plain: bool = False
 
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
@@ -48,8 +51,13 @@ class SGASettings:
             expect(self, name, "a whole number from 1", lambda v: is_count(v, 1))
         expect(self, "beta", "a share from 0 to 1", is_share)
         expect(self, "when", f"one of {', '.join(map(repr, get_args(When)))}", lambda v: v in get_args(When))
-        for name in ("rules", "guard"):
+        for name in ("rules", "guard", "plain"):
             expect(self, name, "True or False", lambda v: isinstance(v, bool))
+
+    @classmethod
+    def paper(cls, **changes: Any) -> SGASettings:
+        """SGA-MCTS as published: (1 − β) · cos + β · |Λ ∩ S| / (|S| + ε), the three best atoms, whatever they score."""
+        return cls(**{"plain": True, **changes})
 
     def with_(self, **changes: Any) -> SGASettings:
         """A copy with some fields changed."""

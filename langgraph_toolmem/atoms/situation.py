@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.atoms.known import Known, leaves_of
-from langgraph_toolmem.atoms.words import delexicalised, names_in
+from langgraph_toolmem.atoms.words import names_in
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import ExecutedCall
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -22,7 +22,18 @@ from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.search.tool_words import Wording
 from langgraph_toolmem.words.clauses import NEXT, SENTENCE_END
 from langgraph_toolmem.words.features import similarity
-from langgraph_toolmem.words.values import DATE, EMAIL, ID, KINDS, NAME, PLAIN, TIME, quotes_in, values_in
+from langgraph_toolmem.words.values import (
+    DATE,
+    EMAIL,
+    ID,
+    KINDS,
+    NAME,
+    PLAIN,
+    TIME,
+    delexicalised,
+    quotes_in,
+    values_in,
+)
 from langgraph_toolmem.words.vocabulary import VERBS, word_set
 
 MAX_DONE: Final = 3

@@ -9,6 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.atoms import Atoms
+from langgraph_toolmem.atoms.render import HEAD, to_lines
 from langgraph_toolmem.atoms.rules import Complaint, complaints
 from langgraph_toolmem.atoms.settings import SGASettings
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -70,7 +71,12 @@ class PlanHints(Step[Atoms]):
         """Them, as patterns."""
         calls = int(found.event.get("model_calls", 0))
         notes = {"toolmem.hints": len(found.shown), "toolmem.planner_calls": calls}
-        return Said(found.text, state={PLANNING: found.record}, event=found.event, notes=notes)
+        state = {PLANNING: found.record}
+        if found.done is not None:
+            return Said(found.text, sure=found.done.share, state=state, event=found.event, notes=notes)
+        lines = to_lines(found.shown, rules=self.settings.rules)
+        sure = max((hit.similarity for hit in found.shown), default=0.0)
+        return Said(lines=lines, head=HEAD, sure=sure, state=state, event=found.event, notes=notes)
 
     def review(self, call: Call, answer: Sequence[Any]) -> str:
         """The decision rules: a call of the run that is repeated without a change."""

@@ -1,4 +1,4 @@
-"""Texts with their values taken out, and what the words beside a value say it is: "order #W17", "my user id is 'U5'".
+"""What the words beside a value say it is: "order #W17", "my user id is 'U5'".
 
 The values themselves are those of `words.values`.
 """
@@ -6,13 +6,13 @@ The values themselves are those of `words.values`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from langgraph_toolmem.words.clauses import SENTENCE_END
 from langgraph_toolmem.words.meaning import canonical_words
 from langgraph_toolmem.words.split import words
-from langgraph_toolmem.words.values import ID, MAX_CHARS, NUMBER, PLAIN, TEXT, Value, values_in
+from langgraph_toolmem.words.values import ID, NUMBER, PLAIN, Value
 from langgraph_toolmem.words.vocabulary import word_set
 from langgraph_toolmem.words.wording import is_usual
 
@@ -50,42 +50,6 @@ _JOINED: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
     ("zip", "code"): frozenset({"zipcode"}),
     ("zipcode", "code"): frozenset({"zipcode"}),
 }
-
-
-def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> str:
-    """The text with its values replaced by their types in angle brackets.
-
-    >>> delexicalised("Return #W1234567 to ann@x.org", {"#W1234567": "ORDER_ID"})
-    'Return <ORDER_ID> to <EMAIL>'
-
-    Args:
-        text: any text.
-        types: types of known values, by value, over what their looks say.
-        also: further values to be replaced, which looks do not tell; those without a type become TEXT.
-    """
-    types = {value.lower(): label for value, label in (types or {}).items()}
-    text = text[:MAX_CHARS]
-    spans = [(value.start, value.end, types.get(value.text.lower(), value.kind)) for value in values_in(text)]
-    low = text.lower()
-    hidden = {value for value in also if len(value) > 2 and value.lower() in low}
-    for each in sorted(hidden, key=lambda value: (-len(value), value)):
-        spans += _spans_of(each, text, spans, types.get(each.lower(), TEXT))
-    spans.sort()
-    parts: list[str] = []
-    end = 0
-    for start, stop, label in spans:
-        parts += [text[end:start], f"<{label}>"]
-        end = stop
-    return " ".join("".join([*parts, text[end:]]).split())
-
-
-def _spans_of(value: str, text: str, taken: Collection[tuple[int, int, str]], label: str) -> list[tuple[int, int, str]]:
-    pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
-    return [
-        (*match.span(), label)
-        for match in pattern.finditer(text)
-        if not any(start < match.end() and match.start() < end for start, end, _ in taken)
-    ]
 
 
 def names_in(mail: str) -> list[str]:

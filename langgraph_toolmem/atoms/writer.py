@@ -7,7 +7,6 @@ answer is remembered and put to use again: an agent that does the same things ev
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -16,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph_toolmem.atoms.abstract import ASIDE, Pattern, applied, asked
 from langgraph_toolmem.atoms.atoms import Atom, from_plain, to_plain
 from langgraph_toolmem.atoms.extract import Extracted
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.models import resolve_model
@@ -51,7 +51,7 @@ class AtomWriter:
         except NotImplementedError as error:
             raise ConfigurationError(f"{type(found).__name__} gives no structured output.") from error
         self._model, self._most = found, most
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._remembered: dict[str, Pattern | None] = {}
         self.calls = 0
 

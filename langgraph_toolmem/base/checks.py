@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 from langgraph_toolmem.base.errors import ConfigurationError
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) -> None:
@@ -20,10 +24,40 @@ def expect(policy: object, name: str, what: str, fits: Callable[[Any], bool]) ->
         raise ConfigurationError(f"{type(policy).__name__}.{name} is {what}, not {value!r}.")
 
 
-def check_fields(name: str, given: set[str], known: set[str]) -> None:
-    """Raises ConfigurationError that names the first field that is not known."""
+def check_fields(name: str, given: set[str], known: set[str], what: str = "field") -> None:
+    """Raises ConfigurationError that names the first field that is not known, and the one that may have been meant."""
     if unknown := sorted(given - known):
-        raise ConfigurationError(f"{name} has no field {unknown[0]!r}; its fields: {', '.join(sorted(known))}.")
+        meant = nearest(unknown[0], known)
+        instead = f"did you mean {meant!r}? Its" if meant else "its"
+        raise ConfigurationError(f"{name} has no {what} {unknown[0]!r}; {instead} {what}s: {', '.join(sorted(known))}.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like a misspelt one, if any is like it."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.7)), None)
+
+
+def options_named(what: T) -> T:
+    """Decorates a class or function: options that it does not have are refused as `check_fields` says it."""
+    made = vars(what)["__init__"] if isinstance(what, type) else what
+    kinds = signature(made).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in kinds):
+        return what
+    known = {each.name for each in kinds} - {"self"}
+
+    @wraps(made)
+    def checked(*args: Any, **options: Any) -> Any:
+        if not options.keys() <= known:
+            name = type(args[0]).__name__ if isinstance(what, type) else made.__name__
+            check_fields(name, set(options), known, "option")
+        return made(*args, **options)
+
+    if not isinstance(what, type):
+        return cast("T", checked)
+    what.__init__ = checked  # type: ignore[misc]
+    return what
 
 
 def is_number(value: Any) -> bool:
@@ -51,3 +85,14 @@ def names_given(what: str, given: Any) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names) or (not names and given not in ((), [], set(), frozenset())):
         raise ConfigurationError(f"{what} is a list of names of tools, not {given!r}.")
     return tuple(dict.fromkeys(names))
+
+
+def check_seconds(name: str, value: Any) -> float:
+    """A time in seconds.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if not (is_number(value) and value > 0):
+        raise ConfigurationError(f"{name} is in seconds, more than 0, not {value!r}.")
+    return float(value)

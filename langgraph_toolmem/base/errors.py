@@ -17,6 +17,8 @@ Inside a node or middleware none of them reaches the host: they are logged once 
 
 from __future__ import annotations
 
+import importlib.util
+
 
 class ToolMemoryError(Exception):
     """Base of every error this package raises on purpose."""
@@ -34,6 +36,14 @@ class MissingExtraError(ConfigurationError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional package. Type: pip install "langgraph-toolmem[{extra}]"')
+
+
+def has_package(name: str) -> bool:
+    """Whether an optional package is installed; it is not imported."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 class NamespaceError(ConfigurationError):

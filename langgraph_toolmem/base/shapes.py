@@ -48,11 +48,6 @@ def numbers(count: int) -> Shape:
     return lambda value: type(value) is list and len(value) == count and all(map(number, value))
 
 
-def plain_dict(value: Any) -> bool:
-    """A dict, whatever is in it."""
-    return type(value) is dict
-
-
 def maybe(shape: Shape) -> Shape:
     """None, or a value of the shape."""
     return lambda value: value is None or shape(value)
@@ -82,9 +77,19 @@ def each(shape: Shape, *, key: Callable[[str], bool] | None = None) -> Shape:
     return fits
 
 
+def numbered(shape: Shape) -> Shape:
+    """A dict from whole numbers to values of one shape."""
+    return lambda value: type(value) is dict and all(type(n) is int for n in value) and all(map(shape, value.values()))
+
+
 def fields(**shapes: Shape) -> Shape:
     """A dict with these keys among others; one that may be missing is a `maybe`."""
     return lambda value: type(value) is dict and all(fits(value.get(name)) for name, fits in shapes.items())
+
+
+def present(**shapes: Shape) -> Shape:
+    """A dict in which these keys have values of the shapes, where they are there."""
+    return lambda value: type(value) is dict and all(shapes[name](value[name]) for name in shapes.keys() & value)
 
 
 def _fits(shape: Shape, value: Any) -> bool:

@@ -13,7 +13,7 @@
 ``export``      recorded decisions as training data
 ``feedback``    a verdict on a run
 ``derived``     commands that methods declare: their options, printing, JSON, the question before a change
-``recall``      which past runs a request brings up
+``recall``      which past runs a request brings up, and what alike ones say together
 ``graph``       which tool gives what to which, and plans
 ``evolve``      what changes that: prune, restore, propagate, constraints
 ``record``      what a memory did so far, in sentences and tables

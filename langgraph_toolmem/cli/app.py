@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,12 +13,13 @@ from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
 from langgraph_toolmem.cli import atoms, evolve, graph, recall
 from langgraph_toolmem.cli.bootstrap import bootstrap
+from langgraph_toolmem.cli.demo import demo
 from langgraph_toolmem.cli.derived import add_commands
 from langgraph_toolmem.cli.discover import discover
 from langgraph_toolmem.cli.export import export
 from langgraph_toolmem.cli.feedback import feedback
+from langgraph_toolmem.cli.forget import forget
 from langgraph_toolmem.cli.inputs import (
-    POLICY_HELP,
     By,
     check_folder,
     load_log,
@@ -27,9 +27,9 @@ from langgraph_toolmem.cli.inputs import (
     own_methods,
     read_atom_writer,
     read_model,
-    read_policy,
     read_price,
     read_tools_file,
+    skipped_in_plain,
 )
 from langgraph_toolmem.cli.options import (
     AtomModel,
@@ -39,16 +39,16 @@ from langgraph_toolmem.cli.options import (
     LogFile,
     MemoryFolder,
     Namespace,
-    ToolSeconds,
     ToolsFile,
-    WithPrefetch,
 )
+from langgraph_toolmem.cli.replay import replay
 from langgraph_toolmem.cli.tables import Format, form_of, render
 from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
 from langgraph_toolmem.cli.train import train
+from langgraph_toolmem.runs.checkpoints import without_password
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.runs.logs import RunLog
+    pass
 
 app = typer.Typer(
     name="toolmem",
@@ -94,43 +94,7 @@ def _toolmem(
         typer.echo(context.get_help())
 
 
-@app.command()
-def replay(
-    file: LogFile,
-    tools: ToolsFile = None,
-    policy: Annotated[str, typer.Option(metavar="POLICY", help=POLICY_HELP)] = "calibrated",
-    min_precision: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Act only from this probability on.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
-    prefetch: WithPrefetch = False,
-    tool_seconds: ToolSeconds = 1.0,
-    lenient: Lenient = False,
-    as_json: Json = False,
-) -> None:
-    """What would the memory have saved on recorded runs?
-
-    Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
-    the truth. Needs no key and calls no model.
-    """
-    from langgraph_toolmem.offline.prefetch import PrefetchTally
-    from langgraph_toolmem.offline.replay import replay as run_replay
-
-    chosen = read_policy(policy, min_precision=min_precision)
-    schemas = read_tools_file(tools)
-    log = load_log(file, lenient=lenient, limit=limit, quiet=as_json)
-    with progress("replaying", len(log.runs), show=not as_json) as update:
-        done = count(1)
-        ahead = PrefetchTally(tool_seconds=tool_seconds) if prefetch else None
-        told: dict[str, Any] = {"on_run": lambda _: update(next(done)), "prefetch": ahead}
-        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, **told)
-    if as_json:
-        answer_json({"file": str(file), "policy": chosen.to_dict(), **_skipped(log), **report.to_dict()})
-        return
-    from langgraph_toolmem.cli.tables import show_replay
-
-    show_replay(console(), report)
+app.command()(replay)
 
 
 @app.command("import")
@@ -152,7 +116,7 @@ def import_(
     entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
     atoms: Annotated[bool, typer.Option(" /--no-atoms", help="Make no atoms of successful runs.")] = True,
     atom_model: AtomModel = None,
-    namespace: Namespace = "toolmem",
+    namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     lenient: Lenient = False,
     as_json: Json = False,
@@ -181,10 +145,10 @@ def import_(
         raise StorageError(f"only {kept} of {view.calls} tool calls are stored in {memory}: {why}")
     learned = view.calls - before
     if as_json:
-        runs = {"file": str(file), "memory": str(memory), "runs": len(log.runs)}
+        runs = {"file": without_password(file), "memory": str(memory), "runs": len(log.runs)}
         calls = {"calls_learned": learned, "calls_known": view.calls, "entries": done.entries}
         calls |= {"atom_steps": done.atom_steps, "atom_model_calls": done.atom_calls}
-        answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **_skipped(log)})
+        answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **skipped_in_plain(log)})
         return
     from langgraph_toolmem.base.text import count
 
@@ -200,7 +164,7 @@ def report(
     memory: MemoryFolder,
     price: Annotated[
         str | None,
-        typer.Option(metavar="IN:OUT", help="Money per million input and output tokens, such as 2.5:10."),
+        typer.Option(metavar="IN:OUT[:CACHED]", help="Money per million input, output and cached tokens: 2.5:10:1.25."),
     ] = None,
     currency: Annotated[str | None, typer.Option(metavar="NAME", help="Of the price [default: USD].")] = None,
     by: Annotated[
@@ -269,7 +233,9 @@ def watch(
 def inspect(
     memory: MemoryFolder,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
-    graphml: Annotated[bool, typer.Option("--graphml", help="As GraphML, for graph tools.")] = False,
+    graphml: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write GraphML, for graph tools (- for stdout).")
+    ] = None,
     as_json: Json = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file instead.")
@@ -281,9 +247,11 @@ def inspect(
 
     Which tools, what follows what, and where arguments come from: as tables, Mermaid, GraphML or JSON.
     """
-    if mermaid + graphml + as_json > 1:
+    if mermaid + (graphml is not None) + as_json > 1:
         raise ConfigurationError("choose one of --mermaid, --graphml and --json")
     form = Format.MERMAID if mermaid else Format.GRAPHML if graphml else Format.JSON if as_json else None
+    if graphml is not None:
+        output = None if str(graphml) == "-" else graphml
     if form is None:
         form = form_of(output) if output else Format.TABLES
     with open_memory(memory, read_only=True) as opened:
@@ -381,6 +349,7 @@ def doctor(
         raise typer.Exit(1)
 
 
+app.command()(demo)
 app.command()(export)
 _groups = {"graph": graph.app}
 app.add_typer(graph.app, name="graph")
@@ -389,9 +358,5 @@ for _name, _commands in (("navigator", evolve.COMMANDS), ("atoms", atoms.COMMAND
 app.command()(bootstrap)
 app.command()(discover)
 app.command()(feedback)
+app.command()(forget)
 app.command()(train)
-
-
-def _skipped(log: RunLog) -> dict[str, Any]:
-    lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
-    return {"skipped_lines": lines, "shared_ids": log.shared_ids}

@@ -84,7 +84,7 @@ def bootstrap(
         ),
     ] = None,
     user_id: UserId = None,
-    namespace: Namespace = "toolmem",
+    namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     max_model_calls: Annotated[
         int, typer.Option(min=1, help="Model calls at most: to invent, of the agent, to judge.")
@@ -237,7 +237,9 @@ def _about(sandbox: Sandbox, wanted: _Wanted) -> None:
         raise InputError(f"what is told about the sandbox has {len(sandbox.about):,} characters, at most {MAX_ABOUT:,}")
 
 
-def _drop(folder: Path, user_id: str | None, namespace: str, embeddings: str, *, asks: bool, as_json: bool) -> None:
+def _drop(
+    folder: Path, user_id: str | None, namespace: str | None, embeddings: str, *, asks: bool, as_json: bool
+) -> None:
     from langgraph_toolmem.offline.coldstart import drop
 
     check_folder(folder)

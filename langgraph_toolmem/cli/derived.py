@@ -64,7 +64,7 @@ def _function(method: str, command: Command) -> Any:
         own = [each for each in own if each.name != "user_id"]
         derived += [
             ("user_id", UserId, None),
-            ("namespace", Namespace, "toolmem"),
+            ("namespace", Namespace, None),
             ("embeddings", Embeddings, "builtin"),
         ]
     if command.change is not None:

@@ -90,7 +90,7 @@ def discover(
         bool, typer.Option("--file-only", help="Write the file, and leave the memory as it is.")
     ] = False,
     user_id: UserId = None,
-    namespace: Namespace = "toolmem",
+    namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     sandbox_is_safe: Annotated[
         bool, typer.Option("--sandbox-is-safe", help="Do not ask: the tools act on a sandbox.")

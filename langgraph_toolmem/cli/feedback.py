@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,8 +24,15 @@ def feedback(
     memory: MemoryFolder,
     score: Annotated[float, typer.Option(min=0.0, max=1.0, help="From 0 (bad) to 1 (good).", show_default=False)],
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="A word on it.")] = None,
+    episode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|ID",
+            help="The request in the thread: its number from 1, or the id of the user's message. Else the latest.",
+        ),
+    ] = None,
     user_id: UserId = None,
-    namespace: Namespace = "toolmem",
+    namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     as_json: Json = False,
 ) -> None:
@@ -35,13 +42,15 @@ def feedback(
     minute, or at the next start.
     """
     check_folder(memory)
+    which = int(episode) if episode is not None and episode.isdecimal() else episode
+    given: dict[str, Any] = {"score": score, "comment": comment, "episode": which, "user_id": user_id}
     said = {"thread_id": thread_id, "score": score, "comment": comment}
     opening = partial(open_memory, memory, namespace=namespace, embeddings=embeddings)
     try:
         opened = opening()
     except LockedError:
         with opening(read_only=True) as beside:
-            beside.feedback(thread_id, score=score, comment=comment, user_id=user_id)
+            beside.feedback(thread_id, **given)
         if as_json:
             answer_json({**said, "queued": True, "entry": None})
             return
@@ -51,8 +60,9 @@ def feedback(
         )
         return
     with opened:
-        opened.feedback(thread_id, score=score, comment=comment, user_id=user_id, wait=True)
-        entry = _entry_of(opened, thread_id, user_id)
+        run = opened.core.verdicts.feedback(thread_id, **given)
+        opened.flush()
+        entry = _entry_of(opened, run, user_id)
     if as_json:
         answer_json({**said, "queued": False, "entry": None if entry is None else entry.to_dict()})
         return
@@ -63,12 +73,11 @@ def feedback(
         typer.echo(f"Its entry: {printable(one_line(entry.query))}")
 
 
-def _entry_of(memory: ToolMemory, thread_id: str, user_id: str | None) -> Entry | None:
-    from langgraph_toolmem.base.keys import digest
+def _entry_of(memory: ToolMemory, run: str, user_id: str | None) -> Entry | None:
     from langgraph_toolmem.core.users import User
     from langgraph_toolmem.entries.entry import entry_id
 
-    core, run = memory.core, digest("run", thread_id)
+    core = memory.core
     namespace = core.place_of(run, user_id)
     if namespace is None or core.vectors.empty:
         return None

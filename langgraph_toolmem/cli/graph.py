@@ -103,10 +103,9 @@ def graph(
             values = [value.strip() for value in known.split(",") if value.strip()]
             plan = opened.navigator.plan(request, target=target, known=values, k=ROUTES, budget=5.0)
     if graphml is not None:
-        from langgraph_toolmem.graph.export import graphml_of
-        from langgraph_toolmem.navigator.dependencies.export import to_networkx
+        from langgraph_toolmem.navigator.dependencies.export import drawing
 
-        write_text(graphml, graphml_of(to_networkx(drawn, history)))
+        write_text(graphml, drawing(drawn, history).to_graphml())
         return
     shared = _shared(drawn)
     gone = prunable(drawn, history, most=prune, keep=drawn.left_out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from itertools import chain
@@ -16,16 +17,16 @@ from langgraph_toolmem._version import __version__
 if TYPE_CHECKING:
     from rich.console import Console
 
+LITTLE = 16_000_000
+"""Bytes on a disk below which there is no room to write a memory anew."""
 DEFAULT_FOLDER = Path(".toolmem")
 
 REQUIRED = {
     "langgraph": "1.2",
     "langchain-core": "1.4",
-    "chromadb": "1.3.5",
     "jsonschema-rs": "0.29",
     "filelock": "3.16",
-    "networkx": "3.2",
-    "scipy": "1.11",
+    "numpy": "1.26",
     "pyyaml": "6",
     "typer": "0.15",
     "rich": "13.9",
@@ -33,6 +34,7 @@ REQUIRED = {
 """Packages the core needs, with their lowest releases, as in pyproject.toml."""
 
 OPTIONAL = {
+    "memory": ("chromadb", "1.3.5", "suggestions, recall and planning: text that is searched by meaning"),
     "openai": ("langchain-openai", "1.0", "models behind OpenAI's protocol"),
     "agents": ("langchain", "1.3", "middleware for create_agent"),
     "html": ("bokeh", "3.9", "the page of `toolmem report --html`"),
@@ -126,6 +128,9 @@ def examine(folder: Path | None) -> Health:
     if not folder.is_dir():
         problems.append(f"{folder} is a file; a memory is a folder")
         return Health(packages, folder, None, 0, problems)
+    if not os.access(folder, os.R_OK | os.X_OK):
+        problems.append(f"{folder} cannot be read: give the agent's user its folder back (chown, chmod u+rwX)")
+        return Health(packages, folder, None, 0, problems)
     from langgraph_toolmem.cli import waiting
     from langgraph_toolmem.stores.graph_report import inspect_folder
 
@@ -158,6 +163,10 @@ def _judge(folder: Path, memory: dict[str, Any]) -> tuple[list[str], list[str]]:
     ]
     if not os.access(folder, os.W_OK):
         problems.append(f"{folder} cannot be written to: a memory opened there would learn in RAM only")
+    if (left := shutil.disk_usage(folder).free) < LITTLE:
+        problems.append(
+            f"the disk of {folder} has {size_in_words(left)} left: a memory there goes on in RAM; make room"
+        )
     if memory["snapshot"] is None and memory["journal"] is None:
         notes.append("nothing has been learned there yet")
     if memory["locked"]:

@@ -90,8 +90,8 @@ class Imported:
     def _of_states(self, summaries: Summaries) -> list[str]:
         if not self.teaching:
             return [
-                'No run is labelled successful ("success": true), so none teaches which tools to suggest.'
-                + (" With --unlabelled WEIGHT those without a label do." if self.unlabelled else "")
+                'No run is labelled successful ("success": true), so no state of one is stored for suggestions.'
+                + (" With --unlabelled WEIGHT those without a label are." if self.unlabelled else "")
             ]
         lines = []
         if self.stored:
@@ -219,7 +219,11 @@ def _have_written(
     from langgraph_toolmem.sit.write import write_state
 
     states = memory.sit.states
-    found = [EndedRun(_read(logged), memory.core.users.of(logged.user_id)) for logged in runs]
+    found = [
+        EndedRun(episode, memory.core.users.of(logged.user_id))
+        for logged in runs
+        for episode in _read(logged).episodes()
+    ]
     missing = [(each, number) for each in found if (number := states.unwritten(each.run, each.user))]
     needed = sum(number for _, number in missing)
     calls = min(needed, summaries.max_calls)

@@ -124,7 +124,7 @@ def open_memory(
     *,
     tools: list[dict[str, Any]] | None = None,
     read_only: bool = False,
-    namespace: str = "toolmem",
+    namespace: str | None = None,
     embeddings: str = "builtin",
     methods: Iterable[Method] = (),
 ) -> ToolMemory:
@@ -134,7 +134,7 @@ def open_memory(
         folder: of the memory.
         tools: schemas of its tools.
         read_only: look, but do not write.
-        namespace: of personal memory, its labels with slashes between them.
+        namespace: of personal memory, its labels with slashes between them; as it was in this folder if None.
         embeddings: the embedder as `--embeddings` names it.
         methods: in place of the default ones with their name, or of those that the environment names.
 
@@ -145,13 +145,15 @@ def open_memory(
     """
     if read_only or folder.exists():
         check_folder(folder)
+    from langgraph_toolmem.core.core import DEFAULT_NAMESPACE
+    from langgraph_toolmem.core.users import namespace_kept
     from langgraph_toolmem.memory import ToolMemory, default_methods
 
     return ToolMemory(
         folder,
         tools=tools,
         read_only=read_only,
-        namespace=tuple(namespace.split("/")),
+        namespace=tuple(namespace.split("/")) if namespace else namespace_kept(folder) or DEFAULT_NAMESPACE,
         embeddings=None if embeddings == "builtin" else embeddings,
         methods=default_methods(*(kind() for kind in own_methods()), *methods),
     )
@@ -203,7 +205,7 @@ def check_folder(folder: Path) -> None:
 
 
 def read_price(text: str | None, currency: str | None) -> TokenPrice | None:
-    """The price that `--price IN:OUT` and `--currency` describe; None without a price.
+    """The price that `--price IN:OUT[:CACHED]` and `--currency` describe; None without a price.
 
     Raises:
         ConfigurationError: it is not two numbers, or there is a currency without a price.
@@ -215,31 +217,39 @@ def read_price(text: str | None, currency: str | None) -> TokenPrice | None:
             raise ConfigurationError("--currency needs --price IN:OUT")
         return None
     try:
-        paid_in, paid_out = (float(part) for part in text.split(":"))
-    except ValueError:
+        paid_in, paid_out, *rest = map(float, text.split(":"))
+        cached = None if not rest else float(*rest)
+    except (ValueError, TypeError):
         raise ConfigurationError(
-            f"--price {text!r} is not IN:OUT, money per million input and output tokens, such as 2.5:10"
+            f"--price {text!r} is not IN:OUT or IN:OUT:CACHED, money per million tokens, such as 2.5:10"
         ) from None
-    return TokenPrice(paid_in, paid_out, "USD" if currency is None else currency)
+    return TokenPrice(paid_in, paid_out, "USD" if currency is None else currency, cached)
 
 
-def load_log(file: Path, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
-    """The runs of a log file, with remarks on what was left out.
+def load_log(file: str, *, lenient: bool, limit: int | None = None, quiet: bool) -> RunLog:
+    """The runs of a log file, or of a checkpointer's database, with remarks on what was left out.
 
     Raises:
         InputError: it cannot be read, or holds no runs.
     """
     from langgraph_toolmem.cli.tables import skipped_notes
+    from langgraph_toolmem.runs.checkpoints import without_password
     from langgraph_toolmem.runs.logs import load_runs
 
-    size = file.stat().st_size if file.is_file() else 0
+    size = Path(file).stat().st_size if Path(file).is_file() else 0
     with progress("reading", size, show=not quiet) as update:
         log = load_runs(file, lenient=lenient, limit=limit, on_line=update)
     for remark in skipped_notes(log.skipped, log.shared_ids):
         note(remark)
     if not log.runs:
-        raise InputError(f"{file} holds no runs" + (" that can be read" if log.skipped else ""))
+        raise InputError(f"{without_password(file)} holds no runs" + (" that can be read" if log.skipped else ""))
     return log
+
+
+def skipped_in_plain(log: RunLog) -> dict[str, Any]:
+    """What was left out of a log, for JSON."""
+    lines = [{"line": error.line, "problem": str(error)} for error in log.skipped]
+    return {"skipped_lines": lines, "shared_ids": log.shared_ids}
 
 
 def _setting(pair: str, several: set[str]) -> tuple[str, Any]:

@@ -159,7 +159,9 @@ def _figures(report: Report, writer: str) -> Iterable[tuple[str, str]]:
     yield "skipped", skipped
     yield "precision", "–" if report.precision is None else f"{report.precision:.1%} of {checked:,} checked"
     yield "wrong per 100", f"{report['inertia']['wrong_per_100']:.2f}"
-    yield "budget of misses", "has room" if report["inertia"]["budget_open"] else "no room: the model is asked"
+    learning, room = report["inertia"]["learning"], report["inertia"]["budget_open"]
+    waiting = f"learning: {learning[0]:,} of {learning[1]:,} turns" if learning else "no room: the model is asked"
+    yield "budget of misses", "has room" if room else waiting
     yield "tokens saved", "–" if report.tokens_saved is None else f"{report.tokens_saved:,}"
     if writer:
         yield "written to by", writer

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 LogFile = Annotated[
-    Path,
+    str,
     typer.Argument(
-        metavar="FILE", help="Recorded runs, one a line, in OpenAI's message format (JSONL, may be gzipped)."
+        metavar="FILE",
+        help="Recorded runs: messages of OpenAI, Anthropic or LangChain (JSONL, may be gzipped), LangSmith's export, "
+        "OpenTelemetry spans, tau2-bench results, or LangGraph's checkpoints (sqlite:///FILE, postgresql://…).",
     ),
 ]
 MemoryFolder = Annotated[
@@ -24,7 +26,12 @@ UserId = Annotated[
     str | None, typer.Option("--user-id", metavar="ID", help="Whose personal memory, where it is kept apart by user.")
 ]
 Namespace = Annotated[
-    str, typer.Option("--namespace", metavar="A/B", help="Of personal memory, as the agent has it: toolmem/{user_id}.")
+    str | None,
+    typer.Option(
+        "--namespace",
+        metavar="A/B",
+        help="Of personal memory, such as toolmem/{user_id} [default: as the agent had it in this folder].",
+    ),
 ]
 Embeddings = Annotated[str, typer.Option("--embeddings", metavar="SPEC", help="The embedder, as the agent has it.")]
 WithPrefetch = Annotated[

@@ -1,4 +1,4 @@
-"""`toolmem recall`: which past runs a request brings up, and why."""
+"""`toolmem recall`: which past runs a request brings up, and why; `toolmem lessons`: what alike ones say together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import count, shortened
 from langgraph_toolmem.core.contributions import Answer, Command
 
 if TYPE_CHECKING:
     from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.lesson import Lesson
     from langgraph_toolmem.entries.recollection import RecalledEntry
 
 
@@ -49,11 +51,46 @@ def recall(
     return Answer({"query": query, "entries": known, "waiting": waiting, "recalled": shown}, lines)
 
 
+def lessons(
+    method: Any,
+    lesson_id: Annotated[str | None, typer.Argument(metavar="LESSON", help="The id of one; else all.")] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take it back: its runs are shown by themselves again.")] = False,
+    share: Annotated[
+        bool, typer.Option("--share", help="Show it to all users of the namespace, its user's values masked.")
+    ] = False,
+    team: Annotated[bool, typer.Option("--team", help="Of those that all users are shown.")] = False,
+    user_id: str | None = None,
+) -> Answer:
+    """Show what alike runs say together, in place of each of them; take one back, or mark it for a team."""
+    found, scope = method.lessons, "team" if team else "user"
+    if (undo or share) and (lesson_id is None or undo == share):
+        raise InputError("name one lesson, with either --undo or --share")
+    if undo:
+        chosen = [found.undo(lesson_id, user_id=user_id, scope=scope)]
+    elif share:
+        chosen = [found.share(lesson_id, user_id=user_id)]
+    else:
+        chosen = found(*([lesson_id] if lesson_id else ()), user_id=user_id, scope=scope)
+    lines = [line for each in chosen for line in _lesson(each)]
+    none = "No such lesson." if lesson_id else "No lessons yet."
+    return Answer({"lessons": [each.to_dict() for each in chosen]}, lines or [none])
+
+
+def _lesson(lesson: Lesson) -> Iterator[str]:
+    state = "undone" if lesson.undone else "retired" if lesson.retired else f"for a {lesson.scope}"
+    yield f"{lesson.id}: {one_line(lesson.query)}"
+    yield f"   {count(lesson.times, 'run')} went {'wrong' if lesson.failed else 'well'}, {state}"
+    yield f"   calls: {' → '.join(lesson.tools) or 'none'}"
+    yield from (f"   {line}" for line in lesson.words.splitlines())
+    yield f"   shown {lesson.recalled:,} times, helped {lesson.helped:,}, hurt {lesson.hurt:,}"
+
+
 def verdict_in_words(entry: Entry) -> str:
     """`went well (score 1)`, `went wrong (score 0)`, `nobody judged it`."""
     if entry.score is None:
         return "nobody judged it"
-    return f"{'went well' if entry.good else 'went wrong'} (score {entry.score:g})"
+    by = ", by a model" if entry.by_judge else ""
+    return f"{'went well' if entry.good else 'went wrong'} (score {entry.score:g}{by})"
 
 
 def one_line(text: str) -> str:
@@ -70,7 +107,8 @@ def _lines(number: int, each: RecalledEntry, *, of_fixed: bool) -> Iterator[str]
     yield from (f"   {line}" for line in entry.critique.splitlines())
     record = f"shown {entry.recalled:,} times, helped {entry.helped:,}, hurt {entry.hurt:,}"
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
+    yield from [f"   lesson: {entry.lesson}"] if entry.lesson else []
     yield f"   {record}; from {when:%Y-%m-%d %H:%M} UTC, made by: {entry.made_by}"
 
 
-COMMANDS = (Command(recall),)
+COMMANDS = (Command(recall), Command(lessons, writes=lambda given: given["undo"] or given["share"]))

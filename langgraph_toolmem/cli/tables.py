@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.base.text import count, printable
+from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.export import START, GraphView
 
 if TYPE_CHECKING:
@@ -35,27 +36,42 @@ class Format(str, Enum):
 
 def show_replay(out: Console, report: ReplayReport) -> None:
     """What the memory would have saved, by tool; frequent chains; whether the workload has inertia."""
-    out.print(headline(report.turns, report.right, report.wrong), soft_wrap=True)
-    if report.turns:
-        out.print(
-            f"That is {report.yield_per_100:.1f} right and {report.wrong_per_100:.1f} wrong per 100 turns, "
-            "by a memory that was empty before the first run and learned as it went.",
-            soft_wrap=True,
-        )
-    out.print(
-        f"Read: {count(report.runs, 'run')}, {count(report.calls, 'tool call')}, "
-        f"{count(report.words, 'answer')} in words.",
-        soft_wrap=True,
-    )
-    tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))
-    rows = [(name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}") for name, tally in tools]
-    table(out, "Calls that could have been made without the model", _by_tool(), rows, TOOLS_SHOWN)
-    chains = [(" → ".join(chain), f"{times:,}") for chain, times in report.chains]
-    table(out, "Most frequent chains of tools", ("chain", "times"), chains, CHAINS_SHOWN)
-    if report.prefetch is not None:
-        out.print(ahead_in_words(report.prefetch), soft_wrap=True)
+    for part in replay_in_words(report):
+        if isinstance(part, str):
+            out.print(printable(part), soft_wrap=True)
+        else:
+            table(out, part.title, part.columns, part.rows, part.most)
     if report.inertia is not None:
         show_inertia(out, report.inertia)
+
+
+def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
+    """What the memory would have saved, in sentences and tables."""
+    parts: list[str | TextTable] = [headline(report.turns - report.stuck, report.right, report.wrong)]
+    if report.turns:
+        parts.append(
+            f"That is {report.yield_per_100:.1f} right and {report.wrong_per_100:.1f} wrong per 100 turns, "
+            "by a memory that was empty before the first run and learned as it went."
+        )
+    parts.append(
+        f"Read: {count(report.runs, 'run')}, {count(report.calls, 'tool call')}, "
+        f"{count(report.words, 'answer')} in words."
+    )
+    if report.stuck:
+        parts.append(
+            f"Left out: {count(report.stuck, 'turn')} of agents in a loop (in that run the same calls had given the "
+            "same results twice before)."
+        )
+    if report.right + report.wrong:
+        writing = ", ".join(report.writing) or "none"
+        parts.append(f"Tools that may change something and would have been called without the model: {writing}.")
+    tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))
+    rows = [(name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}") for name, tally in tools]
+    columns, title = ("tool", "calls", "right", "wrong"), "Calls that could have been made without the model"
+    parts.append(TextTable(title, columns, tuple(rows), TOOLS_SHOWN))
+    chains = tuple((" → ".join(chain), f"{times:,}") for chain, times in report.chains)
+    parts.append(TextTable("Most frequent chains of tools", ("chain", "times"), chains, CHAINS_SHOWN))
+    return [*parts, ahead_in_words(report.prefetch)] if report.prefetch is not None else parts
 
 
 def ahead_in_words(tally: PrefetchTally) -> str:
@@ -147,10 +163,6 @@ def skipped_notes(skipped: Sequence[LogError], shared_ids: int) -> list[str]:
         lines = count(shared_ids, "line")
         notes.append(f"note: {lines} had the id of an earlier line and counted as that run, seen later")
     return notes
-
-
-def _by_tool() -> tuple[str, ...]:
-    return ("tool", "calls", "right", "wrong")
 
 
 def _ratio(ratio: LikelihoodRatio) -> str:

@@ -30,7 +30,7 @@ from langgraph_toolmem.stores.folder_lock import holder, is_held
 from langgraph_toolmem.stores.tail import GraphTail
 
 _TABLES: Final = (InertiaEvidence, SITEvidence, LedgerTable)
-_COUNTS: Final = (op.Count, op.ToolCount, op.Outcome, op.RunSeen, op.Verdict, op.UserForgotten)
+_COUNTS: Final = (op.Count, op.ToolCount, op.Outcome, op.RunSeen, op.Verdict, op.UserForgotten, op.RunsForgotten)
 _COUNTED: Final[Mapping[type[Operation], Mapping[str, Any]]] = {
     **{kind: {} for kind in (*_COUNTS, TurnClosed, DraftsTaken, Shown, Followed, ItemsJudged)},
     TurnOpened: {"windows": [], "rules": [], "judged": []},
@@ -176,7 +176,7 @@ def _counters_of(state: dict[str, Any] | None) -> EvidenceGraph:
         empty["tables"][name][part] for name, part in (("inertia", "rules"), ("sit", "edges"))
     )
     inertia["open_turns"] = {turn: [[], [], [], *begun[3:]] for turn, begun in inertia["open_turns"].items()}
-    sit["walks"] = {run: [score, {}] for run, (score, _) in sit["walks"].items()}
+    sit["walks"] = {run: [score, {}, counts] for run, (score, _, counts) in sit["walks"].items()}
     sit["drafts"] = {
         run: {step: ["", "", "", "", draft[-1]] for step, draft in drafts.items()}
         for run, drafts in sit["drafts"].items()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
+
+from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Record, ToolDescribed
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tool_note import EFFECTS, changes_of, grave_marks, gravest, spec_of, without_choices
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 MAX_ADOPTED: Final = 64
 """Sets of tools of hosts that are not looked at again."""
+MAX_TOOL_SETS: Final = 64
+"""Whose schemas are remembered."""
 
 
 class Catalogue:
@@ -47,6 +51,8 @@ class Catalogue:
         self._described: dict[str, tuple[Any, ToolSpec]] = {}
         self._marked: dict[str, tuple[tuple[ToolSpec | None, ...], ToolSpec]] = {}
         self._heard: list[Mapping[str, ToolSpec]] = []
+        self._offered: dict[tuple[int, ...], tuple[list[BaseTool], dict[str, ToolSpec]]] = {}
+        self._read: dict[int, tuple[BaseTool, ToolSpec]] = {}
         self.taken_as_described = False
         if given is not None:
             self._note(self._given or {})
@@ -67,6 +73,24 @@ class Catalogue:
                 if read and self._inferred.get(name, (0,))[0] != read:
                     self._inferred[name] = (read, infer_spec(name, entry, seen=self.taken_as_described))
             return {name: spec for name, (_, spec) in self._inferred.items()} | self._of_hosts
+
+    def offered(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
+        """Those of a step's tools that the agent itself executes, by name; the same dict for the same tools.
+
+        Each is read once: reading the schemas of an agent's tools costs more than all its decisions.
+        """
+        executed = [tool for tool in tools if isinstance(tool, BaseTool)]
+        key = tuple(map(id, executed))
+        found = self._offered.get(key)
+        if found is None:
+            if len(self._offered) >= MAX_TOOL_SETS:
+                self._offered, self._read = {}, {}
+            before = self._read
+            specs = read_tools([before[id(tool)][1] if id(tool) in before else tool for tool in executed])
+            # The tools are kept with it: an id may be used again once its object is gone.
+            before |= {id(tool): (tool, spec) for tool, spec in zip(executed, specs.values(), strict=True)}
+            found = self._offered[key] = executed, specs
+        return found[1]
 
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
         """Tools (None: `specs`) with all that anybody said of them: the folder, hosts, who opened the memory.

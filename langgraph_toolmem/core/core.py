@@ -4,23 +4,31 @@ method."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from langgraph_toolmem.base import locks
+from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue, without_own
 from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.former import TakeOver
+from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.listener import Listener
 from langgraph_toolmem.core.past_runs import KeptRuns
 from langgraph_toolmem.core.row_kinds import RowKind
 from langgraph_toolmem.core.rows import Rows
-from langgraph_toolmem.core.users import User, Users, check_namespace
+from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.evidence import Table
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
@@ -50,10 +58,14 @@ class Core(Evidence):
         catalogue: the tools.
         vectors: Chroma.
         jobs: work in the background.
+        episodes: which episodes each thread has.
+        ages: when each was heard of, where there is a retention.
+        holdout: which of them run without the memory's say.
         ledger: what was shown to the model, whether it was followed, how that run ended.
         kept_runs: finished runs with their verdicts, from whichever method keeps them.
         former: takes over what the version before kept.
         events: what happens to runs, and who is told.
+        verdicts: on episodes, at their end or later.
         listeners: the methods, in their order.
     """
 
@@ -72,7 +84,14 @@ class Core(Evidence):
         read_only: bool,
         now: Callable[[], float],
         executor: Executor | None,
+        holdout: float,
+        seed: int,
+        store_timeout: float,
+        step_timeout: float,
+        ages: bool,
     ) -> None:
+        limits: dict[str, Any] = {"deadline": check_seconds("store_timeout", store_timeout)}
+        limits["patience"] = check_seconds("step_timeout", step_timeout)
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
@@ -84,30 +103,85 @@ class Core(Evidence):
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
             home = home / f"graph-{digest(*self.graph_namespace)}"
         self.home = home
-        tables: list[type[Table]] = [LedgerTable, *(table for each in self.listeners for table in each.tables)]
+        tables: list[type[Table]] = [
+            LedgerTable,
+            EpisodesTable,
+            *(table for each in self.listeners for table in each.tables),
+        ]
         where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}
-        kept = GraphStore(home, tables=tables, read_only=read_only, **where)
+        kept = GraphStore(home, tables=tables, read_only=read_only, **where, **limits)
         super().__init__(kept, users, now=now, read_only=read_only)
-        self.vectors = VectorStore(
-            self.folder, embedder=embedder, client=chroma, namespace=self.graph_namespace, read_only=read_only
-        )
-        self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only)
-        self.executions = ExecutionLog()
+        if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
+            self.quietly(
+                "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
+            )
+        what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
+        self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
+        self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only, remote=self.vectors.remote)
+        self.episodes = Episodes(self.graph)
+        self.ages = Ages(self, self.episodes, on=ages)
+        self.holdout = Holdout(self, holdout, seed)
+        self.executions = ExecutionLog(self.episodes.of)
         self.ledger = Ledger(self.graph, self.apply, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
         self.former = TakeOver(self, self.vectors, self.jobs, self.listeners)
-        self.events = Events(self, self.catalogue, self.executions, self.ledger, self.jobs, self.listeners)
+        self.events = Events(
+            self,
+            self.catalogue,
+            self.executions,
+            self.episodes,
+            self.ages,
+            self.ledger,
+            self.holdout,
+            self.jobs,
+            self.listeners,
+        )
+        self.verdicts = self.events.verdicts
+        if self.folder is not None or store is not None:
+            locks.tell(self)
 
-    def forget(self, user: User) -> int:
-        """Takes a user out of the evidence graph, and out of what a cold start left in the folder; how many pieces.
+    def close(self) -> None:
+        """See `ToolMemory.close`."""
+        with self.lock:
+            closed, self.closed = self.closed, True
+        if closed:
+            return
+        steps: list[tuple[str, Callable[[], object]]] = [
+            ("background work", self.jobs.close),  # without the lock: its thread may be about to take it
+            *((each.name, each.close) for each in self.listeners),
+            ("the queue", self.jobs.close_queue),
+            ("the evidence graph", self.close_store),
+            ("Chroma", self.vectors.close),
+        ]
+        with ExitStack() as last:  # an interrupt leaves nothing open either
+            for what, close in reversed(steps):
+                last.callback(self.quietly, f"{what} could not be closed", close)
+
+    def forked(self) -> None:
+        """In a process that is forked off the memory only looks: folder, connections and background are the parent's.
+        Verdicts wait in the folder for the parent."""
+        self.read_only = True
+        self.store.forked()
+        self.jobs.forked()
+        self.vectors.forked()
+
+    def forget(self, gone: Forgotten) -> int:
+        """Takes a user out of the evidence graph, and out of what a cold start left in the folder; or runs. How many
+        pieces.
 
         Raises:
             StorageError: what is kept could not be rewritten.
         """
-        removed = super().forget(user)
-        return removed if self.folder is None else removed + forget_user(self.folder, str(user.digest))
+        removed = super().forget(gone)
+        return removed + forget_user(self.folder, gone.user) if self.folder is not None and gone.user else removed
+
+    def know(self, run: Run) -> None:
+        """Notes the episodes of a thread before anything is learned of it: a verdict finds what it is on."""
+        with self.lock:
+            if not self.read_only and (new := self.episodes.new(run)):
+                self.apply(None, new)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Messages as a run, calls as recorders saw them executed.
@@ -116,6 +190,14 @@ class Core(Evidence):
             MessageError: they cannot be read.
         """
         return self.executions.read(messages, thread_id)
+
+    def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
+        """Whether the episode that a history ends with runs without the memory's say. What fails says no."""
+        found: list[bool] = []
+        if self.holdout.on:
+            begins = lambda: found.append(self.holdout.begins(self.read(messages, thread_id)))  # noqa: E731 - one line
+            self.quietly("whether an episode is held out could not be told", begins)
+        return any(found)
 
     def rows(self, kind: RowKind[T], method: str | None = None) -> Rows[T]:
         """Rows of a kind; nothing is made or read before they are used.
@@ -127,6 +209,16 @@ class Core(Evidence):
         how: dict[str, Any] = {"users": self.users, "read_only": self.read_only, "now": self.now}
         how["refresh"] = REFRESH_SECONDS if self.shared or self.read_only else None
         return Rows(kind, self.vectors, self.ledger, method=method or kind.name, **how)
+
+    def problems(self) -> list[str]:
+        """What is wrong with what is kept, one sentence each."""
+        with self.lock:
+            found = [*self.store.problems, *self.store.waiting(), *self.vectors.problems]
+        remote = self.vectors.remote
+        problem = None if remote is None else remote.problem()
+        found += [problem] if problem else []
+        self.quietly("the queue of background work could not be read", lambda: found.extend(self.jobs.troubles()))
+        return found
 
     def section_of(self, listener: Listener) -> Section | None:
         """A method's part of the report; None if it has nothing to tell, or fails."""

@@ -6,29 +6,29 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue
+from langgraph_toolmem.core.episodes import Episodes, witness
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
-from langgraph_toolmem.core.listener import EndedRun, JudgedRun, LearnedTurn, Listener
-from langgraph_toolmem.core.users import User, user_digest
+from langgraph_toolmem.core.listener import EndedRun, LearnedTurn, Listener
+from langgraph_toolmem.core.users import User
+from langgraph_toolmem.core.verdicts import Verdicts
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
-from langgraph_toolmem.graph.operations import Outcome, Record, Verdict
+from langgraph_toolmem.graph.operations import FORMER_KEYS, Outcome, Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.executions import ExecutionLog, last_step
+from langgraph_toolmem.runs.former import former_keys
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.stores.job_queue import Job
 
 logger = logging.getLogger("langgraph_toolmem.memory")
-
-VERDICT: Final = "verdict"
-"""The kind of job with which a verdict is left to the process that writes to the folder."""
-MAX_COMMENT: Final = 500
 
 
 class Events:
@@ -38,7 +38,10 @@ class Events:
         evidence: of the memory.
         catalogue: the tools at hand where a run does not say.
         executions: what recorders saw; it reads messages.
+        episodes: of each thread.
+        ages: told what was heard of.
         ledger: told what was followed, and how runs ended.
+        holdout: told what episodes took.
         jobs: carry verdicts from process to process.
         listeners: the methods, in their order.
     """
@@ -48,20 +51,23 @@ class Events:
         evidence: Evidence,
         catalogue: Catalogue,
         executions: ExecutionLog,
+        episodes: Episodes,
+        ages: Ages,
         ledger: Ledger,
+        holdout: Holdout,
         jobs: Jobs,
         listeners: Sequence[Listener],
     ) -> None:
         self._evidence, self._catalogue, self._executions = evidence, catalogue, executions
-        self._ledger, self._jobs, self._listeners = ledger, jobs, listeners
-        if not evidence.read_only:
-            jobs.handle(VERDICT, self._take_verdict)
+        self._episodes, self._ages, self._ledger, self._holdout = episodes, ages, ledger, holdout
+        self._jobs, self._listeners = jobs, listeners
+        self.verdicts = Verdicts(evidence, episodes, ledger, jobs, listeners)
 
     # --- what happens ---
 
     def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
         """See `ToolMemory.observe`."""
-        run, user = self._executions.read(messages, thread_id), self._evidence.users.of(user_id)
+        run, user = self._begun(messages, thread_id, user_id)
         _, new = self.learn(run, user)
         self._learned(run, user)
         return new
@@ -77,34 +83,49 @@ class Events:
     ) -> int:
         """See `ToolMemory.finish`; `success` may be a score, too."""
         evidence = self._evidence
-        run, user = self._executions.read(messages, thread_id), evidence.users.of(user_id)
-        _, new = self.learn(run, user, last_turn_too=True)
+        run, user = self._begun(messages, thread_id, user_id)
+        parts = run.episodes()
+        with evidence.lock:
+            whole = self.verdicts.is_whole(run)
+            _, new = self.learn(run, user, last_turn_too=True)
+            whole = whole and new == sum(isinstance(event, Turn) for event in run.events)
+            evidence.apply(None, self._episodes.over(parts[-1]))
         if success is not None:
-            self.note_verdict(run.digest, float(success), comment, user_id)
+            judged = parts if whole else parts[-1:]
+            for each in judged:
+                self.verdicts.note(each.digest, float(success), comment, user_id, weight=1 / len(judged))
         self._learned(run, user)
-        owner = user.digest or self._jobs.owner_of(run.digest) or evidence.known_owner(run.digest)
-        score, said = evidence.verdict_of(run.digest, owner)
-        self._tell("ended", EndedRun(run, user, score, said))
+        for each in parts:
+            if self._is_new_end(each) or each is parts[-1]:
+                self.end(each, user)
+        evidence.acknowledge()
         return new
 
-    def feedback(self, thread_id: str, *, score: float, comment: str | None = None, user_id: str | None = None) -> None:
-        """See `ToolMemory.feedback`."""
-        if not 0 <= score <= 1:
-            raise ConfigurationError(f"score is from 0 (bad) to 1 (good), not {score!r}.")
-        evidence, run = self._evidence, digest("run", thread_id)
-        if not evidence.read_only:
-            self.judge(run, float(score), comment, user_id)
-            return
-        if not self._jobs.outlive:
-            raise ConfigurationError("A read-only memory without a folder has nowhere to leave a verdict.")
-        said = {"score": float(score), "comment": comment or "", "user_id": user_id or ""}
-        user = user_digest(user_id or None) or self._jobs.owner_of(run) or evidence.known_owner(run)
-        self._jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
+    def take_in(self, given: EndedRun, **options: Any) -> list[EndedRun]:
+        """Learns a recorded thread (options as for `learn`) and its verdict; returns its episodes."""
+        self._evidence.refresh()
+        self.learn(given.run, given.user, last_turn_too=True, **options)
+        parts = given.run.episodes()
+        with self._evidence.lock:
+            self._evidence.apply(None, self._episodes.over(parts[-1]))
+        for each in parts:
+            if given.score is not None:
+                self.verdicts.note(each.digest, given.score, None, given.user.id, weight=1 / len(parts))
+            self._is_new_end(each)
+        return [given._replace(run=each) for each in parts]
 
-    def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        """A verdict on a run (its digest): for the graph, the ledger and the methods."""
-        self.note_verdict(run, score, comment, user_id or None)
-        self._tell("judged", JudgedRun(run, score, comment, user_id or None))
+    def end(self, episode: Run, user: User) -> None:
+        """An episode is over: the methods are told, with its verdict."""
+        evidence, name = self._evidence, episode.digest
+        owner = user.digest or self._jobs.owner_of(name) or evidence.known_owner(name)
+        score, said = evidence.verdict_of(name, owner)
+        self._tell("ended", EndedRun(episode, user, score, said, evidence.judge_of(name)))
+        if score is None and evidence.verdict_of(name, owner)[0] is not None:
+            self.verdicts.tell_again(name, user.id)
+
+    def _is_new_end(self, episode: Run) -> bool:
+        with self._evidence.lock:
+            return self._evidence.apply(digest("ended", episode.digest), [])
 
     def after_model(
         self, messages: Any, answer: Iterable[Any], *, thread_id: str | None = None, user_id: str | None = None
@@ -126,7 +147,7 @@ class Events:
         """
         read, history = self._executions.read, list(messages)
         turn = read(history, thread_id).next_key
-        run, user = read([*history, *answer], thread_id), self._evidence.users.of(user_id)
+        run, user = self._begun([*history, *answer], thread_id, user_id)
         with self._evidence.lock:
             if turn is not None:
                 self._executions.begins(turn)
@@ -170,7 +191,7 @@ class Events:
             NamespaceError: the namespace needs a user id.
         """
         evidence = self._evidence
-        run, user = self._executions.read(messages, thread_id), evidence.users.of(user_id)
+        run, user = self._begun(messages, thread_id, user_id)
         with evidence.lock:
             found = last_step(run, call_id)
             if found is None:
@@ -202,7 +223,7 @@ class Events:
             How many turns were new.
         """
         evidence = self._evidence
-        run, user = self._executions.read(messages, thread_id), evidence.users.of(user_id)
+        run, user = self._begun(messages, thread_id, user_id)
         with evidence.lock:
             found = last_step(run, call_id)
             before = None if found is None else self._executions.executions.get(found[1].key)
@@ -210,6 +231,11 @@ class Events:
                 return 0
             self._executions.saw(found[1].key, replace(before, over=True))
             return self._learn_settled(messages, thread_id, user)
+
+    def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:
+        """The run and its user, once what other workers learned was looked for."""
+        self._evidence.refresh()
+        return self._executions.read(messages, thread_id), self._evidence.users.of(user_id)
 
     # --- learning ---
 
@@ -236,21 +262,35 @@ class Events:
         """
         evidence = self._evidence
         with evidence.lock:
-            evidence.refresh()
+            evidence.store.refresh()
+            if new_messages := self._episodes.new(run):
+                evidence.apply(None, new_messages)
             state = RunState(cut=run.truncated)
+            before = self._known_before(run)
             at_hand = self._catalogue.specs if specs is None else specs
             new, thought, scratch = 0, "", dict[str, Any]()
+            thread = witness(run.thread_id or run.scope, user.digest)
             for index, event in enumerate(run.events):
                 # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
                 headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
                     learned = LearnedTurn(
-                        state, event, run.digest, thought, user.digest, at_hand, evidence.hour(), options, scratch
+                        state,
+                        event,
+                        event.episode or run.digest,
+                        thread,
+                        thought,
+                        user.digest,
+                        at_hand,
+                        evidence.hour(),
+                        options,
+                        scratch,
                     )
                     key = turn_digest(event)
-                    if not evidence.graph.has_seen(key):
-                        new += 1
-                        evidence.apply(key, self._record(learned))
+                    if index < before:
+                        evidence.apply(key, [])  # the version before learned it under another key
+                    elif not evidence.graph.has_seen(key):
+                        new += evidence.apply(key, self._record(learned))
                     elif again := self._again(learned):
                         evidence.apply(None, again)
                     if event.chosen_by == "model" and event.text:
@@ -260,11 +300,23 @@ class Events:
                 state.push(event)
             return state, new
 
+    def _known_before(self, run: Run) -> int:
+        """How many events of a thread were learned under the keys of the version before."""
+        graph = self._evidence.graph
+        if not graph.counters.get(FORMER_KEYS) or run.thread_id is None:
+            return 0
+        keys = former_keys(run)
+        last = max((index for index, key in keys.items() if graph.has_seen(key)), default=-1)
+        # Its answer went with it.
+        answered = 0 <= last < len(run.events) - 1 and isinstance(run.events[last + 1], Turn)
+        return last + 1 + (answered and last + 1 not in keys)
+
     def _record(self, learned: LearnedTurn) -> Record:
         record: Record = []
         for each in self._listeners:
             record += each.turn(learned)
-        record += self._ledger.followed(learned.turn)
+        record += self._ledger.followed(learned.turn) + self._holdout.spent(learned.run, learned.turn)
+        record += self._ages.heard(learned)
         record += learn_turn(
             self._evidence.graph,
             learned.state,
@@ -272,6 +324,7 @@ class Events:
             specs=learned.specs,
             neighbours=learned.neighbours,
             run=learned.run,
+            thread=learned.thread,
             user=learned.user,
             hour=learned.hour,
         )
@@ -296,30 +349,24 @@ class Events:
 
     # --- telling ---
 
-    def note_verdict(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        """A verdict for the graph and the ledger. Nobody named: it is by the one whose run it is, so that `forget`
-        finds it."""
-        evidence = self._evidence
-        with evidence.lock:
-            evidence.refresh()
-            author = user_digest(user_id) or evidence.graph.owner(run)
-            record: Record = [Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author)]
-            for each in self._listeners:
-                record += each.verdict(run, score)
-            record += self._ledger.judged(run, score)
-            evidence.apply(None, record)
-
-    def _take_verdict(self, job: Job) -> None:
-        said = job.payload
-        self.judge(said["run"], said["score"], said["comment"], said["user_id"])
-
     def _learned(self, run: Run, user: User) -> None:
         evidence = self._evidence
+        with evidence.lock:
+            last = run.events[-1] if run.events else None
+            if isinstance(last, Turn) and not last.steps and not evidence.read_only:
+                evidence.apply(None, self._episodes.over(run))
+        if evidence.store.closed:
+            return
         for each in self._listeners:
             evidence.quietly(f"{each.name} could not take in what was learned", partial(each.learned, run, user))
-        self._jobs.look()
+        evidence.quietly("what waits to be written cannot be looked for", self._jobs.look)
+        evidence.acknowledge()
 
-    def _tell(self, event: Literal["ended", "judged"], what: EndedRun | JudgedRun) -> None:
+    def _tell(self, event: Literal["ended"], what: EndedRun) -> None:
         evidence = self._evidence
+        if evidence.store.closed:
+            return
         for each in self._listeners:
-            evidence.quietly(f"{each.name} could not take in a run", partial(getattr(each, event), what))
+            error = evidence.quietly(f"{each.name} could not take in a run", partial(getattr(each, event), what))
+            if isinstance(error, StorageError):
+                evidence.store.say(f"{each.name} kept nothing of a finished run: {error}")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import NamespaceError, StorageError
 from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.core.users import User, Users
-from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, Table
-from langgraph_toolmem.graph.operations import HOUR, Count, Record
+from langgraph_toolmem.core.users import Users
+from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, WEIGHT, Table
+from langgraph_toolmem.graph.operations import HOUR, JUDGE, Count, Forgotten, Record
 from langgraph_toolmem.stores.graph_store import GraphStore
 
 T = TypeVar("T", bound=Table)
@@ -31,12 +31,12 @@ class Evidence:
     Attributes:
         lock: over the graph.
         graph: the graph; to be read under the lock.
-        forgettings: how often a user was forgotten in this process.
+        forgettings: how often something was forgotten in this process.
         closed: nothing is opened any more.
     """
 
     def __init__(self, store: GraphStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
-        self.lock = threading.RLock()
+        self.lock = locks.rlock()
         self.store, self.users, self.now, self.read_only = store, users, now, read_only
         self.graph = store.graph
         self.forgettings = 0
@@ -53,9 +53,14 @@ class Evidence:
         return self.store.apply(key, record)
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Takes in what other workers learned, if it is time to look or if that is asked for."""
+        """Takes in what other workers learned, if it is time to look or if that is asked for. Not under the lock."""
+        self.store.look(at_once=at_once)
         with self.lock:
             self.store.refresh(at_once=at_once)
+
+    def acknowledge(self) -> None:
+        """What was learned is safe from the end of the process, or a moment was waited for that. Not under the lock."""
+        self.store.acknowledge()
 
     def hour(self) -> int:
         """Now, in hours since 1970."""
@@ -126,26 +131,47 @@ class Evidence:
         with self.lock:
             return self.graph.score(run)
 
+    def weight_of(self, run: str) -> float:
+        """How much the verdict on a run counts; 0 if there is none."""
+        with self.lock:
+            entry = self.graph.runs.get(run)
+            return 0.0 if entry is None or entry[SCORE] is None else float(entry[WEIGHT])
+
     def verdict_of(self, run: str, user: str | None) -> tuple[float | None, str | None]:
         """Score and comment of a run, unless it is another user's run with the same id that was judged."""
         with self.lock:
             entry = self.graph.runs.get(run)
-        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, user):
+        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, JUDGE, user):
             return None, None
         return entry[SCORE], entry[COMMENT]
+
+    def judge_of(self, run: str) -> float:
+        """How much the verdict on a run counts, if it is a model's; 0 if it is a person's, or there is none."""
+        with self.lock:
+            entry = self.graph.runs.get(run)
+            return self.weight_of(run) if entry is not None and entry[AUTHOR] == JUDGE else 0.0
 
     def known_owner(self, run: str) -> str:
         """Digest of the user whose run it is, or who judged it; "" if that is unknown."""
         with self.lock:
             entry = self.graph.runs.get(run)
-            return self.graph.owner(run) or (None if entry is None else entry[AUTHOR]) or ""
+            author = None if entry is None or entry[AUTHOR] == JUDGE else entry[AUTHOR]
+            return self.graph.owner(run) or author or ""
 
-    def forget(self, user: User) -> int:
-        """Takes a user out of the evidence graph and what is kept of it; returns how many pieces.
+    def close_store(self) -> None:
+        """Writes a snapshot and lets go of the folder."""
+        self.store.close_log()
+        with self.lock:
+            self.store.close()
+
+    def forget(self, gone: Forgotten) -> int:
+        """Takes a user, or runs, out of the evidence graph and what is kept of it; returns how many pieces.
 
         Raises:
             StorageError: what is kept could not be rewritten.
         """
+        self.refresh(at_once=True)
         with self.lock:
             self.forgettings += 1
-            return self.store.forget_user(str(user.digest))
+            removed = self.store.forget(gone)
+        return removed + self.store.forget_shared(gone)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ledger import NO_TRACK, Tracked
@@ -44,7 +44,7 @@ class TakeOver:
     def __init__(self, evidence: Evidence, vectors: VectorStore, jobs: Jobs, listeners: Sequence[Listener]) -> None:
         self._evidence, self._vectors, self._jobs, self._listeners = evidence, vectors, jobs, listeners
         self.taken: dict[str, int] = {}
-        self._doing = threading.Lock()
+        self._doing = locks.lock()
         jobs.handle(FORMER, self.do)
 
     def begin(self) -> None:

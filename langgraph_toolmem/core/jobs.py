@@ -6,12 +6,12 @@ order. There are two sorts of kinds: *quick* ones (`Jobs.handle`), and *slow* on
 use, so that a process that is killed in between does not ask again), and given up after `SLOW_TRIES` failures.
 
 What fails is tried again, later and later. A quick job is never given up while the database is away; one that cannot be
-read is given up at once. What was given up stays in the queue (`JobQueue.given_up`). Jobs of a kind that nobody here
-handles wait for a process that does.
+read is. Both stay in the queue (`JobQueue.given_up`), and so do jobs of kinds that nobody here handles.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -19,14 +19,18 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.failures import describe_error, log_failure
 from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.waits import this_step
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores.database import held_in
 from langgraph_toolmem.stores.executors import Executor, ThreadExecutor
 from langgraph_toolmem.stores.job_queue import Job, JobQueue
+from langgraph_toolmem.stores.remote import Remote
 
 logger = logging.getLogger("langgraph_toolmem.jobs")
 
@@ -48,17 +52,13 @@ Do = Callable[[Job], "Callable[[], object] | None"]
 """Does a job; returns what takes back what it did, for a user who was forgotten meanwhile."""
 Find = Callable[[Job], str]
 """Finds the answer for a slow job; may take a model's time."""
+T = TypeVar("T")
 Use = Callable[[Job, str], object]
 """Puts the answer of a slow job to use."""
 
 
 class NotYetError(Exception):
-    """What a job is about is not there yet.
-
-    Args:
-        why: no text of a user.
-        tries: so often it is tried in all; then it is dropped.
-    """
+    """What a job is about is not there yet; `why` is no text of a user; after so many `tries` in all it is dropped."""
 
     def __init__(self, why: str, *, tries: int) -> None:
         super().__init__(why)
@@ -73,6 +73,7 @@ class Jobs:
         now: seconds since 1970.
         executor: when the work is done; in a thread of its own if None.
         read_only: nothing is worked on; `put` leaves jobs to the process that writes to the folder.
+        remote: what the jobs write to, if it may not answer: no step does their work.
     """
 
     def __init__(
@@ -82,20 +83,23 @@ class Jobs:
         now: Callable[[], float],
         executor: Executor | None = None,
         read_only: bool = False,
+        remote: Remote | None = None,
     ) -> None:
-        self._folder, self._now = folder, now
+        self._folder, self._now, self._remote = folder, now, remote
         self._executor: Executor = executor or ThreadExecutor()
         self._read_only = read_only
         self._made: JobQueue | None = None
-        self._opening = threading.Lock()
+        self._opening = locks.lock()
         self._quick: dict[str, Do] = {}
+        self._patient: set[str] = set()  # of these, kinds that nobody who asks waits for
         self._slow: dict[str, tuple[Find, Use]] = {}
-        self._working = threading.Lock()  # one at a time in this process
-        self._changing = threading.RLock()  # over looking whether a job was forgotten, and doing it
-        self._finished = threading.Condition()
+        self._working = locks.lock()  # one at a time in this process
+        self._changing = locks.rlock()  # over looking whether a job was forgotten, and doing it
+        self._finished = locks.condition()
         self._closed = False
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
         self._look_again = 0.0  # by time.monotonic
+        self.at_look: Callable[[], object] = lambda: None  # done at each `look`
 
     @property
     def queue(self) -> JobQueue:
@@ -111,6 +115,10 @@ class Jobs:
                 self._made = JobQueue(self._folder, now=self._now, read_only=self._read_only)
             return self._made
 
+    def forked(self) -> None:
+        """In a process that is forked off nothing is worked on; what is put waits for the parent."""
+        self._read_only = True
+
     @property
     def outlive(self) -> bool:
         """Whether jobs outlive the process."""
@@ -125,9 +133,10 @@ class Jobs:
             return not made.empty
         return held_in(self._folder, JobQueue.before) is not None
 
-    def handle(self, kind: str, do: Do) -> None:
-        """Jobs of this kind are done like this; it takes milliseconds."""
+    def handle(self, kind: str, do: Do, *, patient: bool = False) -> None:
+        """Jobs of this kind are done like this; it takes milliseconds. `patient`: `settle` leaves them aside."""
         self._quick[kind] = do
+        self._patient |= {kind} if patient else set()
 
     def handle_slow(self, kind: str, find: Find, use: Use) -> None:
         """Jobs of this kind ask a model: `find` finds an answer, `use` puts it to use."""
@@ -191,6 +200,7 @@ class Jobs:
 
     def look(self) -> None:
         """Begins with what is on disk, once in a while; cheap enough to be called at every step."""
+        self.at_look()
         now = time.monotonic()
         if self._folder is None or self._read_only or now < self._look_again:
             return
@@ -203,22 +213,26 @@ class Jobs:
 
         Args:
             timeout: seconds to wait for what another thread or process is doing already.
-            in_all: begin nothing more after these seconds.
+            in_all: begin nothing more after these seconds; patient jobs are done too.
 
         Returns:
             Whether nothing that is due is left of what was there when this was called.
         """
         if self._read_only or not self.any or self.queue.empty:
             return True
+        quick = tuple(self._quick if in_all else self._quick.keys() - self._patient)
+        if self._remote is not None and this_step() is not None:
+            self.begin()  # a step does nothing of it itself
+            idle = lambda: self._closed or not (self.queue.next_due(quick) == 0 or self.queue.lent(quick))  # noqa: E731
+            return self._remote.wait_for(idle, self._finished)
         end = time.monotonic() + timeout
-        quick = tuple(self._quick)
         todo = self.queue.pending(quick)  # where others go on putting, there is no end to wait for
         while todo and not self._closed and self.queue.pending(quick):
             if in_all and time.monotonic() >= end:
                 return False
             if (job := self.queue.take(quick)) is not None:
                 todo -= 1
-                self._finish(job)
+                self._do(job)
             elif not self.queue.lent(quick):
                 break
             elif (left := end - time.monotonic()) <= 0:
@@ -248,29 +262,36 @@ class Jobs:
                 self._finished.wait(min(POLL_SECONDS, left))
         return not self._closed
 
-    def forget(self, user: str) -> int:
-        """Deletes jobs about a user (digest) for good; what is being done for one of them is not written any more.
-
-        To be called before the rows are forgotten. Returns how many jobs.
-        """
-        if not self.any:
+    def forget(self, gone: Forgotten) -> int:
+        """Deletes jobs about a user or runs, before rows are forgotten; what is being done for one is not written."""
+        if not self.any or not (gone.user or gone.runs or gone.before is not None):
             return 0
-        # What is written meanwhile brings pieces of the process's memory into Chroma's files again.
-        self.flush(timeout=BEFORE_FORGETTING)
+        if gone.before is None:
+            # What is written meanwhile brings pieces of the process's memory into Chroma's files again.
+            self.flush(timeout=BEFORE_FORGETTING)
         with self._changing:
-            return self.queue.forget(user)
+            return self.queue.forget(gone.user, runs=gone.runs, before=gone.before)
 
     def place_of(self, run: str) -> tuple[str, ...] | None:
-        """The namespace of a run's rows, if that was kept (`put` with `placed`)."""
-        return self.queue.place_of(run) if self.any and not self._closed else None
+        """The namespace of a run's rows, if that was kept (`put` with `placed`) and can be read."""
+        return self._kept(lambda: self.queue.place_of(run), None)
 
     def owner_of(self, run: str) -> str:
-        """Digest of the user whose run it is; "" if that was not kept, or it is nobody's."""
-        return self.queue.owner_of(run) if self.any and not self._closed else ""
+        """Digest of the user whose run it is; "" if that was not kept or cannot be read, or it is nobody's."""
+        return self._kept(lambda: self.queue.owner_of(run), "")
+
+    def _kept(self, ask: Callable[[], T], nothing: T) -> T:
+        with contextlib.suppress(StorageError):
+            return ask() if self.any and not self._closed else nothing
+        return nothing
 
     def report(self) -> dict[str, int]:
         """See `JobQueue.report`."""
         return self.queue.report() if self.any else {"pending": 0, "failing": 0, "given_up": 0}
+
+    def troubles(self) -> list[str]:
+        """See `JobQueue.troubles`."""
+        return self.queue.troubles() if self.any else []
 
     def close(self) -> None:
         """Does what is quick and due, ends after the job that is being done; what is left stays in the queue."""
@@ -302,7 +323,7 @@ class Jobs:
                 if self._closed or (job := self.queue.take(kinds)) is None:
                     break
                 # A model takes its time, or never answers: quick jobs do not stand in line behind it.
-                beside = threading.Thread(target=self._finish, args=(job,), name="toolmem-slow", daemon=True)
+                beside = threading.Thread(target=self._do, args=(job,), name="toolmem-slow", daemon=True)
                 beside.start()
                 while beside.is_alive():
                     self._work_off()
@@ -313,14 +334,7 @@ class Jobs:
     def _work_off(self) -> None:
         """Does all that is due and quick."""
         while not self._closed and (job := self.queue.take(tuple(self._quick))) is not None:
-            self._finish(job)
-
-    def _finish(self, job: Job) -> None:
-        try:
             self._do(job)
-        finally:
-            with self._finished:
-                self._finished.notify_all()
 
     def _do(self, job: Job) -> None:
         try:
@@ -340,6 +354,9 @@ class Jobs:
             self._later(job, error, SLOW_TRIES if job.kind in self._slow else 1 if lasting else None)
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
+        finally:
+            with self._finished:
+                self._finished.notify_all()
 
     def _do_quick(self, job: Job, do: Do) -> None:
         with self._changing:

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, numbers, row, text
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import GOOD, Operation, Record
+from langgraph_toolmem.graph.evidence import SCORE, WEIGHT, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import GOOD, Forgotten, Operation, Record
 from langgraph_toolmem.runs.run import Turn
 
 MAX_TURNS: Final = 4_096
@@ -118,7 +118,8 @@ class LedgerTable(Table):
 
     Attributes:
         turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
-        runs: run -> [user or "", {method: {id: what was counted for it: None, 0 (hurt) or 1 (helped)}}].
+        runs: run -> [user or "", {method: {id: what was counted for it: None, the weight of the verdict if it helped,
+            that weight below 0 if it hurt; 0: hurt, as the version before had it}}].
         figures: method -> FIGURES: model turns before which something was shown, those in which an item was
             followed, and in which that went well; runs whose verdict counts for items, good and bad ones.
         records: method -> item -> the numbers of its `Track`; ALL: their sums.
@@ -127,7 +128,7 @@ class LedgerTable(Table):
     name = "ledger"
     shapes: ClassVar[Mapping[str, Shape]] = {
         "turns": each(each(row(text, text, each(maybe(text))))),
-        "runs": each(row(text, each(each(lambda counted: counted in (None, 0, 1))))),
+        "runs": each(row(text, each(each(maybe(number))))),
         "figures": each(fields(**dict.fromkeys(FIGURES, number))),
         "records": maybe(each(each(numbers(len(Track._fields))))),  # none in a folder of the version before
     }
@@ -137,7 +138,7 @@ class LedgerTable(Table):
         self.turns: dict[str, dict[str, list[Any]]] = {}
         self.runs: dict[str, list[Any]] = {}
         self.figures: dict[str, dict[str, float]] = {}
-        self.records: dict[str, dict[str, list[int]]] = {}
+        self.records: dict[str, dict[str, list[float]]] = {}
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
         """See `Table`."""
@@ -155,23 +156,23 @@ class LedgerTable(Table):
         self.records = self.records or {}
 
     def track(self, method: str, item: str) -> Track:
-        """The record of an item; no number of it is below 0."""
+        """The record of an item, in whole numbers from 0: verdicts of less weight count once they make up one."""
         found = self.records.get(method, {}).get(item)
-        return NO_TRACK if found is None else Track(*(max(0, count) for count in found))
+        return NO_TRACK if found is None else Track(*(max(0, int(count + 1e-6)) for count in found))
 
     def figures_of(self, method: str) -> dict[str, float]:
         """The counters of a method."""
         return self.figures.get(method) or dict.fromkeys(FIGURES, 0)
 
-    def shown_in(self, run: str, method: str) -> dict[str, int | None]:
+    def shown_in(self, run: str, method: str) -> dict[str, float | None]:
         """The items of a method that the verdict on a run counts for; see `runs`."""
-        found: dict[str, int | None] = self.runs[run][1].get(method, {}) if run in self.runs else {}
+        found: dict[str, float | None] = self.runs[run][1].get(method, {}) if run in self.runs else {}
         return found
 
     def _count(self, method: str, figure: str, amount: int = 1) -> None:
         self.figures.setdefault(method, dict.fromkeys(FIGURES, 0))[figure] += amount
 
-    def _add(self, method: str, item: str, place: int, amount: int = 1) -> None:
+    def _add(self, method: str, item: str, place: int, amount: float = 1) -> None:
         records = self.records.setdefault(method, {ALL: [0] * len(Track._fields)})
         for key in (item, ALL):
             records.setdefault(key, [0] * len(Track._fields))[place] += amount
@@ -232,28 +233,36 @@ class LedgerTable(Table):
             del self.runs[next(iter(self.runs))]
 
     def _judge(self, run: str, good: int) -> None:
+        if (entry := self.graph.runs.get(run)) and entry[SCORE] is not None:  # the verdict that stands
+            new = _said(entry[SCORE], entry[WEIGHT])
+        else:
+            new = _said(good, 1)
         for method, items in self.runs[run][1].items() if run in self.runs else ():
-            before = set(items.values()) - {None}
-            if before != {good}:
-                for counted in before:
-                    self._count(method, "helped" if counted else "hurt", -1)
-                self._count(method, "helped" if good else "hurt")
+            before = {counted > 0 for counted in items.values() if counted is not None}
+            if before != {new > 0}:
+                for helped in before:
+                    self._count(method, "helped" if helped else "hurt", -1)
+                self._count(method, "helped" if new > 0 else "hurt")
             for key, counted in items.items():
-                if counted != good:
-                    self._add(method, key, _HELPED if good else _HURT)
-                    if counted is not None:
-                        self._add(method, key, _HURT if good else _HELPED, -1)
-            items.update(dict.fromkeys(items, good))
+                if counted is not None:
+                    self._add(method, key, _HELPED if counted > 0 else _HURT, -abs(counted or 1))
+                self._add(method, key, _HELPED if new > 0 else _HURT, abs(new))
+            items.update(dict.fromkeys(items, new))
 
-    def forget(self, user: str, runs: Collection[str]) -> int:
+    def forget(self, gone: Forgotten) -> int:
         """See `Table`."""
-        for run in [run for run, (owner, _) in self.runs.items() if owner == user or run in runs]:
+        for run in [run for run, (owner, _) in self.runs.items() if gone.has(run, owner)]:
             del self.runs[run]
         for waiting in self.turns.values():
-            for method in [name for name, (run, owner, _) in waiting.items() if owner == user or run in runs]:
+            for method in [name for name, (run, owner, _) in waiting.items() if gone.has(run, owner)]:
                 del waiting[method]
         self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
         return 0
+
+
+def _said(score: float, weight: float) -> float:
+    """A verdict as it is counted: its weight, below 0 if it is bad."""
+    return weight if score >= GOOD else -weight
 
 
 class Ledger:
@@ -314,13 +323,13 @@ class Ledger:
                 record.append(Followed(method, run, turn.key, ids, right, user or self._graph.owner(run)))
         return record
 
-    def judged(self, run: str, score: float) -> Record:
+    def judged(self, run: str, score: float, weight: float = 1.0) -> Record:
         """What the verdict on a run, the first or another one, says of items, to be joined to the verdict's record."""
-        good = int(score >= GOOD)
+        said = _said(score, weight)
         with self._lock:
             _, methods = self._table.runs.get(run, ("", {}))
-            new = any(counted != good for items in methods.values() for counted in items.values())
-        return [ItemsJudged(run, good)] if new else []
+            new = any(counted != said for items in methods.values() for counted in items.values())
+        return [ItemsJudged(run, int(score >= GOOD))] if new else []
 
     def tracked(self, method: str) -> bool:
         """Whether any item of a method has a record."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.rows import Rows
     from langgraph_toolmem.graph.cases import Neighbour
     from langgraph_toolmem.graph.evidence import Table
-    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.graph.operations import Forgotten, Record
     from langgraph_toolmem.graph.state import RunState
     from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -26,7 +26,8 @@ class LearnedTurn:
     Attributes:
         state: the run before the turn.
         turn: the turn.
-        run: digest of the run.
+        run: digest of the run: an episode.
+        thread: digest of its thread and user, a witness of values.
         thought: the agent's latest stated thought before the turn.
         user: digest of the user; None if nobody is named.
         specs: the tools at hand in the run.
@@ -39,6 +40,7 @@ class LearnedTurn:
     state: RunState
     turn: Turn
     run: str
+    thread: str
     thought: str
     user: str | None
     specs: Mapping[str, ToolSpec]
@@ -56,12 +58,14 @@ class EndedRun(NamedTuple):
         user: whose it is.
         score: its verdict from 0 (bad) to 1 (good); None if nobody gave one.
         comment: a word on it.
+        judge: how much the verdict counts, if a model gave it; 0: a person did.
     """
 
     run: Run
     user: User
     score: float | None = None
     comment: str | None = None
+    judge: float = 0.0
 
 
 class JudgedRun(NamedTuple):
@@ -72,12 +76,14 @@ class JudgedRun(NamedTuple):
         score: 0 (bad) to 1 (good).
         comment: a word on it.
         user_id: whose run it is; None if nobody is named (`Core.place_of` may know).
+        judge: how much the verdict counts, if a model gave it; 0: a person did.
     """
 
     run: str
     score: float
     comment: str | None
     user_id: str | None
+    judge: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -153,12 +159,12 @@ class Listener:
         """Its rows that a version before may have kept in another form: they are taken over."""
         return ()
 
-    def forget(self, user: User, runs: Collection[str]) -> int:
-        """Removes everything of a user that is not in the evidence graph, which has forgotten already.
+    def forget(self, user: User, gone: Forgotten) -> int:
+        """Removes everything of a user, of runs, or of a time, that is not in the evidence graph.
 
         Args:
-            user: who is to be forgotten.
-            runs: digests of the user's runs, as the graph knew them.
+            user: who is to be forgotten, or whose runs they are (if anybody is named).
+            gone: what goes; with a user their runs, as the graph knew them.
 
         Returns:
             How many pieces.

@@ -19,13 +19,20 @@ A method is told what happens, in the order of the memory's list (`Listener`):
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.checks import options_named
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package
 from langgraph_toolmem.core.contributions import Command
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.listener import Listener
+
+logger = logging.getLogger("langgraph_toolmem.core.method")
+
+_off: Final = dict[str, str]()
+"""Names of built-in methods whose packages are not installed, and the extras that bring them."""
 
 
 class Method(Listener):
@@ -35,13 +42,21 @@ class Method(Listener):
         name: attribute of the memory; prefix of what it keeps.
         steps: what it does at a model call (`langgraph_toolmem.extend.Step`).
         commands: its part of the command line.
+        package: what must be installed for it, and the extra that brings it; None: nothing beside the core.
         core: what it stands on, from `open` on.
     """
 
     steps: ClassVar[tuple[type[Any], ...]] = ()
     commands: ClassVar[tuple[Command, ...]] = ()
+    package: ClassVar[tuple[str, str] | None] = None
 
     core: Core
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Has unknown options of the method named."""
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            options_named(cls)
 
     def open(self, core: Core) -> None:
         """Takes what it needs from the core: tables, kinds of jobs. Nothing is read from disk here."""
@@ -53,15 +68,39 @@ def check_methods(methods: Iterable[Any]) -> list[Method]:
 
     Raises:
         ConfigurationError: one of them is no method, was given to another memory, or two have one name.
+        MissingExtraError: a package is missing for one of them.
     """
     found: dict[str, Method] = {}
     for each in methods:
         if not isinstance(each, Method):
             hint = f": give an instance, {each.__name__}()" if isinstance(each, type) else ""
             raise ConfigurationError(f"methods holds {each!r}, which is no Method{hint}.")
+        if each.package is not None and not has_package(each.package[0]):
+            raise MissingExtraError(type(each).__name__, each.package[1])
         if hasattr(each, "core"):
             raise ConfigurationError(f"The method {each.name!r} belongs to another memory; make a new one.")
         if each.name in found:
             raise ConfigurationError(f"Two methods are called {each.name!r}.")
         found[each.name] = each
     return list(found.values())
+
+
+def installed(methods: Iterable[Method]) -> list[Method]:
+    """Those of the methods whose packages are installed; the log is told of the others, once."""
+    there, new = list[Method](), dict[str, str]()
+    for each in methods:
+        if each.package is None or has_package(each.package[0]):
+            there.append(each)
+        elif each.name not in _off:
+            new[each.name] = each.package[1]
+    if new:
+        _off.update(new)
+        extras = ",".join(dict.fromkeys(new.values()))
+        logger.warning('Off: %s. To have them: pip install "langgraph-toolmem[%s]"', ", ".join(new), extras)
+    return there
+
+
+def check_installed(name: str) -> None:
+    """Raises `MissingExtraError` if a method of that name was left out by `installed`."""
+    if name in _off:
+        raise MissingExtraError(f"The method {name!r}", _off[name])

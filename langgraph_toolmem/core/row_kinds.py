@@ -42,6 +42,11 @@ class RowKind(ABC, Generic[T]):
         """What is left of an item when a user or a run (digest) is forgotten; None: nothing."""
         return None
 
+    def since(self, item: T, before: float) -> T | None:
+        """What is left of an item without what is older than a time (seconds since 1970): the item itself if all is;
+        None: nothing."""
+        return item if getattr(item, "time", before) >= before else None
+
     def tracked(self, item: T, track: Track, others: Track) -> T:
         """The item with its record.
 

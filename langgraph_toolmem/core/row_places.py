@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ledger import ALL, Track
@@ -51,7 +51,7 @@ class Place:
     hand: int = 0  # where the next look for the least useful begins
     version: int = 1
     looked: float = 0.0
-    nothing_in: set[str] = field(default_factory=set)  # parts without rows
+    nothing_in: dict[str, float] = field(default_factory=dict)  # parts without rows, and when that was seen
     changed: deque[str] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
@@ -85,8 +85,8 @@ class RowPlaces(Generic[T]):
         self._vectors, self._ledger, self.method = vectors, ledger, method
         self._users, self.apart, self._read_only = users, users.apart, read_only
         self._now, self._refresh = now, refresh
-        self._writing = threading.RLock()  # over a change, its vectors and database calls; nobody who asks waits for it
-        self._noting = threading.Lock()  # over what is known of the namespaces
+        self._writing = locks.rlock()  # over a change, its vectors and database calls; nobody who asks waits for it
+        self._noting = locks.lock()  # over what is known of the namespaces
         self._places: OrderedDict[tuple[str, ...], Place] = OrderedDict()
         self._changes = 1  # of all namespaces
 
@@ -106,19 +106,21 @@ class RowPlaces(Generic[T]):
 
     @contextmanager
     def _changing(self, user: User) -> Iterator[Place]:
-        if self._read_only:
+        if self._read_only or self._vectors.read_only:
             raise StorageError(f"The memory is read-only: no {self.kind.name} can be kept.")
         with self._writing:
             yield self._place(user)
 
     def _nearest(self, place: Place, vector: Sequence[float], k: int, part: str) -> list[Hit]:
-        name = self.kind.name
+        name, seen = self.kind.name, place.nothing_in.get(part)
+        if seen is not None and (self._refresh is None or 0 <= self._now() - seen < self._refresh):
+            return []
         hits = place.store.query(name, vector, k=k, part=part)
-        if part and not hits and part not in place.nothing_in:
+        if part and not hits:
             # Its index is approximate: a small part far from the others may be missed, or there is nothing in it.
             hits = place.store.query(name, vector, k=k, part=part, where={PART: part})
-            if not hits and self._refresh is None:
-                place.nothing_in.add(part)
+            if not hits:
+                place.nothing_in[part] = self._now()
         return hits
 
     def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[Hit, T]]:
@@ -180,7 +182,8 @@ class RowPlaces(Generic[T]):
         if same:
             moved = [each for each in same if _moved(each, known[each.id][0])]
             place.store.amend_items(self.kind.name, same, moved=moved)
-        place.nothing_in -= {each.part for each in (*new, *same)}
+        for each in (*new, *same):
+            place.nothing_in.pop(each.part, None)
         if place.size is not None:
             place.size += sum(each.id not in known for each in new)
         self._note(place, [each.id for each in (*new, *same)])

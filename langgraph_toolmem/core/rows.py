@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.base.waits import this_step
 from langgraph_toolmem.core.row_kinds import Near, RowChanges
-from langgraph_toolmem.core.row_places import DAMAGED, OWNERS, REMEMBERED, RowPlaces
+from langgraph_toolmem.core.row_places import BATCH, DAMAGED, OWNERS, REMEMBERED, RowPlaces
+from langgraph_toolmem.core.users import User
 from langgraph_toolmem.stores.items import Hit
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.users import User
+    from langgraph_toolmem.graph.operations import Forgotten
 
 logger = logging.getLogger("langgraph_toolmem.rows")
 
@@ -83,27 +85,56 @@ class Rows(RowPlaces[T]):
             if scrub and ids:
                 place.store.scrub(self.kind.name)
 
-    def forget(self, user: User) -> int:
+    def forget(self, user: User, gone: Forgotten | None = None) -> int:
         """Removes a user's items, from the disk too; how many were removed or changed.
+
+        Args:
+            user: whose items.
+            gone: only those of some runs, or those of all users that are older than a time (`RowKind.since`).
 
         Raises:
             StorageError: something is left.
         """
         if self._vectors.empty:
             return 0
+        if gone is not None and gone.before is not None:
+            return self._forget_before(gone.before)
+        if gone is not None and not gone.user:
+            removed = sum(self.forget_of(run, user) for run in gone.runs)
+            self._scrub(user)  # whatever was found: the last time it may have failed behind this point
+            return removed
         with self._changing(user) as place:
             if self.apart:
-                gone = place.store.ids(self.kind.name)
+                ids = place.store.ids(self.kind.name)
                 place.store.drop(self.kind.name)
-                self._left(place, gone, user)
-                removed = len(gone)
+                self._left(place, ids, user)
+                removed = len(ids)
             else:
                 removed = self.forget_of(user.digest or "", user)
             place.store.scrub(self.kind.name)
         return removed
 
-    def forget_of(self, owner: str, user: User) -> int:
-        """Takes away what comes from a user or a run (digest), and makes sure that it is gone; from how many items.
+    def _forget_before(self, before: float) -> int:
+        name, removed = self.kind.name, 0
+        for space in self._vectors.namespaces(name, most=None):
+            user = User(None, None, space)
+            if self._users.has(space) or space == self._users.team.namespace:
+                rows = self._items(self._place(user).store.each(name), None)
+                old = [hit.id for hit, item in rows if self.kind.since(item, before) is not item]
+                for start in range(0, len(old), BATCH):
+                    self.change(old[start : start + BATCH], lambda item: self.kind.since(item, before), user)
+                if old:
+                    self._scrub(user)
+                removed += len(old)
+        return removed
+
+    def _scrub(self, user: User) -> None:
+        with self._changing(user) as place:
+            place.store.scrub(self.kind.name)
+
+    def forget_of(self, owner: str, user: User, *, scrub: bool = False) -> int:
+        """Takes away what comes from a user or a run (digest), and makes sure that it is gone, with `scrub` from the
+        disk too; from how many items.
 
         Raises:
             InputError: nobody is named.
@@ -121,6 +152,8 @@ class Rows(RowPlaces[T]):
             self._remove(place, [key for key in ids if key not in stands], user)  # damaged ones too
             if still := place.store.ids(self.kind.name, where):
                 raise StorageError(f"{len(still)} {self.kind.name} could not be deleted. Do it again.")
+            if scrub and ids:
+                place.store.scrub(self.kind.name)
         return len(ids)
 
     def take_in(
@@ -189,7 +222,7 @@ class Rows(RowPlaces[T]):
                 for hit, item in self._items(hits, user)
                 if not self.kind.retired(item) and (fits is None or fits(item))
             ]
-            if k is None or len(found) >= least or len(hits) < count or count >= MOST_NEAR:
+            if k is None or self.waits_little or len(found) >= least or len(hits) < count or count >= MOST_NEAR:
                 return found[:k]
             count *= 4
 
@@ -220,6 +253,11 @@ class Rows(RowPlaces[T]):
         if place.size is None:
             place.size = place.store.count(self.kind.name)
         return place.size
+
+    @property
+    def waits_little(self) -> bool:
+        """Whether a step asks, and the rows are on a server: not for many of them."""
+        return self._vectors.remote is not None and this_step() is not None
 
     def sample(self, user: User | None, most: int) -> list[T]:
         """Items from all over a namespace, or of some users if None is named; at most about so many."""

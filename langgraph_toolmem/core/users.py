@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import string
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
@@ -12,6 +15,7 @@ from langgraph_toolmem.base.keys import digest
 logger = logging.getLogger("langgraph_toolmem.memory")
 
 USER = "user_id"
+NAMESPACE_FILE = "namespace.json"
 
 
 class User(NamedTuple):
@@ -66,6 +70,11 @@ class Users:
         same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
         return same and len(self.namespace) == len(namespace)
 
+    @property
+    def team(self) -> User:
+        """Where is kept what all users may see: longer than the namespace of any of them."""
+        return User(None, None, (*self.namespace, "team"))
+
     @staticmethod
     def digest_of(user_id: str | None) -> str | None:
         """How a user appears in what is kept."""
@@ -90,6 +99,28 @@ def check_namespace(namespace: Any, *, name: str, user_allowed: bool) -> tuple[s
     if wanted and not user_allowed:
         raise ConfigurationError(f"{name} is shared by all users and takes no {{user_id}}; use `namespace` for that.")
     return tuple(namespace)
+
+
+def keep_namespace(folder: Path, namespace: tuple[str, ...]) -> None:
+    """Keeps the template of the namespace in the memory's folder, so that the command line need not be told it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if namespace_kept(folder) != namespace:
+        text = json.dumps({"namespace": list(namespace)})
+        made = folder / f"{NAMESPACE_FILE}.{os.getpid()}"
+        made.write_text(text + "\n", encoding="utf-8")
+        made.replace(folder / NAMESPACE_FILE)
+
+
+def namespace_kept(folder: Path) -> tuple[str, ...] | None:
+    """The namespace that was used in a folder last; None if that was not kept."""
+    try:
+        found = json.loads((folder / NAMESPACE_FILE).read_text(encoding="utf-8"))["namespace"]
+        return check_namespace(tuple(found), name="namespace", user_allowed=True)
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def has_user(namespace: tuple[str, ...]) -> bool:

@@ -1,12 +1,8 @@
-"""Entries: past runs with their verdict and a critique, recalled for requests like them.
+"""Entries: past runs with their verdict and a critique, recalled for requests like them (arXiv 2606.07909).
 
-MemToolAgent, arXiv 2606.07909.
-
-The idea: keep each finished run as an *entry*: the request, the tool calls, the verdict. Where it went wrong, a
-*critique* says what the mistake was; it is written in the background, by a chat model, and only then. At the next
-request recall **as many entries as are worth it**, no fixed number, often none: good runs as examples, failed ones
-with their critique. What a user rated badly again and again on similar requests is a *preference* against a tool,
-which may be taken out of what the model is offered.
+Each finished run is an *entry*: the request, the calls, the verdict, and, if it went wrong, a *critique*. At the next
+request **as many entries as are worth it** are recalled, often none. What a user rated badly again and again on
+similar requests is a *preference* against a tool, which may be taken out of what the model is offered.
 
 ==================  ==========================================================
 ``Entries``         this method: what is kept, when, and what became of it
@@ -15,7 +11,8 @@ which may be taken out of what the model is offered.
 ``recall``          past runs for a request: Chroma's nearest, weighed
 ``keeping``         writing, judging and criticising in the background
 ``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
-``critique``        what was wrong, by a chat model
+``critique``        what was wrong, by a chat model; ``judge``: how it went, where nobody said
+``lesson``          what alike runs say together; ``lessons``: gathered, shown, undone; ``masking``: for a team
 ``preferences``     what a user likes and avoids; ``guide`` takes tools out
 ``render``          entries for the prompt, within a budget
 ``steps``           recall, preference guiding, reflection at a model call
@@ -26,7 +23,7 @@ which may be taken out of what the model is offered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
@@ -47,18 +44,19 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.past_runs import PastRuns
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
+    from langgraph_toolmem.entries.judge import Ask, Judge
     from langgraph_toolmem.entries.keeping import EntryKeeping
+    from langgraph_toolmem.entries.lessons import Lessons
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
     from langgraph_toolmem.entries.rows import EntryRows
+    from langgraph_toolmem.graph.operations import Forgotten
     from langgraph_toolmem.turn.ask import Asking
 
 logger = logging.getLogger("langgraph_toolmem.entries")
 
-SETTLE: Final = 10.0
-"""Seconds that `recall` waits for what was finished just now and is being written."""
-RATED: Final = 50
-"""Entries at most from which preferences are told."""
+SETTLE: Final = 10.0  # seconds that `recall` waits for what is being written
+RATED: Final = 50  # entries at most from which preferences are told
 
 
 class Entries(Method):
@@ -66,14 +64,19 @@ class Entries(Method):
 
     Args:
         policy: how many past runs are worth recalling.
-        critic: writes critiques of runs that went wrong, in the background: a chat model, ``"provider:model"``, or
-            a `Critic`. None: there are none.
+        critic: criticises runs that went wrong, in the background: a chat model, ``"provider:model"`` or a `Critic`.
+        judge: judges a share of the episodes that nobody judged: a `Judge`, a chat model or ``"provider:model"``.
     """
 
     name: ClassVar[str] = "entries"
+    package: ClassVar[tuple[str, str] | None] = ("chromadb", "memory")
 
     def __init__(
-        self, policy: RecallPolicy | None = None, *, critic: BaseChatModel | Critic | str | None = None
+        self,
+        policy: RecallPolicy | None = None,
+        *,
+        critic: BaseChatModel | Critic | str | None = None,
+        judge: Judge | BaseChatModel | Ask | str | None = None,
     ) -> None:
         self.policy = _checked(policy) or RecallPolicy()
         self._critic: Critic | None = None
@@ -81,6 +84,11 @@ class Entries(Method):
             from langgraph_toolmem.entries.critique import resolve_critic
 
             self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
+        self._judge: tuple[Judge, Ask] | None = None
+        if judge is not None:
+            from langgraph_toolmem.entries.judge import resolve_judge
+
+            self._judge = resolve_judge(judge)
         self._keeping: EntryKeeping | None = None
 
     def open(self, core: Core) -> None:
@@ -88,9 +96,13 @@ class Entries(Method):
         super().open(core)
         core.jobs.handle("write", lambda job: self.keeping.write(job))
         core.jobs.handle("judge", lambda job: self.keeping.judge(job))
+        core.jobs.handle("lesson", lambda job: self.lessons.gather(job), patient=True)
         if self._critic is not None:
-            take = lambda job, answer: self.keeping.take_critique(job, answer)  # noqa: E731 - made when it is needed
+            take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
             core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)
+        if self._judge is not None:
+            take = lambda *told: self.keeping.take_verdict(*told)  # noqa: E731
+            core.jobs.handle_slow("assess", lambda job: self.keeping.assess(job), take)
         core.kept_runs.provide(self)
 
     # --- asking ---
@@ -220,9 +232,9 @@ class Entries(Method):
         """The past runs to show to the model now, and what could not be read.
 
         Args:
-            messages: the history so far; what the user said in it is the request.
+            messages: the history so far; what its latest episode asks for is the request.
             policy, user_id, unjudged: as for `ranked`.
-            thread_id: the thread; its run is not recalled for itself.
+            thread_id: the thread; its own episodes are not recalled.
             budget: tokens of the prompt: those that fit in it are seen, and in the ledger then. 0: nobody sees them.
         """
         from langgraph_toolmem.entries.entry import entry_id, request_of
@@ -231,18 +243,23 @@ class Entries(Method):
 
         run, user = self.core.read(messages, thread_id), self.core.users.of(user_id)
         self.core.jobs.look()
+        if budget:
+            self.core.know(run)
         query = request_of(run)
         if not query or self.core.vectors.empty:
             return Recollection()
-        how: dict[str, Any] = {"policy": policy or self.policy, "unjudged": unjudged, "exclude": [entry_id(run.digest)]}
+        there = [entry_id(each.digest) for each in run.episodes()]  # the model sees these anyway
+        how: dict[str, Any] = {"policy": policy or self.policy, "unjudged": unjudged, "exclude": there}
+        how["own"] = True  # nobody reads what another user said
         try:
             found = self.keeping.recall(query, user, **how)
+            found = self.lessons.in_place(query, found, user, policy or self.policy)
         except StorageError as error:
             self.core.failed_quietly("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
         recollection = Recollection(tuple(found))
         if seen := found[: fitting(recollection, budget)]:
-            items = {self.rows.key(each.entry.id, user): None for each in seen}
+            items = {self.lessons.key(each, user): None for each in seen}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return recollection
 
@@ -263,12 +280,11 @@ class Entries(Method):
         core, run = self.core, judged.run
         if core.read_only or not core.has_seen(digest("entry", run)):
             return
-        namespace = core.place_of(run, judged.user_id)
-        if namespace is None:
+        if (namespace := core.place_of(run, judged.user_id)) is None:
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
-            return
-        user = core.owner_of(run, core.users.digest_of(judged.user_id))
-        self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
+        else:
+            user = core.owner_of(run, core.users.digest_of(judged.user_id))
+            self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace, by_judge=judged.judge > 0)
 
     def imported(self, given: Import) -> int:
         """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
@@ -285,13 +301,18 @@ class Entries(Method):
                 self.core.refuse_if_closed()
                 from langgraph_toolmem.entries.keeping import EntryKeeping  # numpy: only when entries are used
 
-                self._keeping = EntryKeeping(self.core, self._critic)
+                self._keeping = EntryKeeping(self.core, self._critic, self._judge)
             return self._keeping
 
     @property
     def rows(self) -> EntryRows:
         """The entries of all users."""
         return self.keeping.rows
+
+    @property
+    def lessons(self) -> Lessons:
+        """What alike runs say together: ``lessons()``, ``lessons(id)``, ``lessons.undo(id)``, ``lessons.share(id)``."""
+        return self.keeping.lessons
 
     def rows_kept(self) -> Iterable[EntryRows]:
         """See `Listener`."""
@@ -303,22 +324,24 @@ class Entries(Method):
 
         return None if self.core.vectors.empty else EntryRuns(self.rows, user)
 
-    def forget(self, user: User, runs: Collection[str]) -> int:
-        """Removes a user's entries."""
+    def forget(self, user: User, gone: Forgotten) -> int:
+        """Removes a user's entries, or those of runs."""
         if self.core.vectors.empty:
             return 0
-        removed = self.rows.forget(user)
         self.keeping.recall.forget(user)
-        return removed
+        return self.rows.forget(user, gone) + self.lessons.forget(user, gone)
 
     def report(self) -> Section | None:
         """How many runs are kept, and what became of runs that were shown some."""
+        from langgraph_toolmem.entries.judge import answers_in_words
+
         kept, shown = self.core.counter("entries"), self.core.ledger.figures(self.name)
-        figures = {"kept": kept, "runs": shown["runs"], "helped": shown["helped"], "hurt": shown["hurt"]}
         if not kept:
             return None
+        figures = {"kept": kept, **{name: shown[name] for name in ("runs", "helped", "hurt")}}
+        judge, said = answers_in_words(self.core.counter)
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
-        return Section("Past runs", figures, (words,))
+        return Section("Past runs", figures | judge, (words, *said))
 
 
 def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:

@@ -9,7 +9,9 @@ maximisation: N. Ye, K. Chai, W. Lee, H. Chieu, "Optimizing F-Measures: A Tale o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from functools import partial
+from itertools import accumulate, groupby, pairwise, takewhile
+from operator import ge
 from typing import Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
@@ -66,12 +68,25 @@ def _dynamic(values: Sequence[float], policy: RecallPolicy) -> int:
     radius = min(policy.radius, (len(values) - SLOPES) // 2)
     if radius < 1:
         return policy.fallback
-    from scipy.signal import find_peaks  # half a second to import
-
-    peaks, _ = find_peaks(slopes(values, radius), prominence=policy.prominence)
-    if not len(peaks):
+    found = peaks(slopes(values, radius), policy.prominence)
+    if not found:
         return policy.fallback
-    return int(peaks[min(policy.peak, len(peaks)) - 1]) + (radius if policy.offset else 0)
+    return found[min(policy.peak, len(found)) - 1] + (radius if policy.offset else 0)
+
+
+def peaks(values: Sequence[float], prominence: float) -> list[int]:
+    """Places that are higher than both sides, and by that much higher than the way to anything above them."""
+    found, start = list[int](), 0
+    for height, same in groupby(values):
+        end = start + len(list(same))
+        if start > 0 and end < len(values) and values[start - 1] < height > values[end]:
+            before, after = (
+                min(takewhile(partial(ge, height), side)) for side in (reversed(values[:start]), values[end:])
+            )
+            if height - max(before, after) >= prominence:
+                found.append((start + end - 1) // 2)
+        start = end
+    return found
 
 
 def _largest_gap(values: Sequence[float]) -> int:

@@ -47,23 +47,25 @@ class EntryCall:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One finished run.
+    """One finished episode of a thread.
 
     Attributes:
-        id: of `entry_id`: one per run.
-        run: digest of the run.
-        query: the user's words of the run, one message a line.
+        id: of `entry_id`: one per episode.
+        run: digest of the episode.
+        query: what the user asked for in it, one message a line (`runs.talk.request_in`).
         calls: its tool calls in order.
         user: digest of the user, or "".
         time: seconds since 1970, when the run was reported.
         score: the verdict, 0 (bad) to 1 (good); None: nobody said.
         comment: a word on it, or "".
+        by_judge: a model gave the verdict, not a person.
         critique: what went wrong and what to do instead, or "". Only of a run that failed.
         critique_of: the `verdict` that the critique was asked for; a critic may have had nothing to say.
         blamed: the tool whose call the critique names, or "".
         made_by: "run", or what else it comes from.
         left_out: calls in the middle that were too many to keep.
         truncated: the head of the run was missing when it was read.
+        lesson: id of the lesson that sums it up with runs like it, or "".
         recalled: how often it was shown, by the ledger; like the next three no part of what is stored.
         helped: how often a run that was shown it went well.
         hurt: how often such a run failed.
@@ -78,12 +80,14 @@ class Entry:
     time: float = 0.0
     score: float | None = None
     comment: str = ""
+    by_judge: bool = False
     critique: str = ""
     critique_of: str = ""
     blamed: str = ""
     made_by: str = "run"
     left_out: int = 0
     truncated: bool = False
+    lesson: str = ""
     recalled: int = 0
     helped: int = 0
     hurt: int = 0
@@ -145,7 +149,7 @@ def entry_id(run: str) -> str:
 
 
 def request_of(run: Run, max_query: int = MAX_QUERY) -> str:
-    """The user's words in a run, one message a line, cut; "" if there are none."""
+    """What the latest episode of a run asks for (`Run.request`), cut; "" if nothing."""
     return shortened(clean(run.request), max_query)
 
 
@@ -162,10 +166,10 @@ def entry_of(
     max_answer: int = MAX_ANSWER,
     max_calls: int = MAX_CALLS,
 ) -> Entry | None:
-    """What is to be kept of a run.
+    """What is to be kept of an episode.
 
     Args:
-        run: the whole run, as far as it is there.
+        run: the episode, or a thread that ends with it, as far as it is there.
         run_digest: its identity.
         now: seconds since 1970.
         user: digest of the user.
@@ -180,6 +184,7 @@ def entry_of(
         None if the user said nothing. A run without calls has an entry: that none was made may turn out right or
         wrong.
     """
+    run = run.current
     query = request_of(run, max_query)
     steps = [step for event in run.events if isinstance(event, Turn) for step in event.steps]
     if not query:
@@ -211,7 +216,8 @@ def joined(old: Entry, new: Entry) -> Entry:
     trimmed = new.truncated and len(new.calls) + new.left_out < len(old.calls) + old.left_out
     same = new.query == old.query and new.calls == old.calls
     content = old if trimmed or same else new
-    verdict = old if new.score is None and old.score is not None else new
+    stays = new.score is None or (new.by_judge and not old.by_judge)
+    verdict = old if stays and old.score is not None else new
     critic = new if new.critique_of else old
     return settled(
         replace(
@@ -219,19 +225,23 @@ def joined(old: Entry, new: Entry) -> Entry:
             user=old.user or new.user,
             score=verdict.score,
             comment=verdict.comment,
+            by_judge=verdict.by_judge,
             critique=critic.critique,
             critique_of=critic.critique_of,
             blamed=critic.blamed,
+            lesson=old.lesson or new.lesson,
         )
     )
 
 
-def judged(entry: Entry, score: float, comment: str, user: str = "") -> Entry:
-    """The entry with a verdict. One by a user does not count for another's run; a run of nobody is that user's then."""
-    if user and entry.user and entry.user != user:
+def judged(entry: Entry, score: float, comment: str, user: str = "", *, by_judge: bool = False) -> Entry:
+    """The entry with a verdict. One by a user does not count for another's run; a run of nobody is that user's then.
+    A model's does not take the place of a person's."""
+    if (user and entry.user and entry.user != user) or (by_judge and entry.score is not None and not entry.by_judge):
         return entry
     text = shortened(clean(comment.strip()), MAX_COMMENT)
-    return settled(replace(entry, score=float(score), comment=text, user=entry.user or user))
+    owner = entry.user or user
+    return settled(replace(entry, score=float(score), comment=text, by_judge=by_judge, user=owner))
 
 
 def settled(entry: Entry) -> Entry:

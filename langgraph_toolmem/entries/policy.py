@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number
+from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, options_named
 
 RecallKind = Literal["calibrated", "paper", "gap", "threshold", "fixed"]
 KINDS: Final = get_args(RecallKind)
 
 
+@options_named
 @dataclass(frozen=True)
 class RecallPolicy:
     """How many past runs are recalled.

@@ -12,6 +12,7 @@ from langgraph_toolmem.core.samples import Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import ranker
 from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.lesson import Lesson
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.ranker import Candidate
 from langgraph_toolmem.entries.recollection import RecalledEntry
@@ -21,6 +22,8 @@ from langgraph_toolmem.words import wording
 
 LONGLIST: Final = 32
 """Entries that are weighed, by wording; twice as many by an embedding model's cosines."""
+ALIKE: Final = 0.7
+"""Probability of mattering to each other from which two requests are alike."""
 
 
 class Recall:
@@ -45,6 +48,7 @@ class Recall:
         unjudged: bool = False,
         alike: int = 1,
         exclude: Collection[str] = (),
+        own: bool = False,
     ) -> list[RecalledEntry]:
         """The entries worth showing for a request, best first.
 
@@ -56,6 +60,7 @@ class Recall:
             unjudged: those without a verdict too.
             alike: at most so many of the entries that say the same as one found, the newest; they count as one.
             exclude: ids of entries that are not meant.
+            own: in a namespace that users share, those of other users are not meant either.
 
         Raises:
             StorageError: Chroma or the embedder fails.
@@ -65,7 +70,7 @@ class Recall:
         vector = self._rows.embed(query)
         found: list[tuple[ranker.Recalled, list[Entry]]] = []
         for part in (JUDGED, UNJUDGED) if unjudged else (JUDGED,):
-            groups = self._near(vector, user, part, policy, alike, exclude)
+            groups = self._near(vector, user, part, policy, alike, exclude, own)
             if groups:
                 candidates = [candidate for candidate, _ in groups]
                 how = {"policy": policy, "k": k, "dense": self._dense or policy.kind == "paper"}
@@ -76,26 +81,58 @@ class Recall:
         most = policy.max_n if k is None else min(k, policy.max_n)
         return [RecalledEntry(entry, each.score, each.evidence) for each, entries in found[:most] for entry in entries]
 
+    def alike(self, entry: Entry, user: User) -> list[Entry]:
+        """Other entries with a verdict, of the same user, whose requests are alike; the most alike first."""
+        fits = lambda other: other.user == entry.user  # noqa: E731 - of one line
+        found = self._rows.near(entry.query, user, k=LONGLIST * (2 if self._dense else 1), part=JUDGED, fits=fits)
+        others = {near.id: near for near in found if near.id != entry.id}
+        candidates = [_candidate(near) for near in others.values()]
+        ranked = ranker.rank(entry.query, candidates, self._weights.of(user), dense=self._dense)
+        sure = ranked.model.probabilities(ranked.features)
+        best = sorted(zip(sure.tolist(), ranked.shortlist.tolist(), strict=True), key=lambda each: -each[0])
+        return [others[ranked.ids[place]].item for p, place in best if p >= ALIKE]
+
+    def of_lessons(
+        self, query: str, found: Sequence[Near[Lesson]], user: User, policy: RecallPolicy
+    ) -> list[RecalledEntry]:
+        """Of lessons that have no run here, those worth showing for a request."""
+        if not found or not wording.terms(query):
+            return []
+        of = {near.id: near.item for near in found}
+        candidates = [Candidate(n.id, n.item.asked, n.item.tools, cosine=n.similarity) for n in found]
+        dense = self._dense or policy.kind == "paper"
+        chosen = ranker.recall(query, candidates, self._weights.of(user), policy=policy, dense=dense)
+        return [RecalledEntry(of[each.id].as_entry(), each.score, each.evidence, of[each.id]) for each in chosen]
+
     def forget(self, user: User) -> None:
         """What is known of a user's requests goes, their words in caches too."""
         self._weights.forget(user)
         wording.forget()
 
     def _near(
-        self, vector: Sequence[float], user: User, part: str, policy: RecallPolicy, alike: int, exclude: Collection[str]
+        self,
+        vector: Sequence[float],
+        user: User,
+        part: str,
+        policy: RecallPolicy,
+        alike: int,
+        exclude: Collection[str],
+        own: bool,
     ) -> list[tuple[Candidate, list[Entry]]]:
         """The entries nearest to a request: the newest of those that say the same, and all of these."""
-        k: int | None = LONGLIST * (2 if self._dense else 1) * (1 if alike == 1 else 4)
+        once = self._rows.waits_little  # a server is asked once, for more
+        k: int | None = LONGLIST * (2 if self._dense else 1) * (4 if once or alike > 1 else 1)
         if policy.kind == "paper":
             k = None
+        fits = (lambda entry: not entry.user or entry.user == user.digest) if own else None
         while True:
-            found = self._rows.near(vector, user, k=k, part=part)
+            found = self._rows.near(vector, user, k=k, part=part, fits=fits)
             groups: dict[object, tuple[Candidate, list[Entry]]] = {}
             for near in sorted(found, key=lambda near: -near.item.time):
                 if near.id not in exclude:
                     candidate = _candidate(near)
                     groups.setdefault(candidate.like, (candidate, []))[1].append(near.item)
-            if k is None or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
+            if k is None or once or len(found) < k or len(groups) >= k // 4 or k >= MOST_NEAR:
                 return list(groups.values())
             k *= 4
 

@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.text import shortened
@@ -96,7 +96,9 @@ def keep(rows: EntryRows, entries: Iterable[Entry], user: User) -> list[Entry | 
     return rows.put([settled(_checked(entry)) for entry in entries], user)
 
 
-def judge(rows: EntryRows, run: str, score: float, comment: str | None, user: User) -> Entry | None:
+def judge(
+    rows: EntryRows, run: str, score: float, comment: str | None, user: User, *, by_judge: bool = False
+) -> Entry | None:
     """A verdict on a run (its digest), of a user if one is named; see `judged`.
 
     Returns:
@@ -107,7 +109,8 @@ def judge(rows: EntryRows, run: str, score: float, comment: str | None, user: Us
     """
     if not 0 <= score <= 1:
         raise InputError(f"A score is from 0 (bad) to 1 (good), not {score!r}.")
-    how = lambda entry: judged(entry, score, comment or "", user.digest or "")  # noqa: E731 - of one line
+    said: dict[str, Any] = {"score": score, "comment": comment or "", "user": user.digest or "", "by_judge": by_judge}
+    how = lambda entry: judged(entry, **said)  # noqa: E731 - of one line
     return next(iter(rows.change([entry_id(run)], how, user)), None)
 
 

@@ -16,11 +16,12 @@ from langgraph_toolmem.entries.guide import to_event as guidance_event
 from langgraph_toolmem.entries.guide import to_prompt as preference_prompt
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.recollection import Recollection
-from langgraph_toolmem.entries.render import BUDGET, to_event, to_prompt
+from langgraph_toolmem.entries.render import BUDGET, to_brief, to_event, to_prompt
 from langgraph_toolmem.runs.tools import ToolLike, name_of, read_tools
 from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.hints import left_out_now, new_left_out
+from langgraph_toolmem.turn.shown import Line
 from langgraph_toolmem.turn.step import Place, Scope, Step
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ class Recall(Step[Entries]):
     def say(self, call: Call, found: Recollection) -> Said:
         """Them, within the budget."""
         notes = {"toolmem.recalled": len(found.entries)}
-        return Said(to_prompt(found, budget=self.budget), event=to_event(found), notes=notes)
+        sure = max((each.score for each in found.entries), default=0.0)
+        lines = [Line(line) for line in to_prompt(found, budget=self.budget).split("\n") if line]
+        brief = [Line(line) for line in to_brief(found)] if lines else []
+        return Said(lines=lines, sure=sure, brief=brief, event=to_event(found), notes=notes)
 
 
 class Preferences(Step[Entries]):
@@ -175,7 +179,7 @@ class Reflection(Step[Entries]):
         """
         core = self.core
         messages = call.messages if failed_call is None else call.after_failure(failed_call)
-        run, user = core.read(messages, call.thread_id), core.users.of(call.user_id)
+        run, user = core.read(messages, call.thread_id).current, core.users.of(call.user_id)
         score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
         said = said if score is not None else f"the run ended with {type(error).__name__}"
         self.method.keep_run(run, user, score, said)

@@ -18,7 +18,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from langgraph_toolmem.base import shapes
-from langgraph_toolmem.graph.state import parallel
+from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.words.text import dates_in, read_text
 
@@ -79,6 +80,21 @@ def _terms(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*words, *pairs]))
 
 
+class _Weights(dict[int, float]):
+    """How often a term was seen -> its weight among so many requests.
+
+    One seen once at most is a name or a number more often than not.
+    """
+
+    def __init__(self, requests: int) -> None:
+        super().__init__({0: UNSEEN, 1: UNSEEN})
+        self.requests = requests
+
+    def __missing__(self, seen: int) -> float:
+        weight = self[seen] = max(math.log((self.requests + 1) / (seen + 0.5)), USUAL)
+        return weight
+
+
 class CaseIndex:
     """Bounded memory of past requests. Oldest cases leave first once there are more than MAX_CASES."""
 
@@ -90,8 +106,7 @@ class CaseIndex:
         self.cases: dict[str, list[Any]] = {}
         self._postings: dict[str, list[str]] = {}
         self._seen: dict[str, int] = {}
-        #: how often a term was seen -> its weight, for as many requests as there are now
-        self._weights: tuple[int, dict[int, float]] = (0, {})
+        self._weights = _Weights(0)
 
     # --- writing ---
 
@@ -147,17 +162,20 @@ class CaseIndex:
     def remove(self, case_id: str) -> None:
         """Takes a request out."""
         text = self.cases.pop(case_id)[0]
-        for term in _terms(text):
-            self._seen[term] -= 1
-            posted = self._postings[term]
-            if case_id in posted:
-                posted.remove(case_id)
-            if not self._seen[term]:
-                del self._postings[term], self._seen[term]
+        try:
+            for term in _terms(text):
+                self._seen[term] -= 1
+                posted = self._postings[term]
+                if case_id in posted:
+                    posted.remove(case_id)
+                if not self._seen[term]:
+                    del self._postings[term], self._seen[term]
+        except KeyError:  # an interrupt left the index torn
+            self._rebuild()
 
-    def forget_user(self, user: str) -> int:
-        """Takes out all requests of a user; returns how many."""
-        mine = self.of_user(user)
+    def forget(self, gone: Forgotten) -> int:
+        """Takes out requests of a user, or of runs; returns how many."""
+        mine = [case_id for case_id, case in self.cases.items() if gone.has(case_id, case[1])]
         for case_id in mine:
             del self.cases[case_id]
         if mine:
@@ -184,21 +202,11 @@ class CaseIndex:
     # --- reading ---
 
     def _weigh(self, text: str) -> dict[str, float]:
-        """How much each term of a text says about a request.
-
-        One seen once at most is a name or a number more often than not.
-        """
-        requests, weights = self._weights
-        if requests != len(self.cases):
-            requests, weights = self._weights = (len(self.cases), {0: UNSEEN, 1: UNSEEN})
-        found = {}
-        for term in _terms(text):
-            seen = self._seen.get(term, 0)
-            weight = weights.get(seen)
-            if weight is None:
-                weight = weights[seen] = max(math.log((requests + 1) / (seen + 0.5)), USUAL)
-            found[term] = weight
-        return found
+        """How much each term of a text says about a request."""
+        if self._weights.requests != len(self.cases):
+            self._weights = _Weights(len(self.cases))
+        weights, seen = self._weights, self._seen
+        return {term: weights[seen.get(term, 0)] for term in _terms(text)}
 
     def _similarity(self, own: Mapping[str, float], norm: float, old_text: str) -> float:
         """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.
@@ -206,9 +214,16 @@ class CaseIndex:
         Words that only the old request has count against it as much as words that only this one has: "… and Wei
         Xu" is not "… and mail the link".
         """
-        other = self._weigh(old_text)
-        shared = sum([weight for term, weight in other.items() if term in own])
-        return 2 * shared / (norm + sum(other.values()))
+        weights, seen, terms = self._weights, self._seen, _terms(old_text)
+        shared = sum([weights[seen[term]] for term in terms if term in own])
+        return 2 * shared / (norm + sum([weights[seen[term]] for term in terms]))
+
+    def near(self, state: RunState, *, k: int) -> list[Neighbour]:
+        """The nearest past requests that went the same way so far as a run, most similar first."""
+        if not state.user_key or not state.user.raw:
+            return []
+        prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
+        return self.nearest(state.user.raw, prefix, look=state.signature(), k=k, exclude=state.user_key)
 
     def nearest(
         self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = ""
@@ -226,6 +241,9 @@ class CaseIndex:
         for weight, term in weights:
             for case_id in self._postings[term]:
                 scores[case_id] += weight
+        if not scores.keys() <= self.cases.keys():  # an interrupt left the index torn
+            self._rebuild()
+            return self.nearest(text, prefix, look=look, k=k, exclude=exclude)
         shortlist = sorted(scores.items(), key=lambda item: -item[1])
         found: list[tuple[float, str]] = []
         for case_id, _ in shortlist[:_LONGLIST]:
@@ -274,9 +292,14 @@ class CaseIndex:
         self._rebuild()
 
 
+_CALL: Final = shapes.row(
+    *[shapes.text] * 3, shapes.maybe(shapes.each(shapes.items(shapes.text))), shapes.text, shapes.number
+)
 CASES: Final = shapes.fields(
     max_cases=shapes.number,
-    cases=shapes.each(shapes.row(shapes.text, shapes.anything, shapes.plain_dict, shapes.plain_dict)),
+    cases=shapes.each(
+        shapes.row(shapes.text, shapes.maybe(shapes.text), shapes.numbered(_CALL), shapes.numbered(shapes.text))
+    ),
 )
 """The shape of a `CaseIndex`'s state."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
-from langgraph_toolmem.base.shapes import Shape, anything, check, each, fields, items, maybe, number, row, text
+from langgraph_toolmem.base.shapes import Shape, check, each, fields, items, maybe, number, present, row, text
 from langgraph_toolmem.graph import operations as op
+from langgraph_toolmem.graph import parameters
 from langgraph_toolmem.graph.cases import CASES, CaseIndex
-from langgraph_toolmem.graph.operations import Operation, Plain, Record, reader, without
+from langgraph_toolmem.graph.operations import Forgotten, Operation, Plain, Record, reader, without
 from langgraph_toolmem.graph.tables import WITNESSES, CountTable, WitnessTable, counts
 
 COLUMNS: Final = ("model_ok", "model_failed", "shortcut_ok", "shortcut_failed")
@@ -29,8 +30,9 @@ MAX_RUNS: Final = 50_000
 MAX_PERIODS: Final = 20_000
 MAX_WAITING: Final = 10_000
 """Operations kept for tables that are not registered; the oldest leave."""
-SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR = range(5)
-"""Columns of a run: shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict."""
+SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT = range(6)
+"""Columns of a run (an episode): shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict, how
+much that counts."""
 FIGURES: Final = ("tools", "counters", "by_tool", "runs", "periods")
 """The parts that a report is made of; the others are evidence."""
 OPEN: Final = "?"
@@ -39,7 +41,7 @@ OPEN: Final = "?"
 TURNS_OPEN: Final = "turns_open"
 """Counter of the turns that began and whose end has not been seen; the others are in ``turns``."""
 
-Handler = Callable[..., None]
+Handler = Callable[..., object]
 """Takes the fields of an operation."""
 T = TypeVar("T", bound="Table")
 
@@ -72,8 +74,8 @@ class Table:
         for name in self.shapes:
             setattr(self, name, state[name])
 
-    def forget(self, user: str, runs: Collection[str]) -> int:
-        """Takes out what came from a user (digest) or one of the user's runs.
+    def forget(self, gone: Forgotten) -> int:
+        """Takes out what came from a user, or from runs.
 
         Returns:
             How many pieces were removed, as far as they are counted. Counts hold nothing of a person and stay.
@@ -130,7 +132,8 @@ class EvidenceGraph:
                 op.ToolCount: self._count_tool,
                 op.RunSeen: self._add_run,
                 op.Verdict: self._add_verdict,
-                op.UserForgotten: self._forget,
+                op.UserForgotten: lambda user, _when: self.forget_user(user),
+                op.RunsForgotten: lambda runs, _when: self.forget(Forgotten(runs=frozenset(runs))),
             }
         )
         for kind in tables:
@@ -173,6 +176,11 @@ class EvidenceGraph:
                 # What cannot be applied is left out: it is from a file.
                 with suppress(TypeError, ValueError, LookupError, AttributeError):
                     self.apply(None, [self.operation(self._waiting.popleft())])
+
+    @property
+    def tables(self) -> Collection[Table]:
+        """Those that are registered."""
+        return self._tables.values()
 
     # --- what has been seen ---
 
@@ -225,16 +233,8 @@ class EvidenceGraph:
         entry = self.tools.setdefault(tool, {})
         entry["repeats"] = entry.get("repeats", 0) + repeated
 
-    def _add_arguments(self, tool: str, types: dict[str, str], given: Sequence[str]) -> None:
-        entry = self.tools.setdefault(tool, {})
-        for parameter in given:
-            counted = entry.setdefault("given", {})
-            counted[parameter] = counted.get(parameter, 0) + 1
-        entry["calls_read"] = entry.get("calls_read", 0) + 1
-        known = entry.setdefault("parameters_seen", {})
-        for parameter, kind in types.items():
-            kinds = known.setdefault(parameter, {})
-            kinds[kind] = kinds.get(kind, 0) + 1
+    def _add_arguments(self, tool: str, *call: Any) -> None:
+        parameters.add(self.tools.setdefault(tool, {}), *call)
 
     def _add_sources(self, slot: str, previous: str, judged: dict[str, int], user: str | None) -> None:
         narrow = f"{slot}\x1e{previous}"
@@ -267,7 +267,7 @@ class EvidenceGraph:
         entry[counter] = entry.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
-        entry = self.runs.setdefault(run, [0, None, None, None, None])
+        entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0])
         entry[SHORTCUTS] += shortcuts
         if user is not None:
             # The smaller one, so that the order of arrival does not matter.
@@ -275,10 +275,12 @@ class EvidenceGraph:
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
 
-    def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None) -> None:
+    def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None, weight: float) -> None:
         self._add_run(run, 0, None)
         entry = self.runs[run]
-        entry[SCORE], entry[COMMENT], entry[AUTHOR] = score, comment, user
+        if user == op.JUDGE and entry[SCORE] is not None and entry[AUTHOR] != op.JUDGE:
+            return
+        entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT] = score, comment, user, weight
 
     # --- whose it is ---
 
@@ -297,42 +299,41 @@ class EvidenceGraph:
         entry = self.runs.get(run)
         return None if entry is None else entry[SCORE]
 
-    def runs_of(self, user: str) -> list[str]:
-        """Digests of a user's runs."""
-        return [run for run, entry in self.runs.items() if entry[OWNER] == user]
-
     def belongings(self, user: str) -> set[str]:
         """Ids of a user's requests and runs (digests)."""
         return self.cases.of_user(user) | {run for run, entry in self.runs.items() if entry[OWNER] == user}
 
     def forget_user(self, user: str) -> int:
-        """Takes out what came from one user: requests, and values and wordings nobody else was seen with.
+        """As `forget`."""
+        return self.forget(Forgotten(user, self.belongings(user)))
+
+    def forget(self, gone: Forgotten) -> int:
+        """Takes out requests, runs, and values and wordings that were seen with nobody else, or in no other thread.
 
         Returns:
             How many pieces were removed. Pure counts (which tool follows which) hold nothing of a person
             and stay.
         """
-        own = self.belongings(user)
-        removed = self.cases.forget_user(user)
-        removed += self.value_witnesses.forget_items(user, self.values)
+        removed = self.cases.forget(gone)
+        removed += self.value_witnesses.forget_items(gone, self.values)
         # Sources without a place (constants, the nearest request) have no witnesses: they are nobody's.
-        removed += self.descriptor_witnesses.forget_items(user, self.sources, witnessed=lambda source: "|" in source)
-        removed += self.pattern_witnesses.forget_user(user)
-        mine = [run for run, entry in self.runs.items() if entry[OWNER] == user]
+        removed += self.descriptor_witnesses.forget_items(gone, self.sources, witnessed=lambda source: "|" in source)
+        removed += self.pattern_witnesses.forget(gone)
+        if gone.user:
+            removed += parameters.forget(self.tools, gone.user, (getattr(self, each).rows for each in _COUNTED))
+        mine = [run for run, entry in self.runs.items() if gone.has(run, entry[OWNER])]
         for run in mine:
             del self.runs[run]
         for entry in self.runs.values():
-            if entry[AUTHOR] == user:
+            if gone.user and entry[AUTHOR] == gone.user:
                 entry[COMMENT], entry[AUTHOR] = None, None
                 removed += 1
-        self._unclaimed = without(self._unclaimed, {user, *own})
-        waiting = without(list(self._waiting), {user, *own})
+        names = {gone.user, *gone.runs} - {""}
+        self._unclaimed = without(self._unclaimed, names)
+        waiting = without(list(self._waiting), names)
         self._waiting.clear()
         self._waiting.extend(waiting)
-        return removed + len(mine) + sum(table.forget(user, mine) for table in self._tables.values())
-
-    def _forget(self, user: str, _when: float) -> None:
-        self.forget_user(user)
+        return removed + len(mine) + sum(table.forget(gone) for table in self._tables.values())
 
     # --- persistence ---
 
@@ -347,7 +348,7 @@ class EvidenceGraph:
         return state
 
     def load(self, state: dict[str, Any]) -> None:
-        """Takes the place of an empty graph; the inverse of `to_state`.
+        """Takes the place of what it holds, but for tables that are not in the state; the inverse of `to_state`.
 
         Raises:
             GraphFileError: something is missing or of another shape; the message says what.
@@ -358,19 +359,20 @@ class EvidenceGraph:
         for name in FIGURES:
             setattr(self, name, state[name])
         self.cases.load(state["cases"])
-        seen: Iterable[int] = struct.unpack(f"<{len(state['seen']) // 8}Q", state["seen"])
-        self._seen = dict.fromkeys(seen)
+        self._seen = dict.fromkeys(each for (each,) in struct.iter_unpack("<Q", state["seen"]))
         self._unclaimed = dict(state["tables"])
+        self._waiting.clear()
         self._waiting.extend(state["waiting"])
         for table in self._tables.values():
             self._fill(table)
 
 
 _WITNESSES: Final = ("value_witnesses", "pattern_witnesses", "descriptor_witnesses")
+_STATUS: Final = ("ok", "failed", "rejected", "unanswered", "repeats", "calls_read")
 _COUNTED: Final = ("successors", "sources", "values", *_WITNESSES)
 
 SHAPES: Final[Mapping[str, Shape]] = {
-    "tools": each(fields(given=maybe(each(number)))),
+    "tools": each(present(**parameters.SHAPES, **dict.fromkeys(_STATUS, number))),
     "successors": counts(len(COLUMNS)),
     "sources": counts(2),
     "values": counts(1),
@@ -378,7 +380,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "cases": CASES,
     "counters": each(number),
     "by_tool": each(each(number)),
-    "runs": each(row(number, anything, anything, anything, anything)),
+    "runs": each(row(number, maybe(number), maybe(text), maybe(text), maybe(text), number)),
     "periods": each(each(number), key=str.isdigit),
     "seen": lambda value: type(value) is bytes and len(value) % 8 == 0,
     "tables": each(fields()),

@@ -1,4 +1,4 @@
-"""The evidence graph as a picture: Mermaid text, GraphML for graph tools, or a networkx graph.
+"""The evidence graph as a picture: Mermaid text, or GraphML for graph tools.
 
 A `GraphView` is a plain copy of what the graph knows at one moment, so nothing here depends on how counts are
 kept. Tool names come from outside and may hold anything; they are escaped for each format.
@@ -7,14 +7,13 @@ kept. Tool names come from outside and may hold anything; they are escaped for e
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from typing import Any, Literal
+from xml.sax.saxutils import escape, quoteattr
 
 from langgraph_toolmem.base.text import printable
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 START = "<start>"
 """Source of an edge to a tool that opened a run."""
@@ -131,65 +130,87 @@ def to_mermaid(view: GraphView, *, min_count: int = 1, max_edges: int = 60) -> s
     return "\n".join(lines) + "\n"
 
 
-def to_networkx(view: GraphView) -> nx.MultiDiGraph[str]:
-    """The graph as a `networkx.MultiDiGraph`: nodes are tool names and `START`.
+@dataclass(slots=True)
+class Drawing:
+    """Nodes and edges with attributes, for graph tools.
+
+    Attributes:
+        name: of the graph.
+        nodes: attributes by the node's name.
+        edges: source, target and attributes; two nodes may have several.
+    """
+
+    name: str
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    edges: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def to_graphml(self) -> str:
+        """As GraphML text (Gephi, yEd, Cytoscape, networkx read it).
+
+        Characters that XML cannot hold become U+FFFD; two names that would then be equal get a number.
+        """
+        renamed: dict[str, str] = {}
+        taken = set[str]()
+        for name in self.nodes:
+            clean = unique = printable(name)
+            numbers = count(2)
+            while unique in taken:
+                unique = f"{clean} ({next(numbers)})"
+            taken.add(unique)
+            renamed[name] = unique
+        keys: dict[tuple[str, str, str], str] = {}
+
+        def data(kind: str, values: Mapping[str, Any]) -> str:
+            typed = (
+                (keys.setdefault((kind, key, _type(value)), f"d{len(keys)}"), value) for key, value in values.items()
+            )
+            return "".join(f'<data key="{key}">{_text(value)}</data>' for key, value in typed)
+
+        lines = [f"<node id={quoteattr(renamed[name])}>{data('node', of)}</node>" for name, of in self.nodes.items()]
+        for number, (source, target, of) in enumerate(self.edges):
+            ends = f"source={quoteattr(renamed[source])} target={quoteattr(renamed[target])}"
+            lines.append(f'<edge id="e{number}" {ends}>{data("edge", of)}</edge>')
+        head = (
+            f'<key id="{id_}" for="{kind}" attr.name="{key}" attr.type="{of}"/>'
+            for (kind, key, of), id_ in keys.items()
+        )
+        begin = [
+            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+            *head,
+            f'<graph id={quoteattr(self.name)} edgedefault="directed">',
+        ]
+        return "\n".join([*begin, *lines, "</graph>", "</graphml>\n"])
+
+
+def _type(value: Any) -> str:
+    kinds = {bool: "boolean", int: "long", float: "double"}
+    return kinds.get(type(value), "string")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else escape(printable(str(value)))
+
+
+def to_graphml(view: GraphView) -> str:
+    """The graph as GraphML text: nodes are tool names and `START`.
 
     Node attributes: `kind` ("tool" or "start"), `ok`, `failed`. Edge attributes: `kind` "sequence" with
     `count`, `ok`, `failed`, or `kind` "dataflow" with `direction`, `path`, `parameter`, `hits`, `misses`.
     """
-    import networkx as nx
-
-    graph: nx.MultiDiGraph[str] = nx.MultiDiGraph(name="toolmem")
     names = dict.fromkeys(view.tools)
-    for edge in view.edges:
-        names.update({edge.source: None, edge.target: None})
-    for flow in view.dataflow:
-        names.update({flow.source_tool: None, flow.target_tool: None})
+    names |= dict.fromkeys(name for edge in view.edges for name in (edge.source, edge.target))
+    names |= dict.fromkeys(name for flow in view.dataflow for name in (flow.source_tool, flow.target_tool))
+    drawn = Drawing("toolmem")
     for name in names:
         counts = view.tools.get(name, ToolCounts(0, 0))
-        graph.add_node(name, kind="start" if name == START else "tool", ok=counts.ok, failed=counts.failed)
+        drawn.nodes[name] = {"kind": "start" if name == START else "tool", "ok": counts.ok, "failed": counts.failed}
     for edge in view.edges:
-        graph.add_edge(edge.source, edge.target, kind="sequence", count=edge.count, ok=edge.ok, failed=edge.failed)
+        values = asdict(edge)
+        drawn.edges.append((values.pop("source"), values.pop("target"), {"kind": "sequence", **values}))
     for flow in view.dataflow:
-        graph.add_edge(
-            flow.source_tool,
-            flow.target_tool,
-            kind="dataflow",
-            direction=flow.direction,
-            path=flow.path,
-            parameter=flow.parameter,
-            hits=flow.hits,
-            misses=flow.misses,
-        )
-    return graph
-
-
-def to_graphml(view: GraphView) -> str:
-    """The graph of `to_networkx` as GraphML text (Gephi, yEd, Cytoscape, networkx read it).
-
-    Characters that XML cannot hold become U+FFFD; two names that would then be equal get a number.
-    """
-    return graphml_of(to_networkx(view))
-
-
-def graphml_of(graph: nx.MultiDiGraph[str]) -> str:
-    """A graph as GraphML text; see `to_graphml` for what becomes of names."""
-    import networkx as nx
-
-    renamed: dict[str, str] = {}
-    taken: set[str] = set()
-    for name in graph:
-        clean = unique = printable(name)
-        number = 2
-        while unique in taken:
-            unique, number = f"{clean} ({number})", number + 1
-        taken.add(unique)
-        renamed[name] = unique
-    clean_graph: nx.MultiDiGraph[str] = nx.relabel_nodes(graph, renamed)
-    nodes = (values for _, values in clean_graph.nodes(data=True))
-    for values in (*nodes, *(values for _, _, values in clean_graph.edges(data=True))):
-        values.update({key: printable(value) for key, value in values.items() if isinstance(value, str)})
-    return "\n".join(nx.generate_graphml(clean_graph)) + "\n"
+        values = asdict(flow)
+        drawn.edges.append((values.pop("source_tool"), values.pop("target_tool"), {"kind": "dataflow", **values}))
+    return drawn.to_graphml()
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def pattern_of(value: Any, state: RunState) -> str:
     if value is ABSENT:
         return ""
     text = canon(value)
-    said = [source.raw for source in (state.user, *state.past_users)]
+    said = (state.user.raw, *(source.raw for source in state.past_users))
     for raw in said:
         for date in dates_in(raw):
             text = text.replace(date, "%")
@@ -101,6 +101,7 @@ def learn_turn(
     specs: Mapping[str, ToolSpec],
     neighbours: Iterable[Neighbour],
     run: str,
+    thread: str,
     user: str | None,
     hour: int | None = None,
 ) -> Record:
@@ -112,7 +113,8 @@ def learn_turn(
         turn: a settled turn.
         specs: the tools known, for the parameters that a call left out.
         neighbours: the nearest past requests at this point, so that carrying values over gets its record.
-        run: digest of the run, a witness of the values seen.
+        run: digest of the run.
+        thread: digest of its thread, a witness of the values seen: a chat in which one says it often is one.
         user: digest of the user, if known.
         hour: now, in hours since 1970; None: nothing is counted by the hour or the day.
     """
@@ -149,11 +151,13 @@ def learn_turn(
         given: list[str] = []
         if step in executed and (step.chosen_by == "model" or step.review == "edited"):
             learned, sources, given = _learn_arguments(
-                graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, run, user
+                graph, state, step, specs[step.tool].properties if step.tool in specs else {}, neighbours, thread, user
             )
             record += learned
         if step in executed:
-            record.append(op.Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given))
+            record.append(
+                op.Arguments(step.tool, {name: json_type(value) for name, value in step.args.items()}, given, user)
+            )
         if request and state.user.raw and position + offset < MAX_CALLS:
             args = canon_args(step.args)
             beside = len(turn.steps) - 1 if offset == 0 else 0
@@ -173,6 +177,7 @@ def _count_turn(turn: Turn, hour: int | None) -> Record:
         if turn.input_tokens or turn.output_tokens:
             used = {"tokens_in": turn.input_tokens, "tokens_out": turn.output_tokens, "turns_with_tokens": 1}
             record += [op.Count(name, amount, hour) for name, amount in used.items()]
+            record += [op.Count("tokens_cached", turn.cached_tokens)] if turn.cached_tokens else []
     return record
 
 
@@ -189,7 +194,7 @@ def _learn_arguments(
     step: ExecutedCall,
     properties: Mapping[str, Any],
     neighbours: Iterable[Neighbour],
-    run: str,
+    thread: str,
     user: str | None,
 ) -> tuple[Record, dict[str, list[str]], list[str]]:
     """The operations, where each value may have come from, and the parameters whose value no earlier output had."""
@@ -223,7 +228,7 @@ def _learn_arguments(
             record.append(op.Sources(slot, previous, judged, user))
         encoded = encode_value(value)
         if len(encoded) <= MAX_VALUE_CHARS:
-            record.append(op.Value(slot, previous, encoded, pattern_of(value, state), run, user))
+            record.append(op.Value(slot, previous, encoded, pattern_of(value, state), thread, user))
     return record, sources, given
 
 

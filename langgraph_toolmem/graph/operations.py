@@ -15,15 +15,21 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
+from langgraph_toolmem.graph.state import SEPARATOR
+
 HOUR: Final = 3600
 """Seconds; hours and days are counted from 1970 on, in UTC."""
+FORMER_KEYS: Final = "former_keys"
+"""Counter that says that the graph was begun by a version that knew calls by other keys (`runs.former`)."""
 GOOD: Final = 0.5
 """Score of its verdict from which a run is a successful one."""
+JUDGE: Final = "judge"
+"""In the place of the user who gave a verdict: a model did. It never takes the place of a person's."""
 
 Plain: TypeAlias = "list[Any]"
 """An operation in plain containers: its kind and its fields."""
 IsShared: TypeAlias = Callable[[str, str], bool]
-"""Whether a slot's descriptor was seen with others too, and so may stay."""
+"""Whether a slot's descriptor, or a tool's argument, was seen with others too, and so may stay."""
 
 
 @dataclass(slots=True)
@@ -74,6 +80,27 @@ def reader(kind: type[Operation]) -> Callable[[Any], tuple[Any, ...]]:
     return read
 
 
+@dataclass(frozen=True)
+class Forgotten:
+    """What is forgotten: a user with all their runs, runs alone, or what is older than a time.
+
+    Attributes:
+        user: digest of the user; "": the runs go, whosever they are.
+        runs: digests of runs, and of their requests and threads.
+        before: what has a time of its own goes by that (seconds since 1970) instead; None: nothing does.
+    """
+
+    user: str = ""
+    runs: Collection[str] = frozenset()
+    before: float | None = None
+
+    def has(self, run: str, user: str | None) -> bool:
+        """Whether what comes from a run goes, and from a user if one is known."""
+        if not self.user:
+            return run in self.runs
+        return user == self.user or (not user and run in self.runs)
+
+
 def redacted(record: Record, user: str, own: Collection[str], is_shared: IsShared) -> Record:
     """A record without what came from one user; for logs that are kept as they were written.
 
@@ -82,11 +109,11 @@ def redacted(record: Record, user: str, own: Collection[str], is_shared: IsShare
 
     Args:
         record: the operations.
-        user: digest of the user.
-        own: ids of the user's requests and runs.
+        user: digest of the user; "" if runs are forgotten, whosever they are.
+        own: ids of the user's requests and runs, or of those.
         is_shared: whether a slot's descriptor was seen with others too.
     """
-    names = {user, *own}
+    names = {user, *own} - {""}
     if not any(_comes_from(operation, names) for operation in record):
         return record
     return [kept for operation in record if (kept := operation.without_user(is_shared)) is not None]
@@ -173,6 +200,12 @@ class Arguments(Operation):
     tool: str
     types: dict[str, str]
     given: list[str] = field(default_factory=list)
+    user: str | None = None
+
+    def without_user(self, is_shared: IsShared) -> Arguments:
+        """Names that nobody else's calls showed go."""
+        types = {name: kind for name, kind in self.types.items() if is_shared(self.tool, name)}
+        return Arguments(self.tool, types, [name for name in self.given if name in types])
 
 
 @dataclass(slots=True)
@@ -197,18 +230,22 @@ class Sources(Operation):
     judged: dict[str, int]
     user: str | None = None
 
-    def without_user(self, is_shared: IsShared) -> Sources:
-        """Places that nobody else was seen with go."""
+    def without_user(self, is_shared: IsShared) -> Sources | None:
+        """Places that nobody else was seen with go, and all of an argument that nobody else's calls showed."""
+        tool, _, parameter = self.slot.partition(SEPARATOR)
+        if parameter and not is_shared(tool, parameter):
+            return None
         kept = {each: hit for each, hit in self.judged.items() if "|" not in each or is_shared(self.slot, each)}
         return Sources(self.slot, self.previous, kept)
 
 
 @dataclass(slots=True)
 class Value(Operation):
-    """A value that a slot took, and what remains of it without the user's own words."""
+    """A value that a slot took, and what remains of it without the user's own words; `run`: the thread, a witness."""
 
     kind = "value"
     personal = True
+    about = "run"
     slot: str
     previous: str
     value: str | None
@@ -298,7 +335,7 @@ class RunSeen(Operation):
 
 @dataclass(slots=True)
 class Verdict(Operation):
-    """A verdict on a run, from 0 (bad) to 1 (good), and the user who gave it."""
+    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, and how much it counts, up to 1."""
 
     kind = "verdict"
     personal = True
@@ -307,6 +344,7 @@ class Verdict(Operation):
     score: float
     comment: str | None
     user: str | None
+    weight: float = 1.0
 
 
 @dataclass(slots=True)
@@ -315,4 +353,13 @@ class UserForgotten(Operation):
 
     kind = "user_forgotten"
     forgotten: str
+    when: float
+
+
+@dataclass(slots=True)
+class RunsForgotten(Operation):
+    """Runs, with their requests and threads (digests), are forgotten, at a time in seconds since 1970."""
+
+    kind = "runs_forgotten"
+    forgotten: list[str]
     when: float

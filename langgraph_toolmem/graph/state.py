@@ -76,11 +76,13 @@ class RunState:
     __slots__ = (
         "_observations",
         "called",
+        "episode",
         "inputs",
         "last_is_user",
         "latest",
         "outputs",
         "past_users",
+        "since_episode",
         "since_user",
         "statuses",
         "steps",
@@ -102,6 +104,8 @@ class RunState:
         self.past_users: list[Text] = []
         self.since_user: list[ExecutedCall] = []
         self.latest: tuple[ExecutedCall, ...] = ()
+        self.episode = ""
+        self.since_episode: list[ExecutedCall] = []
         self.last_is_user = False
         self.stopped = False
         self.inputs: dict[tuple[str, str], Any] = {}
@@ -136,6 +140,10 @@ class RunState:
             self.past_users = [self.user, *self.past_users[: MAX_PAST_TEXTS - 1]]
         if self.symbols != [START]:
             self.symbols.append(USER)
+        if message.episode != self.episode or not message.episode:
+            self.episode = message.episode
+            if message.episode:
+                self.since_episode = []
         self.user = read_text(message.text)
         self.user_key = message.key
         self.since_user = []
@@ -149,6 +157,7 @@ class RunState:
         self.statuses.append(step.status)
         self.steps.append(step)
         self.since_user.append(step)
+        self.since_episode.append(step)
         self.last_is_user = False
         text = canon_args(step.args)
         self.called.add((step.tool, text))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base import shapes
 from langgraph_toolmem.base.shapes import Shape
+from langgraph_toolmem.graph.operations import Forgotten
 
 MAX_SUCCESSORS: Final = 12
 """Different successors kept per context; a new one replaces the rarest."""
@@ -126,37 +127,45 @@ class WitnessTable:
         users = cell[1]
         return not users or len(users) >= self.enough or users == [user]
 
-    def forget_user(self, user: str) -> int:
-        """Takes a user out as a witness; returns how many items lost one."""
-        lost = 0
-        for row in self.rows.values():
+    def forget(self, gone: Forgotten) -> int:
+        """Takes a user, or runs, out as witnesses; returns how many items lost one."""
+        return len(self._lose(gone))
+
+    def _lose(self, gone: Forgotten) -> list[tuple[str, str]]:
+        place, names = (1, {gone.user}) if gone.user else (0, gone.runs)
+        lost = []
+        for key, row in self.rows.items():
             for item in list(row):
-                if user in row[item][1]:
-                    row[item][1].remove(user)
-                    lost += 1
-                    if not row[item][1]:
+                seen = row[item][place]
+                left = [who for who in seen if who not in names]
+                if len(left) < len(seen):
+                    lost.append((key, item))
+                    seen[:] = left
+                    if not left:
                         del row[item]
         return lost
 
-    def forget_items(self, user: str, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True) -> int:
-        """As `forget_user`, and takes items that nobody else was seen with out of the table that they witness.
+    def forget_items(
+        self, gone: Forgotten, table: CountTable, *, witnessed: Callable[[str], bool] = lambda _: True
+    ) -> int:
+        """As `forget`, and takes items without another witness out of the table that they witness.
 
         Args:
-            user: digest of the user.
+            gone: a user, or runs.
             table: of these keys, or of keys that begin with one of them and ``\\x1e``.
             witnessed: which items have witnesses; where some had to leave, such an item without one may be anybody's
                 and goes too, and counts as removed.
         """
-        before = {(key, item) for key, row in self.rows.items() for item in row if user in row[item][1]}
         full = {key for key, row in self.rows.items() if len(row) >= self.max_items}
-        removed = self.forget_user(user)
-        gone = {(key, item) for key, item in before if item not in self.rows.get(key, {})}
-        for narrow, row in table.rows.items() if gone or full else ():
+        before = self._lose(gone)
+        removed = len(before)
+        out = {(key, item) for key, item in before if item not in self.rows.get(key, {})}
+        for narrow, row in table.rows.items() if out or full else ():
             key = narrow.partition("\x1e")[0]
             known = self.rows.get(key, {})
             for item in list(row):
                 lost = key in full and item not in known and witnessed(item)
-                if lost or (key, item) in gone:
+                if lost or (key, item) in out:
                     del row[item]
                     removed += lost
         return removed

@@ -20,7 +20,7 @@ from langgraph_toolmem.navigator.learned.features import PairFeatures
 from langgraph_toolmem.navigator.learned.heads import head_logits
 from langgraph_toolmem.navigator.learned.plain import sigmoid
 from langgraph_toolmem.navigator.learned.refit import EXPORTED, HGT, LEAST_LINKS, links_of, numbered
-from langgraph_toolmem.navigator.learned.scorer import structural_fits, table_of
+from langgraph_toolmem.navigator.learned.scorer import StructuralFits, table_of
 from langgraph_toolmem.navigator.learned.views import Floats, Ints, Views
 from langgraph_toolmem.stores.arrays import Array, dumped
 
@@ -58,7 +58,7 @@ def train(
     links = numbered(links_of(history), views)
     if len(links) < LEAST_LINKS:
         raise ConfigurationError(f"The memory has seen {len(links)} links between tools; {LEAST_LINKS} are needed.")
-    fits = structural_fits(graph, views)
+    fits = StructuralFits(graph, views)
     every = Material(graph, views, fits, history, links, keeping.embed, plain.two_steps(links))
     out, kept = plain.held_out(links)
     part = Material(graph, views, fits, without(history, views, out), kept, keeping.embed, plain.two_steps(kept))

@@ -36,25 +36,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, guards, paper
-from langgraph_toolmem.inertia.budget import Budget, Checked, figures_in_words
-from langgraph_toolmem.inertia.candidates import near_requests
+from langgraph_toolmem.inertia.budget import Budget, Checked
+from langgraph_toolmem.inertia.candidates import NEIGHBOURS
 from langgraph_toolmem.inertia.confidence import Confidence, Examples, at_once, in_thread
 from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
-from langgraph_toolmem.inertia.prefetch import record as ahead_record
 from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
 from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
+from langgraph_toolmem.inertia.section import section_of
 from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
 
 REVIEWED: Final = 0.9
 """How sure a call is taken to have been that a person did not let pass."""
-MAX_RULES: Final = 50
-"""Kinds of predictions in the report."""
 
 MAX_TOLD: Final = 256
 """Sets of tools that the log is told of."""
@@ -183,6 +181,7 @@ class Inertia(Method):
         """
         core, chosen = self.core, policy or self.policy
         run, user = core.read(messages, thread_id), core.users.of(user_id)
+        core.refresh()
         with core.lock:
             if tools is not None:
                 core.catalogue.adopt(tools)
@@ -240,7 +239,7 @@ class Inertia(Method):
                 draw=self._draw(state) if policy.audit_rate else 1.0,
             )
             return decision, ()
-        neighbours = near_requests(graph, state)
+        neighbours = graph.cases.near(state, k=NEIGHBOURS)
         decision = calibrated.decide(
             graph,
             state,
@@ -255,14 +254,20 @@ class Inertia(Method):
         return decision, neighbours
 
     def _tell_of_names(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
-        """Logs once per set of tools which of them count as reading by their names alone."""
+        """Logs once per set of tools which of them count as reading by their names alone, and names of no tool."""
         catalogue = self.core.catalogue
-        key = id(tools) if tools is not None else ("all", len(catalogue.specs))
-        if policy.trust_names and key not in self._told and len(self._told) < MAX_TOLD:
+        key = policy.trust_names, id(tools) if tools is not None else ("all", len(catalogue.specs))
+        if key in self._told or len(self._told) >= MAX_TOLD:
+            return
+        lines = guards.misnamed(policy, {*catalogue.known, *(tools or ())}) - self._told
+        for line in sorted(lines):
+            logger.warning(line)
+        self._told |= {key, *lines}
+        if policy.trust_names:
             known = guards.trusted(catalogue.marked(tools), policy)
             if known.by_name and known.by_name not in self._told:
                 logger.warning(*known.in_words)
-            self._told |= {key, known.by_name}
+            self._told.add(known.by_name)
 
     def _draw(self, state: RunState) -> float:
         """A number from 0 to 1 that depends on the seed, the turns seen so far and where the run stands.
@@ -300,7 +305,7 @@ class Inertia(Method):
             judged = opened.judged
             record += credit_judged(turn, judged, would_act=opened.would_act, hour=hour, number=number)
             if not isinstance(policy, PaperPolicy):
-                learned.neighbours = near_requests(self.core.graph, learned.state)
+                learned.neighbours = self.core.graph.cases.near(learned.state, k=NEIGHBOURS)
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
             judged = plain_judged(decision)
@@ -308,7 +313,7 @@ class Inertia(Method):
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
-        record += [*followed(learned.state, turn, learned.run, learned.user), *credit_guesses(turn, judged)]
+        record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)
         return record
@@ -327,18 +332,8 @@ class Inertia(Method):
 
     def report(self) -> Section | None:
         """How often proposals were right, kind by kind, and whether the budget of misses has room."""
-        core = self.core
-        with core.lock:
-            figures = self.budget.figures(self.policy)
-            rules = self.evidence.most_used_rules(MAX_RULES)
-            lines = figures_in_words(core.graph.counters, figures)
-            tools = guards.trusted(core.catalogue.marked(), self.policy)
-            ahead = ahead_record.figures(core.graph)
-        never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items())
-        tables = (calibrated.rules_table(rules), TextTable("Never called without the model", ("tool", "why"), never))
-        figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
-        sentences = (*lines, *tools.in_words, *ahead_record.in_words(ahead))
-        return Section("Kinds of predictions", figures | ahead, sentences, (*tables, *ahead_record.tables(ahead)))
+        with self.core.lock:
+            return section_of(self.core.graph, self.evidence, self.budget, self.policy, self.core.catalogue.marked())
 
 
 def _not_our_turn(run: Run) -> str:

@@ -124,12 +124,21 @@ class Budget(Table):
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
         self.checks: dict[str, list[list[float]]] = {}
+        self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
+        self._drifts: dict[str, float] = {}  # until a check is
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
         """See `Table`."""
         return {Checked: self._check, Acted: self._act}
 
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        super().load(state)
+        self._folded.clear()
+        self._drifts.clear()
+
     def _cell(self, turn: int, changes: int) -> list[float]:
+        self._folded.clear()
         blocks = self.blocks[WRITES if changes else READS]
         block = str(turn // BLOCK)
         cell = blocks.get(block)
@@ -147,6 +156,7 @@ class Budget(Table):
             cell[_EXCUSED] += excused
             cell[_RISK] += risk
         for key in ("", tool):
+            self._drifts.pop(key, None)
             checks = self.checks.setdefault(key, [])
             insort(checks, [turn, wrong, risk])
             del checks[:-MAX_CHECKS]
@@ -177,27 +187,37 @@ class Budget(Table):
     def _left(self, kinds: tuple[str, ...], allowed: float) -> float:
         """What is in the bucket now, folded over the blocks."""
         turns = self.graph.turns
-        room, at = (FIRST if allowed else 0.0), 0
         flow = INFLOW * allowed / 100
+        latest, room, at = self._folded.get((kinds, allowed), (-1, 0.0, 0))
+        if latest != turns // BLOCK:
+            room, at = self._fold(kinds, FIRST if allowed else 0.0, flow)
+            self._folded[kinds, allowed] = turns // BLOCK, room, at
+        return min(CAPACITY, room + (turns - at) * flow) - self._unreported()
+
+    def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
+        """What was in the bucket at the latest block that cost something, and that block's first turn."""
         correction = self.correction(kinds)
         costs: dict[int, float] = {}
         for kind in kinds:
             for block, (wrong, _, acted, failed, _) in self.blocks[kind].items():
-                costs[int(block)] = costs.get(int(block), 0.0) + wrong + failed + acted * correction
+                nth = int(block)
+                costs[nth] = costs.get(nth, 0.0) + wrong + failed + acted * correction
+        at = 0
         for nth, cost in sorted(costs.items()):
             room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - cost
             at = nth * BLOCK
-        return min(CAPACITY, room + (turns - at) * flow) - self._unreported()
+        return room, at
 
     def correction(self, kinds: tuple[str, ...]) -> float:
         """Misses seen for each that was expected, where it was checked."""
-        now = self.graph.turns / BLOCK
+        now = self.graph.turns // BLOCK
         seen = expected = TRUST
         for kind in kinds:
             for block, (wrong, risk, *_) in self.blocks[kind].items():
-                weight = math.exp((int(block) - now) * BLOCK / FORGETTING)
-                seen += weight * wrong
-                expected += weight * risk
+                if wrong or risk:
+                    weight = math.exp((int(block) - now) * BLOCK / FORGETTING)
+                    seen += weight * wrong
+                    expected += weight * risk
         return seen / expected
 
     def _unreported(self) -> float:
@@ -206,8 +226,10 @@ class Budget(Table):
 
     def bar(self, policy: InertiaPolicy, *, changes: bool) -> float:
         """The confidence asked for now: `min_precision` while the bucket is full, SUREST when it is nearly empty."""
+        return self._bar(policy, self.room(policy, changes=changes), changes=changes)
+
+    def _bar(self, policy: InertiaPolicy, room: float, *, changes: bool) -> float:
         least = policy.bound_of(changes).min_precision
-        room = self.room(policy, changes=changes)
         if math.isinf(room):
             return least
         used = min(1.0, max(0.0, (CAPACITY - room) / CAPACITY))
@@ -215,11 +237,15 @@ class Budget(Table):
 
     def drift(self, tool: str) -> float:
         """The log-likelihood ratio of drift against none, at least 0; tool "": over all tools."""
+        if tool in self._drifts:
+            return self._drifts[tool]
         ratio = 0.0
         for _, wrong, risk in self.checks.get(tool, ()):
             expected = min(max(risk, 0.01), 2 * DRIFTED / 3)
             more = math.log(DRIFTED / expected) if wrong else math.log((1 - DRIFTED) / (1 - expected))
             ratio = min(max(0.0, ratio + more), MOST_DRIFT)
+        if tool in self.checks:
+            self._drifts[tool] = ratio
         return ratio
 
     def drifting(self, tool: str) -> str:
@@ -241,12 +267,13 @@ class Budget(Table):
             changes: the call may change something.
         """
         bound = policy.bound_of(changes)
-        if self.room(policy, changes=changes) <= 0:
+        room = self.room(policy, changes=changes)
+        if room <= 0:
             return (
                 f"the budget of {bound.max_wrong_per_100:g} wrong call(s) per 100 model turns has no room yet "
                 f"({self.graph.turns} turns seen)"
             ), False
-        bar = self.bar(policy, changes=changes)
+        bar = self._bar(policy, room, changes=changes)
         if bar > bound.min_precision and p < bar:  # the paper's policy has no bar until the budget raises one
             return f"some of the budget of wrong calls is used up, and confidence {p:.2f} is below {bar:.2f}", False
         if bound.max_wrong_per_100 is not None and (drift := self.drifting(tool)):
@@ -259,15 +286,28 @@ class Budget(Table):
 
     # --- told ---
 
+    def opens_in(self, policy: InertiaPolicy) -> int | None:
+        """Model turns until a look-up may be made, if nothing is missed meanwhile; 0: now, None: never."""
+        room, allowed = self.room(policy, changes=False), policy.reads.max_wrong_per_100
+        if room > 0:
+            return 0
+        return math.floor(-room * 100 / (INFLOW * allowed)) + 1 if allowed else None
+
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
-        """For the report: estimated misses per 100 model turns, whether there is room, what drifts."""
+        """For the report: estimated misses per 100 model turns, whether there is room, what drifts.
+
+        As long as nothing was done yet, no room is no failure: `learning` has the turns so far and those needed.
+        """
         turns = turns_seen(self.graph.counters)
         wrong = self._unreported()
         for kind, blocks in self.blocks.items():
             correction = self.correction((kind,))
             wrong += sum(cell[_WRONG] + cell[_FAILED] + cell[_ACTED] * correction for cell in blocks.values())
         kept = min(turns, MAX_BLOCKS * BLOCK)
+        acted = any(self.graph.counters.get(f"acted_{end}") for end in ("ok", "failed", "stopped"))
+        left = self.opens_in(policy)
         return {
+            "learning": None if acted or not left else [int(turns), int(turns) + left],
             "wrong_per_100": 100 * wrong / kept if kept else 0.0,
             "budget_open": self.room(policy, changes=False) > 0,
             "withdrawn": sorted(
@@ -281,7 +321,9 @@ def figures_in_words(counters: Mapping[str, float], figures: Mapping[str, Any]) 
     lines = []
     if counters.get("right", 0) + counters.get("wrong", 0):
         lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
-    if not figures["budget_open"]:
+    if learning := figures["learning"]:
+        lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
+    elif not figures["budget_open"]:
         lines.append("The budget of misses has no room: the model is asked until it has.")
     if "" in figures["withdrawn"]:
         lines.append("The model has done otherwise of late: it is asked until the record holds again.")

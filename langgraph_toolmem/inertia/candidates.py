@@ -93,14 +93,6 @@ def _following(tool: str, each: str) -> str | None:
     return None if tool == WORDS else PARALLEL + tool if each else tool
 
 
-def near_requests(graph: EvidenceGraph, state: RunState) -> list[Neighbour]:
-    """The nearest past requests that went the same way so far."""
-    if not state.user_key or not state.user.raw:
-        return []
-    prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
-    return graph.cases.nearest(state.user.raw, prefix, look=state.signature(), k=NEIGHBOURS, exclude=state.user_key)
-
-
 def next_tools(
     graph: EvidenceGraph, state: RunState, neighbours: Sequence[Neighbour]
 ) -> tuple[dict[str, float], float, str]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.shapes import Shape, items, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
@@ -189,7 +190,7 @@ class Confidence:
         self._examples, self._start = examples, start
         self._trees: Trees | None = None
         self._fitted = 0.0
-        self._fitting = threading.Lock()
+        self._fitting = locks.lock()
 
     def probabilities(self, features: Floats) -> Floats:
         """(candidates,): of (candidates, features), the first of which is the log-odds that the record gives."""

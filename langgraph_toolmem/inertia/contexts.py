@@ -7,7 +7,7 @@ arguments. What one user's call held is offered to others only once enough of th
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Final, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.shapes import Shape
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.operations import Forgotten, Operation
 from langgraph_toolmem.graph.state import START, WORDS, RunState, parallel
 from langgraph_toolmem.graph.tables import WITNESSES, CountTable, WitnessTable, counts
 from langgraph_toolmem.runs.run import Turn
@@ -46,7 +46,7 @@ class CallFollowed(Operation):
         contexts: their keys, as `contexts_of` makes them.
         call: digest of what followed.
         text: the call, as `known_call` writes it; "" for an answer in words and for several calls.
-        run: digest of the run.
+        run: digest of the thread, the witness where no user is known.
         user: digest of the user, if known.
     """
 
@@ -133,12 +133,12 @@ class CallContexts(Table):
         share = row[call][0] / seen if call in row else 0.0
         return MAX_NOISE * min(1.0, seen / (2 * ALIKE)) if seen >= ALIKE and share >= STEADY else 0.0
 
-    def forget(self, user: str, runs: Collection[str]) -> int:
+    def forget(self, gone: Forgotten) -> int:
         """See `Table`: calls nobody else made go."""
-        gone = self.known.forget_user(user)
+        lost = self.known.forget(gone)
         for call in [call for call, texts in self.known.rows.items() if not texts]:
             del self.known.rows[call]
-        return gone
+        return lost
 
     def to_state(self) -> dict[str, Any]:
         """See `Table`."""
@@ -155,7 +155,7 @@ def call_key(tool: str, args: str) -> str:
     return digest("followed", tool, args)
 
 
-def followed(state: RunState, turn: Turn, run: str, user: str | None) -> list[Operation]:
+def followed(state: RunState, turn: Turn, thread: str, user: str | None) -> list[Operation]:
     """The operations that teach what a turn of the model did after the calls before it."""
     if turn.chosen_by != "model":
         return []
@@ -165,9 +165,9 @@ def followed(state: RunState, turn: Turn, run: str, user: str | None) -> list[Op
         args = canon_args(step.args)
         text = json.dumps([step.tool, step.args], sort_keys=True, default=str)
         kept = text if len(text) <= MAX_CALL_CHARS else ""
-        return [CallFollowed(contexts, call_key(step.tool, args), kept, run, user)]
+        return [CallFollowed(contexts, call_key(step.tool, args), kept, thread, user)]
     what = parallel([step.tool for step in turn.steps]) if turn.steps else WORDS
-    return [CallFollowed(contexts, call_key(what, ""), "", run, user)]
+    return [CallFollowed(contexts, call_key(what, ""), "", thread, user)]
 
 
 def contexts_of(state: RunState) -> list[str]:

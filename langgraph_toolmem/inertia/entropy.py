@@ -40,6 +40,7 @@ A code that beats another by b bits does so with probability of at most 2^−b w
 """
 
 _DISCOUNT = 0.5
+_PRECISION = 1e-14  # of the tail of chi-squared, relative
 _START = None  # no tool name equals it
 
 _Context = tuple[str | None, ...]
@@ -178,7 +179,7 @@ class InertiaMeter:
         return max(n_tool - _DISCOUNT, 0.0) / n + escape * shorter
 
     def result(self) -> InertiaTest:
-        """The measurement so far; imports scipy on first use."""
+        """The measurement so far."""
         tables = [{c: t for c, t in self._seen.items() if len(c) == order} for order in ORDERS]
         bits = [math.fsum(_ideal_bits(table) for table in tables[order].values()) for order in ORDERS]
         n = max(self._calls, 1)
@@ -224,9 +225,40 @@ def _likelihood_ratio(order: int, bits: float, shorter: _Table, longer: _Table) 
     g = max(2 * math.log(2) * bits, 0.0)
     if df == 0:
         return LikelihoodRatio(order=order, g=g, df=0, p=1.0)
-    from scipy.stats import chi2  # a second to import: only who asks pays
+    return LikelihoodRatio(order=order, g=g, df=df, p=chi_squared_tail(g, df))
 
-    return LikelihoodRatio(order=order, g=g, df=df, p=float(chi2.sf(g, df)))
+
+def chi_squared_tail(x: float, df: int) -> float:
+    """P(χ² ≥ x) with df degrees of freedom: the upper incomplete gamma function Q(df/2, x/2).
+
+    Below df/2 + 1 the series of 1 − Q, above it the continued fraction of Q by Lentz's method.
+
+    Args:
+        x: from 0.
+        df: from 1.
+    """
+    a, z = df / 2, x / 2
+    if z <= 0:
+        return 1.0
+    scale = math.exp(a * math.log(z) - z - math.lgamma(a))
+    if z < a + 1:
+        term = total = 1 / a
+        while term > total * _PRECISION:
+            a += 1
+            term *= z / a
+            total += term
+        return max(0.0, 1 - scale * total)
+    b, c, d = z + 1 - a, math.inf, 1 / (z + 1 - a)
+    fraction, change, n = d, 0.0, 0
+    while abs(change - 1) > _PRECISION:
+        n += 1
+        b += 2
+        step = n * (a - n)
+        d = 1 / (step * d + b)
+        c = b + step / c
+        change = c * d
+        fraction *= change
+    return scale * fraction
 
 
 def _count(number: int, noun: str) -> str:

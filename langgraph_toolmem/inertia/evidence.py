@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, TURNS_OPEN, EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation
+from langgraph_toolmem.graph.operations import Forgotten, Operation
 from langgraph_toolmem.graph.state import SEPARATOR
 from langgraph_toolmem.graph.tables import CountTable, counts
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX
@@ -124,7 +124,7 @@ class InertiaEvidence(Table):
         """See `Table`."""
         return {RulesJudged: self._judge, TurnOpened: self._open, TurnClosed: self._close}
 
-    def most_used_rules(self, most: int) -> list[RuleRecord]:
+    def most_used_rules(self, most: int | None = None) -> list[RuleRecord]:
         """The record of kinds of predictions, the most used first."""
         found = []
         for key, cells in self.rules.rows.items():
@@ -171,9 +171,9 @@ class InertiaEvidence(Table):
         if opened.would_act:
             self.graph.count("would_act_open", amount)
 
-    def forget(self, user: str, runs: Collection[str]) -> int:
+    def forget(self, gone: Forgotten) -> int:
         """Turns of the user that began and were never reported count no more."""
-        begun = [turn for turn, opened in self.open_turns.items() if opened.user == user]
+        begun = [turn for turn, opened in self.open_turns.items() if gone.user and opened.user == gone.user]
         for turn in begun:
             self._close(turn)
         return len(begun)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
-from langgraph_toolmem.inertia.policy import InertiaPolicy
+from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import canon_args
 from langgraph_toolmem.words.nature import Nature, nature_of
@@ -96,6 +97,8 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
     if tool in policy.needs_approval:
         return f"{tool} needs a human's approval"
     nature = _nature(spec, policy)
+    if tool in policy.control or (spec.controls and nature.kind == "controls"):
+        return f"{tool} ends the run or steers it ({nature.why})"
     if nature.kind == "reads" or (tool in policy.may_write and nature.kind != "destroys"):
         return ""
     if nature.kind == "destroys":
@@ -138,7 +141,20 @@ def trusted(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Trusted:
 
 
 def _nature(spec: ToolSpec, policy: InertiaPolicy) -> Nature:
+    if spec.name in policy.control:
+        return Nature("controls", "the policy names it in control")
     nature = nature_of(spec, trust_names=policy.trust_names)
     if spec.name in policy.may_read and not spec.destructive and nature.kind != "controls":
         return Nature("reads", "the policy names it in may_read")
     return nature
+
+
+def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:
+    """What to tell of names in a policy that no tool has; nothing as long as no tool is known."""
+    lines = set()
+    for field in (*NAMES_OF_TOOLS, "only"):
+        for name in sorted((getattr(policy, field) or frozenset()) - set(tools)) if tools else ():
+            meant = nearest(name, tools)
+            instead = f"; did you mean {meant!r}?" if meant else "."
+            lines.add(f"{type(policy).__name__}({field}=...) names {name!r}, and there is no such tool{instead}")
+    return lines

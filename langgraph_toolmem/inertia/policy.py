@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share
+from langgraph_toolmem.base.checks import check_fields, expect, is_count, is_number, is_share, options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.trajectory import ExecutedCall
 
@@ -29,6 +29,7 @@ class EnvironmentAdapter(Protocol):
 Environment: TypeAlias = EnvironmentAdapter | Callable[[str, Sequence[ExecutedCall]], Mapping[str, Any]]
 
 
+@options_named
 @dataclass(frozen=True)
 class Bound:
     """How sure the memory must be of a call, and how often it may be wrong.
@@ -59,9 +60,13 @@ class Bound:
 
 
 _BOUNDS: Final = ("reads", "writes")
+NAMES_OF_TOOLS: Final = (
+    "may_read", "may_write", "allow_destructive", "never", "control", "needs_approval", "allow_repeats",
+)  # fmt: skip
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
 
+@options_named
 @dataclass(frozen=True)
 class InertiaPolicy:
     """When to act on a predicted call.
@@ -75,6 +80,8 @@ class InertiaPolicy:
         allow_destructive: destructive tools (MCP annotation, tag or name) that may be, besides being in `may_write`.
         only: nothing but these tools is shortcut; None: no such limit.
         never: tools that are never shortcut.
+        control: tools that end the run or steer it (handoffs, ``ResearchComplete``), besides those that are known by
+            what they return or are called; they are never shortcut nor run ahead, whatever else names them.
         needs_approval: tools that a human must approve; they are never shortcut.
         allow_repeats: tools for which a call identical to an earlier one of the run is fine. Without it, history
             decides: repeats are made if at least a third of the tool's calls repeated one, and only while the
@@ -94,6 +101,7 @@ class InertiaPolicy:
     allow_destructive: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
     never: frozenset[str] = frozenset()
+    control: frozenset[str] = frozenset()
     needs_approval: frozenset[str] = frozenset()
     allow_repeats: frozenset[str] = frozenset()
     trust_names: bool = True
@@ -107,7 +115,7 @@ class InertiaPolicy:
         """Checks types and ranges."""
         for name in _BOUNDS:
             expect(self, name, "a Bound, such as Bound(min_precision=0.9)", lambda v: isinstance(v, Bound))
-        for name in ("may_read", "may_write", "allow_destructive", "never", "needs_approval", "allow_repeats"):
+        for name in NAMES_OF_TOOLS:
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         if self.only is not None:
             object.__setattr__(self, "only", _names("only", self.only))
@@ -166,6 +174,7 @@ class InertiaPolicy:
         return policy.with_(**given)
 
 
+@options_named
 @dataclass(frozen=True)
 class PaperPolicy(InertiaPolicy):
     """AutoTool as published: θ 0.1, α 0.5, κ 1.1, k 2, at most 30 % of a run's calls, never two in a row.

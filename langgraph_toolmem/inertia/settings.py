@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.inertia.policy import Bound, InertiaPolicy, PaperPolicy
+from langgraph_toolmem.turn import switch
 
 logger = logging.getLogger("langgraph_toolmem.inertia.settings")
 
@@ -35,7 +37,7 @@ class InertiaSettings(BaseModel):
 
     For ``StateGraph(State, context_schema=InertiaSettings)`` and ``create_agent(…, context_schema=InertiaSettings)``.
     Subclass it to add fields of your own. Studio shows each setting at the nodes named "inertia" and "model".
-    A value out of its range is refused before the run begins.
+    A value out of its range, and a misspelt key, are refused before the run begins.
     """
 
     user_id: str | _Absent = Field(
@@ -84,6 +86,15 @@ class InertiaSettings(BaseModel):
         json_schema_extra=_AT_NODES,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _misspelt(cls, given: Any) -> Any:
+        """A key that is nearly one of these is refused; others are ignored."""
+        for key in given if isinstance(given, Mapping) else ():
+            if key not in cls.model_fields and (meant := nearest(str(key), cls.model_fields)):
+                raise ValueError(f"{cls.__name__} has no {key!r}; did you mean {meant!r}?")
+        return given
+
     @field_validator(
         "user_id",
         "inertia_mode",
@@ -113,8 +124,11 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
         policy: the one in the code.
 
     Returns:
-        The policy, the very same object if nothing is changed; None if the shortcut is switched off.
+        The policy, the very same object if nothing is changed; None if the shortcut is switched off. ``TOOLMEM`` in
+        the environment goes before all of it.
     """
+    if switched := switch.mode():
+        return None if switched == "off" else _mode(policy, switched)
     if context is None:
         return policy
     for key, change in _CHANGES.items():

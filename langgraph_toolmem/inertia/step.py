@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.core.holdout import HELD_OUT
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.ahead import Foresight, Prefetcher
@@ -49,6 +50,7 @@ class Shortcut(Step[Inertia]):
     role: ClassVar[str] = "inertia"
     about: ClassVar[str] = "makes the next tool call if the record is sure of it, else asks the model"
     place: ClassVar[Place] = "around"
+    learns: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class Shortcut(Step[Inertia]):
     def say(self, call: Call, found: Decided) -> Said:
         """The call in the model's place, or nothing."""
         decision, policy = found
-        call.foresight = Foresight(decision.foreseen, policy)
+        call.foresight = None if call.held_out else Foresight(decision.foreseen, policy)
         note_decision(self.role, decision)
         answer = None
         if decision.acts and decision.proposal is not None:
@@ -123,6 +125,8 @@ class Shortcut(Step[Inertia]):
         return Said(answer=answer, event=decision.to_event())
 
     def _forbidden(self, call: Call) -> str:
+        if call.held_out:
+            return HELD_OUT
         if call.tool_choice not in _FREE_CHOICE:
             return "the request settles which tools may be called: the model is asked"
         for model in (call.model, *self._models):

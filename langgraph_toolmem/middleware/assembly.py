@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware, ModelFallbackMiddleware
+from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware
 
 from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.base.checks import check_fields, options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
@@ -33,6 +34,23 @@ N = TypeVar("N", bound=StepNode)
 Middleware = AgentMiddleware[Any, Any, Any]
 
 
+class _Unpacked:
+    """What an agent asks of each middleware, and a list of them does not have."""
+
+    def __get__(self, _instance: object, _owner: object) -> Any:
+        raise ConfigurationError(
+            "middleware=[…] holds the list of tool_memory_middleware: write a star before it, "
+            "middleware=[*tool_memory_middleware(memory)]."
+        )
+
+
+class MiddlewareList(list[Middleware]):
+    """A list that says what to do where it is taken for one middleware."""
+
+    wrap_tool_call = name = _Unpacked()
+
+
+@options_named
 def tool_memory_middleware(
     memory: ToolMemory,
     *,
@@ -101,12 +119,12 @@ def tool_memory_middleware(
     around = [step for step in found if step.place == "around"]
     at_model = [step for step in found if step.place == "inside"]
     core = memory.core
-    outer = steps_middleware(core, around, name=name, recorder=False, outermost=True) if around else None
     server = _server(found)
-    inner = steps_middleware(
-        core, at_model, name=f"{name}Inside", recorder=True, outermost=outer is None, server=server
-    )
-    return [*([outer] if outer else []), *yours, inner]
+    inner = steps_middleware(core, at_model, name=f"{name}Inside", recorder=True, outermost=not around, server=server)
+    if not around:
+        return MiddlewareList([*yours, inner])
+    outer = steps_middleware(core, around, name=name, recorder=False, outermost=True, inner=inner)
+    return MiddlewareList([outer, *yours, inner])
 
 
 def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
@@ -143,8 +161,7 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
         "rules": PROVIDER_RULES,
         "force": False,
     }
-    if unknown := sorted(options.keys() - given.keys()):
-        raise ConfigurationError(f"ToolMemoryMiddleware takes no {unknown[0]!r}; it takes {', '.join(given)}.")
+    check_fields("ToolMemoryMiddleware", set(options), set(given), "option")
     found = _steps(memory, [], **{**given, **options})
     return steps_middleware(memory.core, found, name=name, recorder=True, outermost=True, server=_server(found))
 
@@ -161,9 +178,17 @@ def _yours(inside: Any) -> list[Middleware]:
     for index, middleware in enumerate(yours):
         if isinstance(middleware, StepsMiddleware):
             raise ConfigurationError(f"inside[{index}] is the memory's own; tool_memory_middleware adds it.")
+        if isinstance(middleware, (list, tuple)):
+            raise ConfigurationError(f"inside[{index}] is a list; write a star before it: inside=[*…].")
         if not isinstance(middleware, AgentMiddleware):
             raise ConfigurationError(f"inside[{index}] is a {type(middleware).__name__}, not an AgentMiddleware.")
     return yours
+
+
+def _models_of(middleware: Middleware) -> Iterable[Any]:
+    """Models that a middleware may put in place of the agent's: fallbacks, or those that it chooses from."""
+    models = getattr(middleware, "models", ())
+    return models.values() if isinstance(models, Mapping) else models if isinstance(models, (list, tuple)) else ()
 
 
 def _steps(
@@ -185,7 +210,7 @@ def _steps(
     checked(memory, "tool_memory_middleware")
     always = [name for m in yours if isinstance(m, LLMToolSelectorMiddleware) for name in m.always_include]
     theirs = [name for m in yours for tool in getattr(m, "tools", ()) if (name := name_of(tool)) is not None]
-    fallbacks = [model for m in yours if isinstance(m, ModelFallbackMiddleware) for model in m.models]
+    fallbacks = [model for m in yours for model in _models_of(m)]
     found: list[StepNode | None] = [
         _node("reflect", reflect, ReflectionWriter, memory),
         _node("preferences", preferences, PreferenceGuide, memory, keep=always),

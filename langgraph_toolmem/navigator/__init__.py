@@ -45,7 +45,7 @@ from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, target
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.past_runs import PastRuns
-    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.graph.operations import Forgotten, Record
     from langgraph_toolmem.navigator.decide.recording import DecisionLog
     from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
     from langgraph_toolmem.navigator.plan.chains import Chain, Plan
@@ -325,10 +325,10 @@ class Navigator(GraphEvolution, Method):
         """The same: a recorder has a turn learned before its results are in the history."""
         return self.evidence.learned(learned)
 
-    def forget(self, user: User, runs: Collection[str]) -> int:
-        """Deletes a user's recorded decisions, and what is in RAM of the user's past runs."""
+    def forget(self, user: User, gone: Forgotten) -> int:
+        """Deletes recorded decisions of a user, or of runs, and what is in RAM of the user's past runs."""
         self.tool_search.forget(user.namespace)
-        return self.decisions.forget(str(user.digest), list(runs))
+        return self.decisions.forget(gone)
 
     def close(self) -> None:
         """Lets go of recorded decisions."""

@@ -91,8 +91,8 @@ class NavigatorSources:
         Args:
             at_once: with what other workers learned a moment ago.
         """
+        self._core.refresh(at_once=at_once)
         with self.lock:
-            self._core.refresh(at_once=at_once)
             graph = self._core.graph
             given = {
                 (tool, parameter): count
@@ -144,3 +144,4 @@ class NavigatorSources:
     def _decide(self, operation: Callable[[float], Operation]) -> None:
         with self.lock:
             self._core.apply(None, [operation(self._core.now())])
+        self._core.acknowledge()

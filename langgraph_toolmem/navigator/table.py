@@ -9,14 +9,14 @@ Recent uses are counted by the day (UTC) for `MAX_DAYS` days, one number per lin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import HOUR, Operation, Outcome
+from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Outcome
 from langgraph_toolmem.navigator import fields
 
 MAX_DAYS: Final = 32
@@ -191,9 +191,9 @@ class NavigatorEvidence(Table):
                         successes[source, target] = successes.get((source, target), 0) + good
         return successes, uses
 
-    def forget(self, user: str, runs: Collection[str]) -> int:
+    def forget(self, gone: Forgotten) -> int:
         """Names of output fields that only this user's runs showed go, uncounted."""
         for tool, known in self.outputs.items():
-            if fields.forget(known, user):
+            if gone.user and fields.forget(known, gone.user):
                 self._change(tool)
         return 0

@@ -24,6 +24,7 @@ from langgraph_toolmem.turn.hints import (
     SelectedState,
     memory_prompt,
 )
+from langgraph_toolmem.turn.placement import messages_with_hints
 
 __all__ = [
     "HintState",
@@ -48,6 +49,7 @@ __all__ = [
     "guard_condition",
     "guided_tools",
     "memory_prompt",
+    "messages_with_hints",
     "offered_tools",
     "shortcut_condition",
     "shortcut_message",

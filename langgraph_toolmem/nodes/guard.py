@@ -14,9 +14,11 @@ from langgraph_toolmem.core.catalogue import without_own
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import checked
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.hints import HINTS, PLANNING, Hint, Planning, has_hint, new_hint, planning_now
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.node import MemoryNode
+from langgraph_toolmem.turn.shown import Block, Line
 
 
 class SGAGuard(MemoryNode):
@@ -59,8 +61,12 @@ class SGAGuard(MemoryNode):
 
     def body(self, state: Any, config: RunnableConfig | None) -> Any:
         """Lets the model's answer pass, or takes it back."""
+        if not switch.shows():
+            return None
         call, kept = self.call_of(state, config), planning_now(state)
         messages = call.messages
+        if self._core.held_out(messages, call.thread_id):
+            return None
         answer = messages[-1] if messages else None
         if has_hint(state, self.role, messages_key=self.messages_key):
             return {HINTS: {self.role: Hint(text="", at="")}}  # the model was asked again and gave nothing
@@ -80,7 +86,7 @@ class SGAGuard(MemoryNode):
             return None
         return {
             self.messages_key: [RemoveMessage(id=answer.id)],
-            **new_hint(self.role, complaint_text(found), messages[:-1]),
+            **new_hint(self.role, Block(self.role, (Line(complaint_text(found)),), sure=1.0, must=True), messages[:-1]),
             PLANNING: Planning(guarded=point),
         }
 

@@ -164,6 +164,7 @@ class SGAPlanner(StepNode):
             complaint. The second answer is let pass whatever it is, and if asking again fails, the first one. At most
             one model call more per step, which a ``ModelCallLimitMiddleware`` counts; what was streamed of the first
             answer stays streamed. In a graph a `SGAGuard` does so.
+        plain: the published score and no more (`SGASettings.paper`).
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
 
@@ -183,11 +184,12 @@ class SGAPlanner(StepNode):
         budget: int = PLANNING_BUDGET,
         rules: bool = True,
         guard: bool = False,
+        plain: bool = False,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Atoms, "SGAPlanner")
-        settings = SGASettings(model, when, k, beta, budget, rules, guard)
+        settings = SGASettings(model, when, k, beta, budget, rules, guard, plain)
         super().__init__(PlanHints(method, settings, tools=tools), messages_key=messages_key, name=name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import Method, check_installed
 from langgraph_toolmem.memory import ToolMemory
 
 M = TypeVar("M", bound=Method)
@@ -26,5 +26,6 @@ def method_of(memory: Any, kind: type[M], who: str) -> M:
     """
     found = next((each for each in checked(memory, who).methods if isinstance(each, kind)), None)
     if found is None:
+        check_installed(kind.name)
         raise ConfigurationError(f"{who} needs the method {kind.__name__}(): name it in ToolMemory(methods=[…]).")
     return found

@@ -21,6 +21,7 @@ from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.ahead import Ahead
 from langgraph_toolmem.turn.ask import adrive, drive
 from langgraph_toolmem.turn.call import Call
@@ -126,6 +127,8 @@ class _Choice:
 
     def made(self, state: Any, runtime: Runtime[Any]) -> Runnable[LanguageModelInput, Any]:
         """The model, or the call in its place."""
+        if switch.mode() == "off":
+            return self._bound
         try:
             config = config_of()
             call = Call(
@@ -138,11 +141,12 @@ class _Choice:
                 tools=self._specs,
                 offered=self._tools,
             )
+            call.held_out = switch.shows() and self._step.core.held_out(call.messages, call.thread_id)
             said = self._step.say(call, self._step.look(call))
             emit(runtime, {"node": self._step.role, **(said.event or {})})
             if said.answer is not None:
                 return _said(said.answer)
-            ahead = self._step.ahead
+            ahead = self._step.ahead if switch.shows() else None
             under_way = None if ahead is None else ahead.begin(call)
             return self._bound if ahead is None or under_way is None else _Watched(self._bound, ahead, under_way, call)
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host

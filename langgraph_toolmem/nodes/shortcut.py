@@ -18,6 +18,7 @@ from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.inertia.step import MARK, Shortcut
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.nodes.of_memory import method_of
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.graph_tools import GraphTools
 from langgraph_toolmem.turn.host import read_key
@@ -128,18 +129,14 @@ class InertiaShortcut(StepNode):
     def update(self, call: Call, said: Said) -> Any:
         """The call in the messages, and the way on."""
         if said.answer is None:
-            if self.step.ahead is not None:
+            if self.step.ahead is not None and switch.shows():
                 self.step.ahead.begin_unseen(call)
-            return self._step_aside()
+            return self.passed()
         update = {self.messages_key: [said.answer]}
         return update if self.goto is None else Command(goto=self.goto[0], update=update)
 
-    def failed(self, error: Exception) -> Any:
+    def passed(self) -> Any:
         """The model is asked."""
-        super().failed(error)
-        return self._step_aside()
-
-    def _step_aside(self) -> Any:
         return None if self.goto is None else Command(goto=self.goto[1])
 
 

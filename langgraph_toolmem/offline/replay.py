@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from langgraph_toolmem.base.keys import canonical, digest
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
+from langgraph_toolmem.inertia.guards import may_write
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.prefetch import PrefetchTally, model_seconds
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.runs.trajectory import Turn, parse_run
+from langgraph_toolmem.runs.values import canon_args
+
+STUCK = 3
+"""From this time on that the same calls give the same results in one run, they are a loop that saves nothing."""
 
 _CHAIN_LENGTHS = (2, 3, 4)
 _CHAINS = 10
@@ -38,11 +44,16 @@ class RunLike(Protocol):
 
 @dataclass
 class ToolTally:
-    """One tool in a replay: calls the model made, and calls that would have been made without it."""
+    """One tool in a replay: calls the model made, and calls that would have been made without it.
+
+    Attributes:
+        changes: the latter may have changed something: the policy names the tool in `may_write`.
+    """
 
     calls: int = 0
     right: int = 0
     wrong: int = 0
+    changes: bool = False
 
 
 @dataclass
@@ -51,6 +62,8 @@ class ReplayReport:
 
     Attributes:
         runs, turns, calls, words: how much was replayed: runs, model turns, tool calls, turns in words.
+        stuck: turns in which the model made calls with results that the run had `STUCK` - 1 times before: an agent in a
+            loop. They count neither as right nor as wrong.
         right: model turns that would have been skipped with exactly the call the model made.
         wrong: model turns that would have been skipped with another call.
         by_tool: the same per tool.
@@ -63,6 +76,7 @@ class ReplayReport:
     turns: int = 0
     calls: int = 0
     words: int = 0
+    stuck: int = 0
     right: int = 0
     wrong: int = 0
     by_tool: dict[str, ToolTally] = field(default_factory=dict)
@@ -72,13 +86,18 @@ class ReplayReport:
 
     @property
     def yield_per_100(self) -> float:
-        """Right calls per 100 model turns."""
-        return 100 * self.right / self.turns if self.turns else 0.0
+        """Right calls per 100 model turns that are not stuck."""
+        return 100 * self.right / (self.turns - self.stuck) if self.turns > self.stuck else 0.0
 
     @property
     def wrong_per_100(self) -> float:
-        """Wrong calls per 100 model turns."""
-        return 100 * self.wrong / self.turns if self.turns else 0.0
+        """Wrong calls per 100 model turns that are not stuck."""
+        return 100 * self.wrong / (self.turns - self.stuck) if self.turns > self.stuck else 0.0
+
+    @property
+    def writing(self) -> list[str]:
+        """Tools that may change something and would have been called without the model."""
+        return sorted(name for name, tally in self.by_tool.items() if tally.changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
@@ -90,6 +109,7 @@ class ReplayReport:
             plain["prefetch"] = self.prefetch.to_dict()
         plain["yield_per_100"] = self.yield_per_100
         plain["wrong_per_100"] = self.wrong_per_100
+        plain["writing"] = self.writing
         return plain
 
 
@@ -103,6 +123,7 @@ def replay(
     on_run: Callable[[RunLike], None] | None = None,
     on_turn: Callable[[Turn, Decision], None] | None = None,
     prefetch: PrefetchTally | None = None,
+    on_end: Callable[[ToolMemory], object] | None = None,
 ) -> ReplayReport:
     """Feeds recorded runs in order to a memory that starts empty.
 
@@ -119,6 +140,7 @@ def replay(
         on_run: called after each run.
         on_turn: called with each turn and the decision before it.
         prefetch: counts what running look-ups ahead would have saved.
+        on_end: called with the memory when all is learned.
     """
     own = memory is None
     memory = memory or ToolMemory.ephemeral(tools=tools, methods=[Inertia(seed=seed, background=False)])
@@ -126,9 +148,12 @@ def replay(
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(prefetch=prefetch), InertiaMeter(), Counter[tuple[str, ...]]()
     seconds: dict[str, float] = {}
+    made = Counter[str]()
 
     def credit(turn: Turn, decision: Decision) -> None:
-        _credit(report, turn, decision)
+        proposal = decision.proposal
+        changes = proposal is not None and may_write(proposal.tool, memory.core.catalogue.marked(), chosen)
+        _credit(report, turn, decision, stuck=_stuck(made, turn), changes=changes)
         if prefetch is not None:
             prefetch.credit(memory, chosen, turn, decision, seconds.get(turn.key))
         if on_turn is not None:
@@ -137,6 +162,7 @@ def replay(
     how = {"policy": chosen, "on_turn": credit}
     try:
         for run in runs:
+            made.clear()
             parsed = parse_run(run.messages, thread_id=run.thread_id)
             if prefetch is not None:
                 seconds = model_seconds(parsed, run.messages, getattr(run, "times", None))
@@ -150,6 +176,8 @@ def replay(
             report.runs += 1
             if on_run is not None:
                 on_run(run)
+        if on_end is not None:
+            on_end(memory)
     finally:
         if own:
             memory.close()
@@ -158,14 +186,24 @@ def replay(
     return report
 
 
-def _credit(report: ReplayReport, turn: Turn, decision: Decision) -> None:
+def _stuck(made: Counter[str], turn: Turn) -> bool:
+    """Whether all calls of a turn were made, with the same results, often enough before. Notes them."""
+    calls = [digest(step.tool, canon_args(step.args), canonical(step.output)) for step in turn.steps]
+    stuck = bool(calls) and all(made[call] >= STUCK - 1 for call in calls)
+    made.update(calls)
+    return stuck
+
+
+def _credit(report: ReplayReport, turn: Turn, decision: Decision, *, stuck: bool, changes: bool) -> None:
     report.turns += 1
     report.calls += len(turn.steps)
     report.words += not turn.steps
     for step in turn.steps:
         report.by_tool.setdefault(step.tool, ToolTally()).calls += 1
-    if decision.acts and decision.proposal is not None:
+    report.stuck += stuck
+    if decision.acts and decision.proposal is not None and not stuck:
         tally = report.by_tool.setdefault(decision.proposal.tool, ToolTally())
+        tally.changes |= changes
         if is_right(turn, decision):
             report.right += 1
             tally.right += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
 from importlib import resources
@@ -13,6 +14,7 @@ from typing import Any
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.export import GraphView
 from langgraph_toolmem.inertia.prefetch.record import in_words as ahead_in_words
 from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
@@ -22,7 +24,14 @@ from langgraph_toolmem.report.report import Report
 _SCRIPTS = ("tables.js", "geometry.js", "panel.js", "explorer.js", "start.js")
 
 
-def render_page(report: Report, view: GraphView, *, title: str = "toolmem", generated: float | None = None) -> str:
+def render_page(
+    report: Report,
+    view: GraphView,
+    *,
+    title: str = "toolmem",
+    generated: float | None = None,
+    lead: Sequence[str | TextTable] = (),
+) -> str:
     """One HTML page with the record and the tool graph to explore.
 
     Fonts, styles, scripts and data are in the file; its content security policy forbids everything else. The same
@@ -33,6 +42,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         view: its graph, from the same moment.
         title: heading of the page.
         generated: when the record was read, in seconds since 1970; left out if None.
+        lead: sentences and tables in place of the figures and of what happened when: those of a replay.
 
     Raises:
         MissingExtraError: Bokeh, which draws, is not installed (extra `html`).
@@ -46,7 +56,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
         raise MissingExtraError("The HTML page", "html") from error
 
     inertia, size = report["inertia"], bucket_size(report.periods)
-    over_time = buckets(report.periods, size)
+    over_time = buckets(() if lead else report.periods, size)
     data = picture(report, view)
     drawings = {"graph": graph_item(len(data["tools"]))} if data["tools"] else {}
     data["items"] = {**drawings, **chart_items(over_time, size)}
@@ -70,6 +80,7 @@ def render_page(report: Report, view: GraphView, *, title: str = "toolmem", gene
             for line in (each.sentences if name != "inertia" else ahead_in_words(each.figures))
         ],
         problems=[clip(problem) for problem in report.problems],
+        lead=[(isinstance(each, str), printable(each) if isinstance(each, str) else each) for each in lead],
         unit=NAMES[size],
         buckets=over_time,
         known=bool(data["tools"]),

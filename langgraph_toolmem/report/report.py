@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import GOOD, HOUR
+from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, EvidenceGraph
+from langgraph_toolmem.graph.operations import GOOD, HOUR, JUDGE
+from langgraph_toolmem.report.holdout import HoldoutReport
 from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words, time_in_words
 
 _SKIPPED: Final = ("acted_ok", "acted_failed", "acted_stopped")
@@ -70,10 +71,12 @@ class Report:
         currency: of `money_saved`; None without a price.
         runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with a verdict;
             of these, the good ones.
+        judged_by_model: runs whose verdict is a model's (``Entries(judge=...)``).
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         periods: the hours in which something happened, oldest first.
         sections: what each method did, by its name; ``report["sit"]`` has its figures.
+        holdout: episodes with the memory against those held out; None without ``holdout=``.
         jobs: what is still being done in the background.
         problems: what went wrong with storage, if anything.
     """
@@ -95,11 +98,13 @@ class Report:
     runs_with_shortcut: int = 0
     runs_judged: int = 0
     runs_good: int = 0
+    judged_by_model: int = 0
     judged_with_shortcut: int = 0
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
     periods: tuple[Period, ...] = ()
     sections: Mapping[str, Section] = field(default_factory=dict)
+    holdout: HoldoutReport | None = None
     jobs: JobsReport = field(default_factory=JobsReport)
     problems: tuple[str, ...] = ()
 
@@ -157,7 +162,10 @@ class Report:
             lines.append(
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
                 f"{self.good_with_shortcut:,} of {self.judged_with_shortcut:,}."
+                + (f" A model gave {self.judged_by_model:,} of these verdicts." if self.judged_by_model else "")
             )
+        if self.holdout is not None:
+            lines += self.holdout.sentences()
         for section in self.sections.values():
             lines += section.sentences
         if self.jobs.pending:
@@ -197,6 +205,7 @@ def make_report(
     jobs: Mapping[str, int],
     problems: tuple[str, ...],
     price: TokenPrice | None = None,
+    holdout: HoldoutReport | None = None,
 ) -> Report:
     """Reads the record out of the graph; `price` turns the tokens saved into money."""
     counters = graph.counters
@@ -211,7 +220,9 @@ def make_report(
     saved_in = skipped * tokens_in / with_usage if with_usage else None
     saved_out = skipped * tokens_out / with_usage if with_usage else None
     saved = saved_in + saved_out if saved_in is not None and saved_out is not None else None
-    money = price.of(saved_in, saved_out) if price and saved_in is not None and saved_out is not None else None
+    money = None
+    if price and saved_in is not None and saved_out is not None:
+        money = price.of(saved_in, saved_out, skipped * number("tokens_cached") / with_usage)
     verdicts = [(entry[0] > 0, float(entry[1]) >= GOOD) for entry in graph.runs.values() if entry[1] is not None]
     return Report(
         turns=graph.turns,
@@ -231,11 +242,13 @@ def make_report(
         runs_with_shortcut=sum(entry[0] > 0 for entry in graph.runs.values()),
         runs_judged=len(verdicts),
         runs_good=sum(good for _, good in verdicts),
+        judged_by_model=sum(entry[SCORE] is not None and entry[AUTHOR] == JUDGE for entry in graph.runs.values()),
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
         periods=_periods(graph.periods),
         sections=sections,
+        holdout=holdout,
         jobs=JobsReport(**jobs),
         problems=problems,
     )

@@ -20,6 +20,7 @@ class TokenPrice:
     Attributes:
         input: money per million input tokens.
         output: money per million output tokens.
+        cached: money per million input tokens that the provider reads from its cache; None: as for the others.
         currency: its name, as it is to be shown.
 
     Raises:
@@ -29,9 +30,11 @@ class TokenPrice:
     input: float
     output: float
     currency: str = "USD"
+    cached: float | None = None
 
     def __post_init__(self) -> None:
         prices: tuple[tuple[str, object], ...] = (("input", self.input), ("output", self.output))
+        prices += () if self.cached is None else (("cached", self.cached),)
         for name, value in prices:
             if not _is_amount(value):
                 raise ConfigurationError(
@@ -41,9 +44,10 @@ class TokenPrice:
         if not isinstance(currency, str) or not currency.strip() or not currency.isprintable():
             raise ConfigurationError(f"TokenPrice: currency is a name such as 'USD', not {currency!r}.")
 
-    def of(self, input_tokens: float, output_tokens: float) -> float:
-        """Money for so many tokens."""
-        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+    def of(self, input_tokens: float, output_tokens: float, cached_tokens: float = 0) -> float:
+        """Money for so many tokens; `cached_tokens` of the input come from the provider's cache."""
+        less = 0 if self.cached is None else cached_tokens * (self.input - self.cached)
+        return (input_tokens * self.input - less + output_tokens * self.output) / 1_000_000
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn
+from langgraph_toolmem.base.keys import looks_unique
+from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn, UserMessage
 from langgraph_toolmem.runs.trajectory import parse_run
 
 MAX_KEPT: Final = 4_096
@@ -15,14 +17,19 @@ class ExecutionLog:
     """Reads messages as what was really executed. In RAM: a turn is learned as soon as it is settled, so little is lost
     with the process.
 
+    Args:
+        known: the user messages of a thread that were read before, with their episodes (`parse_run`).
+
     Attributes:
         executions: what was seen of a call, by the key of its step.
         turns: keys of the turns that a recorder watches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[str | None], Mapping[str, str]] = lambda _thread: {}) -> None:
         self.executions: dict[str, Execution] = {}
         self.turns: dict[str, None] = {}
+        self._known = known
+        self._heads: dict[str, tuple[str, str]] = {}
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Messages as a run, calls as they were seen executed.
@@ -30,7 +37,25 @@ class ExecutionLog:
         Raises:
             MessageError: they cannot be read.
         """
-        return parse_run(messages, thread_id=thread_id, executions=self.executions, watched=self.turns)
+        known = self._known(thread_id)
+        heads = self._heads if thread_id is None else {}
+        run = parse_run(
+            messages, thread_id=thread_id, executions=self.executions, watched=self.turns, known=known, heads=heads
+        )
+        if thread_id is None:  # where nobody names the thread, its calls tell
+            self._note_heads(run)
+        return run
+
+    def _note_heads(self, run: Run) -> None:
+        asked = None
+        for event in run.events:
+            if isinstance(event, UserMessage):
+                asked = event.key, event.episode
+            elif asked:
+                for step in event.steps:
+                    if looks_unique(step.call_id) and step.call_id not in self._heads:
+                        self._heads[step.call_id] = asked
+                        _bound(self._heads)
 
     def saw(self, step: str, execution: Execution) -> None:
         """Remembers what became of a call, the latest attempt."""
@@ -51,6 +76,6 @@ def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
     return None if last is None or step is None else (last, step)
 
 
-def _bound(kept: dict[str, Any]) -> None:
+def _bound(kept: dict[Any, Any]) -> None:
     if len(kept) > MAX_KEPT:
         del kept[next(iter(kept))]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.runs.outputs import Status
+from langgraph_toolmem.runs.talk import request_in
 
 Chooser = Literal["model", "shortcut"]
 Review = Literal["", "edited", "rejected"]
@@ -77,7 +79,9 @@ class Turn:
         settled: Every call has its answer, or the history went on past it.
         input_tokens: Tokens of the model call's prompt, as its usage says; 0 if it says nothing.
         output_tokens: Tokens of its answer.
+        cached_tokens: Of the prompt's, those that the provider read from its cache.
         summary: What the agent wrote down with the summary tool right before this turn, if it did.
+        episode: Digest of the episode it belongs to.
     """
 
     steps: tuple[ExecutedCall, ...]
@@ -87,20 +91,23 @@ class Turn:
     settled: bool
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     summary: str | None = None
+    episode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the user said: its text and the message's identity."""
+    """What the user said: its text, the message's identity, and the digest of the episode it belongs to."""
 
     text: str
     key: str
+    episode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A history of messages, read.
+    """A history of messages, read: a thread, or one episode of it (`episodes`).
 
     Attributes:
         events: User messages and model turns in order; system messages left out.
@@ -108,6 +115,7 @@ class Run:
         truncated: The head is missing (trimmed) or replaced by a summary.
         next_key: Key of the model turn that would come next; None while calls of the last turn are pending.
         thought: The latest text the model stated in the current user turn, "" if none.
+        earlier: Of an episode, what came before it in its thread.
     """
 
     events: tuple[UserMessage | Turn, ...]
@@ -115,22 +123,52 @@ class Run:
     truncated: bool
     next_key: str | None
     thought: str
+    earlier: tuple[UserMessage | Turn, ...] = ()
 
     @property
     def digest(self) -> str:
-        """What the run is called where its thread's id, which may name a person, must not be told."""
-        return digest("run", self.thread_id or self.scope)
+        """What the current episode is called: the thread's id, which may name a person, must not be told."""
+        return (self.events[-1].episode if self.events else "") or digest("run", self.thread_id or self.scope)
 
     @property
     def scope(self) -> str:
         """What stands for the run when no thread id was given: its first event."""
         return self.events[0].key if self.events else ""
 
+    def episodes(self) -> list[Run]:
+        """The episodes of a thread, in order; each knows what came before it."""
+        bounds = [index for index, (one, two) in enumerate(pairwise(self.events), 1) if one.episode != two.episode]
+        if not bounds:
+            return [self]
+        return [
+            Run(
+                self.events[start:end],
+                self.thread_id,
+                self.truncated and not start,
+                self.next_key if end == len(self.events) else None,
+                self.thought if end == len(self.events) else "",
+                self.events[:start],
+            )
+            for start, end in pairwise([0, *bounds, len(self.events)])
+        ]
+
+    @property
+    def current(self) -> Run:
+        """The latest episode."""
+        return self.episodes()[-1]
+
     @property
     def request(self) -> str:
-        """What the user said, one message a line; "" if nothing."""
-        said = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
-        return "\n".join(text for text in said if text)
+        """What the current episode asks for; "" if nothing. See `talk.request_in`."""
+        episode = self.current
+        earlier = [event.text for event in episode.earlier if isinstance(event, UserMessage)]
+        return request_in(episode.said, earlier)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """The messages of the user."""
+        texts = (event.text.strip() for event in self.events if isinstance(event, UserMessage))
+        return tuple(text for text in texts if text)
 
     @property
     def awaiting_model(self) -> bool:

@@ -8,14 +8,17 @@ Messages say what the model asked for. What was really done may differ (a person
 it): :class:`Execution` carries what a recorder saw, and goes before what the messages say.
 
 Every step and every turn has a key that stays the same whenever the same history is read again: whole,
-resumed, forked, trimmed at the head or summarised. Learning is idempotent because of these keys.
+resumed, forked, trimmed at the head or summarised. Learning is idempotent because of these keys. A call is known by
+its thread, the user message before it, and its id (where that is counted: also its tool and arguments), counted within
+that message: ids alone repeat, even those that look drawn at random.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import (
@@ -30,8 +33,10 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.keys import canonical, digest, looks_unique
+from langgraph_toolmem.runs.episodes import in_episodes
 from langgraph_toolmem.runs.messages import HOW, describe, entries_of, message_of
 from langgraph_toolmem.runs.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
+from langgraph_toolmem.runs.own_calls import summaries_aside
 from langgraph_toolmem.runs.run import (
     OWN_TOOLS,
     SUMMARY_TOOL,
@@ -84,6 +89,8 @@ def parse_run(
     thread_id: str | None = None,
     executions: Mapping[str, Execution] | None = None,
     watched: Container[str] = (),
+    known: Mapping[str, str] | None = None,
+    heads: Mapping[str, tuple[str, str]] | None = None,
 ) -> Run:
     """Read a history of messages.
 
@@ -96,18 +103,38 @@ def parse_run(
         executions: What recorders saw, by the keys of steps.
         watched: Keys of turns that a recorder watched from the beginning: there, a call that was answered with
             an error and of which no execution is known was never executed.
+        known: User messages of the thread that were read before (their keys) with their episodes, in order: what a
+            history without its head belongs to.
+        heads: The user message before a call, and its episode, by the call's id: where nobody names the thread.
 
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    reader = _Reader(thread_id, executions or {}, watched)
-    for index, message in enumerate(entries_of(messages)):
+    entries = list(entries_of(messages))
+    reader = _read(entries, thread_id, executions or {}, watched, "")
+    found = dict(known or {})
+    if (known or heads) and (head := reader.head(found, heads or {})):
+        found.setdefault(*head)
+        reader = _read(entries, thread_id, executions or {}, watched, head[0])
+    run = reader.run()
+    return replace(run, events=in_episodes(run.events, found, reader.user_before))
+
+
+def _read(
+    entries: Iterable[Any],
+    thread_id: str | None,
+    executions: Mapping[str, Execution],
+    watched: Container[str],
+    head: str,
+) -> _Reader:
+    reader = _Reader(thread_id, executions, watched, head)
+    for index, message in enumerate(entries):
         try:
             reader.read(message if isinstance(message, BaseMessage) else message_of(message))
         except _UNREADABLE as error:
             reason = (str(error).strip() or repr(error)).splitlines()[0]
             raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
-    return reader.run()
+    return reader
 
 
 @dataclass(slots=True)
@@ -128,7 +155,7 @@ class _Draft:
     chosen_by: Chooser
     key: str
     origin: str  # scope of the keys of its calls
-    tokens: tuple[int, int] = (0, 0)
+    tokens: tuple[int, int, int] = (0, 0, 0)
     said: str = ""  # identity of the message itself, if it makes no calls
     calls: list[_Call] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
@@ -145,8 +172,11 @@ class _Draft:
 class _Reader:
     """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys."""
 
-    def __init__(self, thread_id: str | None, executions: Mapping[str, Execution], watched: Container[str]) -> None:
+    def __init__(
+        self, thread_id: str | None, executions: Mapping[str, Execution], watched: Container[str], head: str
+    ) -> None:
         self._thread_id = thread_id
+        self.user_before = self._asked = head  # the user message before the first event, and the latest one
         self._executions = executions
         self._watched = watched
         self._scope = digest("run", thread_id) if thread_id is not None else ""
@@ -187,7 +217,7 @@ class _Reader:
         tail = events[-1] if events else None
         pending = isinstance(tail, Turn) and not tail.settled
         return Run(
-            events=tuple(_summaries_aside(events)),
+            events=tuple(summaries_aside(events)),
             thread_id=self._thread_id,
             truncated=self._truncated,
             next_key=None if pending else self._next_key(),
@@ -207,7 +237,8 @@ class _Reader:
         self._headless = False
         if not self._scope:
             self._scope = digest("text", text)
-        self._events.append(UserMessage(text, self._said("user", message, text)))
+        self._asked = self._said("user", message, text)
+        self._events.append(UserMessage(text, self._asked))
         self._thought = ""
 
     def _turn(self, message: BaseMessage) -> None:
@@ -277,7 +308,7 @@ class _Reader:
 
     def _call(self, draft: _Draft, tool: str, args: dict[str, Any], call_id: str) -> _Call:
         if looks_unique(call_id):
-            identity: tuple[str, ...] = (call_id,)
+            identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
             identity = (draft.origin, call_id, tool, canonical(args))
         call = _Call(tool, args, call_id, digest(*identity, self._count(identity)))
@@ -285,18 +316,33 @@ class _Reader:
         return call
 
     def _origin(self, message: BaseMessage) -> str:
-        """Scope of counter-like call ids: the run, else the message, else the first user text so far."""
+        """Scope of counter-like call ids: the user message in its thread, else the message of the call."""
         if self._thread_id is not None or not message.id:
-            return self._scope
+            return self._asked or self._scope
         return digest("message", message.id, "" if looks_unique(message.id) else self._scope)
 
     def _said(self, kind: str, message: BaseMessage, text: str) -> str:
         """Identity of a message: its id, or else its text and how often that came before."""
+        thread = self._thread_id or ""
         if message.id and looks_unique(message.id):
-            again = self._count((message.id,))
-            return digest(message.id, again) if again else message.id
-        identity = (kind, self._scope, message.id or text)
+            identity: tuple[str, ...] = (kind, thread, message.id)
+        else:
+            identity = (kind, self._scope, "" if kind == "user" else self._asked, message.id or text)
         return digest(*identity, self._count(identity))
+
+    def head(self, known: Mapping[str, str], heads: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
+        """The user message before a history that begins without one, and its episode; None if that is unknown."""
+        before = list(takewhile(lambda event: isinstance(event, _Draft), self._events))
+        if not before:
+            return None
+        said, first = list(known.items()), self._events[len(before)] if len(before) < len(self._events) else None
+        if isinstance(first, UserMessage) and first.key in known:
+            place = list(known).index(first.key)
+            return said[place - 1] if place else None
+        if said:
+            return said[-1]
+        calls = (call.call_id for event in before if isinstance(event, _Draft) for call in event.calls)
+        return next((heads[call] for call in calls if call in heads), None)
 
     def _next_key(self) -> str:
         if not self._events:
@@ -333,32 +379,13 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
         settled=gone_on or all(call.answered for call in draft.calls if draft.stays or call.tool not in OWN_TOOLS),
         input_tokens=draft.tokens[0],
         output_tokens=draft.tokens[1],
+        cached_tokens=draft.tokens[2],
     )
 
 
-def _summaries_aside(events: list[UserMessage | Turn]) -> Iterator[UserMessage | Turn]:
-    """Calls of the memory's tools are no steps: a turn of nothing else goes, its text and tokens to the next turn."""
-    written: str | None = None
-    spent = [0, 0]
-    for event in events:
-        if isinstance(event, UserMessage):
-            written, spent = None, [0, 0]
-            yield event
-            continue
-        steps = tuple(step for step in event.steps if step.tool not in OWN_TOOLS)
-        own = len(steps) < len(event.steps)
-        if not own and written is None and not any(spent):
-            yield event
-            continue
-        summaries = [step.args.get("summary") for step in event.steps if step.tool == SUMMARY_TOOL]
-        spent = [spent[0] + event.input_tokens, spent[1] + event.output_tokens]
-        if steps or not own:
-            yield replace(event, steps=steps, summary=written, input_tokens=spent[0], output_tokens=spent[1])
-            written, spent = None, [0, 0]
-        texts = [text for text in summaries if isinstance(text, str) and text.strip()]
-        written = texts[-1] if texts else written
-
-
-def _tokens(message: BaseMessage) -> tuple[int, int]:
+def _tokens(message: BaseMessage) -> tuple[int, int, int]:
     usage = message.usage_metadata if isinstance(message, AIMessage) else None
-    return (int(usage["input_tokens"]), int(usage["output_tokens"])) if usage else (0, 0)
+    if not usage:
+        return 0, 0, 0
+    cached = usage.get("input_token_details", {}).get("cache_read", 0)
+    return int(usage["input_tokens"]), int(usage["output_tokens"]), int(cached or 0)

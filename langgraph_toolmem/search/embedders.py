@@ -13,7 +13,6 @@ import importlib.util
 import math
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from typing import Any, cast
 
 from langchain_core.embeddings import Embeddings
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.search.lexical import VERSION, LexicalEmbedder
 
@@ -50,7 +50,7 @@ class Embedder:
         self._load = load
         self._embeddings: Embeddings | None = None
         self._dimension: int | None = None
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
 
     @cached_property
     def name(self) -> str:
@@ -240,7 +240,7 @@ class _SentenceTransformer(Embeddings):
         except Exception:  # noqa: BLE001 - which error says "not here" differs between versions
             self._model = module.SentenceTransformer(model)
         # Fast tokenizers raise "Already borrowed" when two threads use one.
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return self._encode("encode_document", texts)

@@ -36,7 +36,7 @@ from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, Learned
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.policy import SITPolicy
@@ -50,7 +50,7 @@ from langgraph_toolmem.sit.walks import Edge
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.evidence import Table
-    from langgraph_toolmem.graph.operations import Record
+    from langgraph_toolmem.graph.operations import Forgotten, Record
     from langgraph_toolmem.runs.tools import ToolSpec
     from langgraph_toolmem.sit.rows import Summaries, SummaryRows
 
@@ -73,24 +73,25 @@ class SIT(Method):
     """Suggests the next tools from successful runs.
 
     Args:
-        policy: how states are remembered and next tools suggested. None: the defaults, and states are put into words
-            only from the first use of `suggest` or of a step on.
+        policy: how states are remembered and next tools suggested. With ``recall="extractive"``, the default, states
+            are put into words from the first observation on.
     """
 
     name: ClassVar[str] = "sit"
+    package: ClassVar[tuple[str, str] | None] = ("chromadb", "memory")
     tables: ClassVar[tuple[type[Table], ...]] = (SITEvidence,)
 
     def __init__(self, policy: SITPolicy | None = None) -> None:
         if policy is not None and not isinstance(policy, SITPolicy):
             raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
-        self.policy = policy or SITPolicy()
-        self._remembers = policy is not None and policy.recall == "extractive"
+        self.policy, self._asked_for = policy or SITPolicy(), policy is not None
 
     def open(self, core: Core) -> None:
         """Takes its table and its kind of jobs."""
         super().open(core)
         self.evidence = core.register(SITEvidence)
-        self.states = WaitingStates(core, self.evidence, self.policy, remembers=self._remembers)
+        remembers = self.policy.recall == "extractive"
+        self.states = WaitingStates(core, self.evidence, self.policy, remembers=remembers, used=self._asked_for)
         core.jobs.handle(SETTLE, self.states.do)
 
     # --- asking ---
@@ -107,8 +108,8 @@ class SIT(Method):
     ) -> list[Suggestion]:
         """The tools that may come next, best first.
 
-        What similar past states went on with, what usually follows, what the request asks for. Only successful
-        runs teach (`finish`, `feedback`), unless the policy counts those without a verdict.
+        What similar past states went on with, what usually follows, what the request asks for. Successful runs
+        teach, those without a verdict less, as the policy has it; failed ones do not.
 
         Args:
             messages: the history so far.
@@ -127,6 +128,7 @@ class SIT(Method):
             NamespaceError: the namespace needs a user id.
             ConfigurationError: an argument cannot work.
         """
+        self.states.take_up(self.core.users.of(user_id))
         self.core.jobs.settle(timeout=SETTLE_SECONDS)  # what was finished just now is found
         how: dict[str, Any] = {"summary": summary, "k": k, "available": available, "policy": policy}
         return self.advise(messages, **how, user_id=user_id).suggestions
@@ -159,10 +161,12 @@ class SIT(Method):
         run, user = core.read(messages, thread_id), core.users.of(user_id)
         if tools is not None:
             core.catalogue.adopt(tools)
-        self.remember_states(chosen)
+        if policy is None or policy == self.states.policy:
+            self.remember_states(chosen)
+        self.states.take_up(user)
         core.refresh()
         with core.lock:
-            edges = _Edges({source: self.evidence.walks.out_of(source) for source in last_calls(run)})
+            edges = _Edges({source: self.evidence.walks.out_of(source) for source in (START, *last_calls(run))})
         known = core.catalogue.specs
         rest: dict[str, Any] = {
             "policy": chosen,
@@ -171,6 +175,7 @@ class SIT(Method):
             "search": partial(self.states.tool_index(known).search, k=SEARCHED) if known else None,
             "k": k,
             "state": RunState.of(run),
+            "weight_of": core.weight_of,
         }
         missing = ""
         try:
@@ -187,6 +192,7 @@ class SIT(Method):
     def _show(self, run: Run, turn: str, suggestions: list[Suggestion], user: User) -> None:
         """Notes what the model is shown before a turn; shown again, as after the summary tool, it adds to that."""
         ledger = self.core.ledger
+        self.core.know(run)
         before = ledger.items(turn, self.name)
         edges = {tool for key, tool in before.items() if key.startswith(EDGE)}
         named = {*before.values()} - edges  # with a summary of their own
@@ -204,10 +210,10 @@ class SIT(Method):
         return None if self.core.vectors.empty else self.states.of(user)
 
     def remember_states(self, policy: SITPolicy) -> None:
-        """From now on, states of runs are put into words, to be kept if the run turns out well.
-
-        A policy that compares only what was written by a model does without.
+        """From now on, states of runs are kept as this policy has it, that of a step; and put into words, to be kept if
+        the run turns out well, unless it compares only what was written by a model.
         """
+        self.states.policy, self.states.used = policy, True
         self.states.remembers |= policy.recall == "extractive"
 
     asuggest = twin(suggest)
@@ -222,13 +228,15 @@ class SIT(Method):
             self.states.drop_written(learned.turn.key)
             return []
         walked: Record = [TransitionSeen(learned.run, step.key, source, step.tool) for step in ended_well]
-        return walked + self.states.learned(learned, source)
+        extract = learned.options.get(self.name, {}).get("write", self.states.remembers)
+        return walked + self.states.learned(learned, source, extract=extract)
 
     def learned(self, run: Run, user: User) -> None:
-        """A run that was answered in words may be over: its summaries go where its verdict says."""
-        last = run.events[-1] if run.events else None
-        if isinstance(last, Turn) and not last.steps:
-            self.states.settle(run.digest, user)
+        """An episode that was answered in words may be over: its summaries go where its verdict says."""
+        for each in run.episodes():
+            last = each.events[-1] if each.events else None
+            if isinstance(last, Turn) and not last.steps:
+                self.states.settle(each.digest, user)
 
     def ended(self, ended: EndedRun) -> None:
         """A run is over."""
@@ -244,10 +252,10 @@ class SIT(Method):
     def imported(self, given: Import) -> int:
         """Stores the summaries that wait with these runs, if their verdict is good, in one go; else takes them away.
 
-        Options: ``unlabelled``: those of runs without a verdict too, whatever the policy says; ``write``: states that
-        nobody put into words are, without a model.
+        Options: ``unlabelled``: those of runs without a verdict too, or not; as the policy has it if it is not given.
+        ``write``: states that nobody put into words are, without a model.
         """
-        unlabelled, kept = bool(given.options.get("unlabelled")), 0
+        unlabelled, kept = bool(given.options.get("unlabelled", self.policy.unlabelled > 0)), 0
         if given.options.get("write"):
             for each in given.runs:
                 if unlabelled if each.score is None else each.score >= GOOD:
@@ -262,14 +270,14 @@ class SIT(Method):
         """See `Listener`."""
         return [self.states.rows]
 
-    def forget(self, user: User, runs: Collection[str]) -> int:
-        """Removes a user's summaries. They are counted where they wait, not here."""
+    def forget(self, user: User, gone: Forgotten) -> int:
+        """Removes a user's summaries, or those of runs. They are counted where they wait, not here."""
         self.states.forget_written()
         if self.core.vectors.empty:
             return 0
         from langgraph_toolmem.sit.rows import forget_words
 
-        self.states.rows.forget(user)
+        self.states.rows.forget(user, gone)
         forget_words()
         return 0
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.base.shapes import Shape, anything, each, row, text
-from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import Operation, Verdict
+from langgraph_toolmem.base.shapes import Shape, each, maybe, number, row, text
+from langgraph_toolmem.graph.evidence import SCORE, WEIGHT, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Forgotten, Operation, Verdict
 from langgraph_toolmem.graph.tables import CountTable, counts
 from langgraph_toolmem.sit.walks import Walks
 
@@ -69,7 +69,7 @@ class SITEvidence(Table):
     name = "sit"
     shapes: ClassVar[Mapping[str, Shape]] = {
         "edges": counts(4),
-        "walks": each(row(anything, each(row(text, text)))),
+        "walks": each(row(maybe(number), each(row(text, text)), number)),
         "drafts": each(each(row(text, text, text, text, text))),
     }
 
@@ -84,14 +84,18 @@ class SITEvidence(Table):
             TransitionSeen: self._add_transition,
             Draft: self._add_draft,
             DraftsTaken: self._drop_drafts,
-            Verdict: lambda run, score, _comment, _user: self.walks.judge(run, score),
+            Verdict: lambda run, *_: self._judge(run),
         }
 
     def _add_transition(self, run: str, step: str, source: str, target: str) -> None:
-        score = self.graph.score(run)
-        if run not in self.walks.runs and score is not None:
-            self.walks.judge(run, score)  # before this table was there
+        if run not in self.walks.runs:
+            self._judge(run)  # before this table was there
         self.walks.add(run, step, source, target)
+
+    def _judge(self, run: str) -> None:
+        """The verdict that stands."""
+        if (entry := self.graph.runs.get(run)) and entry[SCORE] is not None:
+            self.walks.judge(run, entry[SCORE], entry[WEIGHT])
 
     def _add_draft(self, run: str, step: str, *draft: str) -> None:
         if not step:
@@ -111,16 +115,18 @@ class SITEvidence(Table):
         """Summaries that wait for the verdict on their run."""
         return sum(map(len, self.drafts.values()))
 
-    def forget(self, user: str, runs: Collection[str]) -> int:
-        """Takes out the summaries of a user, and those in the user's runs that are nobody's."""
+    def forget(self, gone: Forgotten) -> int:
+        """Takes out the summaries of a user, and those in the user's runs that are nobody's; or those of runs."""
         mine = [
             (run, step)
             for run, drafts in self.drafts.items()
             for step, draft in drafts.items()
-            if draft[-1] == user or (run in runs and not draft[-1])
+            if gone.has(run, draft[-1])
         ]
         for run, step in mine:
             self._drop_drafts(run, [step])
+        for run in gone.runs:
+            self.walks.runs.pop(run, None)  # what they added stays
         return len(mine)
 
     def to_state(self) -> dict[str, Any]:

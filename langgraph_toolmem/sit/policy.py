@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from langgraph_toolmem.base.checks import check_fields, expect, is_number
+from langgraph_toolmem.base.checks import check_fields, expect, is_number, options_named
 
 
+@options_named
 @dataclass(frozen=True)
 class SITPolicy:
     """Settings of the suggestions.
@@ -23,7 +24,8 @@ class SITPolicy:
             model calls more).
         c: weight of the bonus for short runs: an edge weighs N + c·Σ 1/n over the N successful uses, n being the
             length of each run.
-        unlabelled: what a use in a run without a verdict adds to the edge's weight. At 0 such runs do not teach.
+        unlabelled: what a run without a verdict counts, of one that went well: its uses of edges, and the votes of its
+            states; less on edges that were judged bad (`Edge.trust`). At 0 such runs do not teach.
         merge_above: cosine from which two summaries of one edge are one.
         nearest: combined: stored summaries that vote.
         sharpness: combined: how fast a vote fades with distance. A summary whose cosine is d below that of the most
@@ -38,7 +40,7 @@ class SITPolicy:
     k: int = 2
     recall: Literal["extractive", "tool", "auto"] = "extractive"
     c: float = 1.0
-    unlabelled: float = 0.0
+    unlabelled: float = 0.3
     merge_above: float = 0.95
     nearest: int = 30
     sharpness: float = 16.0
@@ -59,8 +61,8 @@ class SITPolicy:
 
     @classmethod
     def paper(cls, **changes: Any) -> SITPolicy:
-        """SIT-Graph as published: recall by a tool, episodic before procedural, k = 2, c = 1."""
-        return cls(**{"kind": "paper", "recall": "tool", **changes})
+        """SIT-Graph as published: recall by a tool, episodic before procedural, k = 2, c = 1, only good runs teach."""
+        return cls(**{"kind": "paper", "recall": "tool", "unlabelled": 0.0, **changes})
 
     def with_(self, **changes: Any) -> SITPolicy:
         """A copy with some fields changed."""

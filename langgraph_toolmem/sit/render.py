@@ -6,38 +6,44 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from langgraph_toolmem.base.text import printable, quoted
 from langgraph_toolmem.sit.suggest import Suggestion
+from langgraph_toolmem.turn.shown import Line
 
-MAX_SUMMARY: Final = 400
+MAX_SUMMARY: Final = 240
 """Characters of a past state that the model is shown."""
 
 
+HEAD: Final = "Likely next tools, from past successful runs:"
+
+
 def to_prompt(suggestions: Sequence[Suggestion], *, missing: str = "", with_states: bool = True) -> str:
-    """Advice in a few lines; "" if there is nothing to say.
+    """Advice in a few lines, as the summary tool answers; "" if there is nothing to say.
 
     Args:
         suggestions: best first.
         missing: what could not be looked at.
         with_states: quote the past state that speaks for a tool.
     """
+    lines = [line.text for line in to_lines(suggestions, missing=missing, with_states=with_states)]
+    return "\n".join([HEAD, *lines] if suggestions else lines)
+
+
+def to_lines(suggestions: Sequence[Suggestion], *, missing: str = "", with_states: bool = False) -> list[Line]:
+    """A line for each suggestion; what other runs said stands in quotes."""
     if not suggestions:
-        return f"No suggestion: {missing}." if missing else ""
-    lines = ["Likely next tools, from past successful runs (advice only: call what fits best):"]
+        return [Line(f"No suggestion: {missing}.")] if missing else []
+    lines = []
     for number, suggestion in enumerate(suggestions, start=1):
-        lines.append(f"{number}. {suggestion.tool}: {suggestion.evidence}.")
+        # The tool's answer says it all and stays in the thread; a hint says the strongest reason, and goes.
+        said = suggestion.evidence if with_states else suggestion.evidence.partition("; ")[0]
         if with_states and suggestion.summary:
-            lines.append(f"   A past state that led to it: {_short(suggestion.summary)}")
-    if missing:
-        lines.append(f"Not looked at: {missing}.")
-    return "\n".join(lines)
+            said += f". A past state that led to it: {quoted(suggestion.summary, MAX_SUMMARY)}"
+        lines.append(Line(f"{number}. {printable(suggestion.tool)}: {said}.", suggestion.tool))
+    return [*lines, Line(f"Not looked at: {missing}.")] if missing else lines
 
 
 def to_event(suggestions: Sequence[Suggestion], *, missing: str = "", **more: Any) -> dict[str, Any]:
     """Plain values for a stream event."""
     plain = [{**asdict(s), "score": round(s.score, 4)} for s in suggestions]
     return {"suggestions": plain, "missing": missing, **more}
-
-
-def _short(text: str) -> str:
-    flat = " / ".join(line.strip() for line in text.splitlines() if line.strip())
-    return flat if len(flat) <= MAX_SUMMARY else flat[: MAX_SUMMARY - 1] + "…"

@@ -25,11 +25,11 @@ def section(evidence: SITEvidence, counters: Mapping[str, float], sums: Mapping[
     edges = evidence.walks.records()[:MAX_EDGES]
     figures = {**sums, "summaries": stored, "summaries_waiting": waiting, "runs_waiting": unjudged, "edges": edges}
     lines = list(shown_in_words("Next tools", sums))
-    if stored or waiting:
+    if stored or (waiting and lines):  # who only looks on, or asks for no suggestions, is not told of drafts
         more = f"; waiting for a verdict: {waiting:,}" if waiting else ""
         lines.append(f"States of runs stored in words, for suggestions: {stored:,}{more}.")
     if unjudged and (lines or counters.get("runs_judged")):
-        lines.append(f"Runs without a verdict: {unjudged:,}; only successful ones teach suggestions.")
+        lines.append(f"Runs without a verdict: {unjudged:,}; successful ones teach suggestions more than these.")
     rows = tuple(
         (
             "(start of a run)" if edge.source == START else edge.source,

@@ -32,6 +32,8 @@ MAX_DRAFT: Final = 4_000
 """Characters of a summary that are kept."""
 MAX_WRITTEN: Final = 4_096
 """Summaries whose turn has not come yet, in RAM."""
+MAX_USERS: Final = 10_000
+"""Namespaces of which is remembered that what waited was stored; beyond that all are looked at once more."""
 
 Write = Callable[[Run], "str | None"]
 """Puts the state after a history into words; None or "": it has none."""
@@ -45,11 +47,15 @@ class WaitingStates:
         evidence: where they wait.
         policy: of the method.
         remembers: states are put into words from the beginning.
+        used: somebody asks for suggestions. Until then runs that nobody judged wait where they are: who uses only the
+            shortcut has no Chroma.
     """
 
-    def __init__(self, core: Core, evidence: SITEvidence, policy: SITPolicy, *, remembers: bool) -> None:
+    def __init__(self, core: Core, evidence: SITEvidence, policy: SITPolicy, *, remembers: bool, used: bool) -> None:
         self._core, self._evidence = core, evidence
-        self._policy, self.remembers = policy, remembers
+        self.policy, self.remembers = policy, remembers
+        self.used = used
+        self._taken_up: set[tuple[str, ...]] = set()
         self._rows: SummaryRows | None = None
         self._written: dict[str, str] = {}
         self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
@@ -64,16 +70,22 @@ class WaitingStates:
 
     # --- written down ---
 
-    def learned(self, learned: LearnedTurn, source: str) -> Record:
-        """The state before a turn in words, to be kept if the run turns out well."""
+    def learned(self, learned: LearnedTurn, source: str, *, extract: bool) -> Record:
+        """The state before a turn in words, to be kept if the run turns out well.
+
+        Args:
+            learned: the turn.
+            source: the tool before.
+            extract: put it into words where no model did.
+        """
         state, turn, user = learned.state, learned.turn, learned.user
         written = self._written.pop(turn.key, None)
-        if not turn.summary and not written and not self.remembers:
+        if not turn.summary and not written and not extract:
             return []
         if user is None and self._core.users.apart:
             return []  # nobody's: it could only end up with somebody else
         text = (turn.summary or written or extractive_summary(state))[:MAX_DRAFT]
-        place = START if just_asked(state) else source
+        place = START if just_asked(state) and self.policy.kind != "paper" else source
         made_by = "tool" if turn.summary else "model" if written else "extractive"
         targets = [step for step in turn.steps if step.status == "ok" and text]
         return [Draft(learned.run, step.key, place, step.tool, text, made_by, user) for step in targets]
@@ -102,19 +114,36 @@ class WaitingStates:
             return
         with core.lock:
             judged = core.score_of(run) is not None
-            waits = (judged or self._policy.unlabelled > 0) and bool(self._mine(run, user))
+            waits = (judged or (self.used and self.policy.unlabelled > 0)) and bool(self._mine(run, user))
             if not waits and not (judged and core.graph.has_seen(stored_key(run))):
                 return
         core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
 
+    def take_up(self, user: User) -> None:
+        """Has what is over and nobody judged stored in the background, once a user's suggestions are asked for."""
+        core = self._core
+        if core.read_only or user.namespace in self._taken_up:
+            return
+        self.used = True
+        if len(self._taken_up) >= MAX_USERS:
+            self._taken_up.clear()
+        self._taken_up.add(user.namespace)
+        with core.lock:
+            over = core.episodes.over_now() if self.policy.unlabelled > 0 and self._evidence.drafts else frozenset()
+            runs = [run for run in self._evidence.drafts if run in over and self._mine(run, user)]
+        if runs:
+            where: dict[str, Any] = {"run": runs[0], "user": user.digest or "", "namespace": user.namespace}
+            core.quietly("states could not be stored", lambda: core.jobs.put(SETTLE, {"also": runs}, **where))
+
     def do(self, job: Job) -> Callable[[], object]:
         """Does it, and what was left of other runs in that namespace; returns what undoes it for the user."""
-        run, user = job.payload["run"], User(None, job.user or None, tuple(job.payload["namespace"]))
-        for each in dict.fromkeys([run, *self._left(user)]):
+        user = User(None, job.user or None, tuple(job.payload["namespace"]))
+        runs = [job.payload["run"], *job.payload.get("also", ())]
+        for each in dict.fromkeys([*runs, *self._left(user)]):
             self._settle(each, user)
 
         def undo() -> None:
-            for owner in filter(None, (run, user.digest)):
+            for owner in filter(None, (*runs, user.digest)):
                 self.rows.forget_of(owner, user)
 
         return undo
@@ -154,13 +183,13 @@ class WaitingStates:
 
     def _is_good(self, run: str) -> bool:
         score = self._core.score_of(run)
-        return self._policy.unlabelled > 0 if score is None else score >= GOOD
+        return self.policy.unlabelled > 0 if score is None else score >= GOOD
 
     def _add(self, new: Sequence[NewSummary], user: User) -> int:
         from langgraph_toolmem.sit.rows import add
 
         core = self._core
-        how: dict[str, Any] = {"now": core.now(), "merge_above": self._policy.merge_above}
+        how: dict[str, Any] = {"now": core.now(), "merge_above": self.policy.merge_above}
         stand = add(self.rows, new, user, **how, builtin=core.vectors.embedder.builtin)
         return sum(each is not None for each in stand)
 
@@ -264,7 +293,8 @@ class WaitingStates:
     def _draft(self, run: Run, made: Transition, text: str, made_by: str, user: User) -> None:
         record: Record = []
         if text:
-            record = [Draft(run.digest, made.key, made.place, made.target, text, made_by, user.digest)]
+            place = made.source if self.policy.kind == "paper" else made.place
+            record = [Draft(run.digest, made.key, place, made.target, text, made_by, user.digest)]
         with self._core.lock:
             self._core.apply(_written_key(made), record)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.runs.run import OWN_TOOLS
+from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT, Advice
 from langgraph_toolmem.sit.ask import asking_summary
 from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.render import to_event, to_prompt
+from langgraph_toolmem.sit.render import HEAD, to_event, to_lines
 from langgraph_toolmem.sit.tool import SummaryTool
 from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import Call, Said
@@ -53,7 +54,10 @@ class Suggest(Step[SIT]):
         method.remember_states(self.policy)
 
     def look(self, call: Call) -> Asking[tuple[Advice, bool]]:
-        """The suggestions, and whether a model wrote a summary for them."""
+        """The suggestions, and whether a model wrote a summary for them; none right after the summary tool did."""
+        last = call.messages[-1] if call.messages else None
+        if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
+            return Advice([]), False
         summary = None
         if self.policy.recall == "auto":
             summary = yield from asking_summary(self.model or call.model, call.messages, failed=self.failed)
@@ -73,7 +77,9 @@ class Suggest(Step[SIT]):
         """Them, as advice."""
         advice, recalled = found
         return Said(
-            to_prompt(advice.suggestions, missing=advice.missing),
+            lines=to_lines(advice.suggestions, missing=advice.missing),
+            head=HEAD,
+            sure=max((each.score for each in advice.suggestions), default=0.0),
             event=to_event(advice.suggestions, missing=advice.missing, recalled=recalled),
             notes={"toolmem.suggestions": len(advice.suggestions)},
         )

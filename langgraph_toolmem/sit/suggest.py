@@ -5,12 +5,17 @@ Three kinds of evidence for a candidate tool t, each of which can be missing:
 - **habit** (procedural): p(t) = w(t) / (Σ w + number of targets), with w = N + c·Σ 1/n the edges' weights out of
   the last tool;
 - **states** (episodic): of the stored summaries on the candidate edges the `nearest` most similar to the present
-  state vote for their edge's target. The i-th, of cosine s_i, has w_i = e^(−sharpness·(s_1 − s_i)) · seen_i ·
-  2·usefulness_i votes (usefulness is ½ without a record), and habit has a tenth of one:
-  v(t) = (Σ_{i: target t} w_i + 0.1·p(t)) / (Σ_i w_i + 0.1);
-- **words** (search): r(t), how well the description fits what is still open of the request, 0 to 1 between the
-  weakest and the best hit, times S / (S + 0.01) for the best hit's score S (a hit that shares next to nothing with
-  the request says nothing), times 1 − s_1² (the more alike a known state, the less; ½ where there is none).
+  state vote for their edge's target. The i-th, of cosine s_i, has w_i = e^(−sharpness·(s_1 − s_i)) · n_i ·
+  2·usefulness_i votes (n_i: how many transitions said this, weighed by their verdicts; usefulness is ½ without a
+  record), habit has a tenth of one, and what nobody has seen yet 1.5·(1 − s_1²) / s_1², the more the less alike the
+  nearest state is: v(t) = (Σ_{i: target t} w_i + 0.1·p(t)) / (Σ_i w_i + 0.1 + 1.5·(1 − s_1²) / s_1²);
+- **words** (search): r(t), how well the description fits the request, 0 to 1 between the weakest and the best hit,
+  times S / (S + 0.01) for the best hit's score S (a hit that shares next to nothing with the request says nothing),
+  times 1 − s_1² (the more alike a known state, the less; s_1² is ½ where there is none).
+
+A transition counts as much as the verdict on its run; without one, `unlabelled` times (good + 1) / (good + bad + 1) of
+the uses of its edge: what was judged bad is no example where nobody said so either. So few verdicts cost little, and
+few runs leave the word to the descriptions.
 
 The paper ranks by the best cosine of an edge and fills up with the heaviest edges (`SITPolicy.paper`): cosines and
 counts are on different scales and must not be mixed. Here they are brought to one scale first, the log of a share:
@@ -29,27 +34,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from langgraph_toolmem.graph.state import START, RunState
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
-from langgraph_toolmem.sit.extract import extractive_summary, open_request
+from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.transitions import just_asked, last_calls
 from langgraph_toolmem.sit.walks import Edge
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.sit.summary import Match
+    from langgraph_toolmem.sit.summary import Match, StoredSummary
 
 Search = Callable[[str], Iterable[tuple[str, float]]]
 """From a text to (tool, score) pairs. A score of 0 means that nothing is shared, one near 1 that all is."""
 Kind = Literal["episodic", "procedural", "search"]
 
+LEAST_COSINE: Final = 0.03
 LEAST_VOTE: Final = 0.02
 LEAST_SHARE: Final = 0.01
 VOTES_OF_HABIT: Final = 0.1
 FAINT: Final = 0.01
 """Score of a search's best hit at which its say is halved."""
+UNSEEN: Final = 1.5
+"""Votes for what nobody has seen yet, where the nearest state has a cosine of √½."""
+
+WeightOf = Callable[[str], float]
+"""From a run (digest) to how much its verdict counts, 0 to 1; 0: it has none."""
 
 
 class Edges(Protocol):
@@ -110,6 +122,7 @@ def suggest(
     search: Search | None = None,
     k: int | None = None,
     state: RunState | None = None,
+    weight_of: WeightOf | None = None,
 ) -> list[Suggestion]:
     """The k likeliest next tools, best first; fewer if nothing speaks for more.
 
@@ -125,6 +138,7 @@ def suggest(
         search: finds tools by their descriptions.
         k: how many, if not the policy's.
         state: `run` folded, if that was done already.
+        weight_of: how much the verdict on a run counts; None: the summaries are of successful runs.
     """
     policy = policy or SITPolicy()
     k = policy.k if k is None else k
@@ -137,10 +151,11 @@ def suggest(
     found = _Found(allowed)
     found.add_habits(sources, edges, policy)
     if text and summaries is not None:
-        places = dict.fromkeys([START, *sources] if just_asked(state) else sources)
-        found.add_states(text, places, summaries, policy)
+        anywhere = just_asked(state) and policy.kind != "paper"  # the paper: those on the edges from the tool before
+        places = dict.fromkeys([START, *sources] if anywhere else sources)
+        found.add_states(text, places, summaries, policy, _Trust(edges, policy, weight_of))
     if search is not None and (policy.kind == "combined" or len(found.candidates) < k):
-        found.add_words(open_request(state) or state.user.raw or text, search)
+        found.add_words(state.user.raw or text, search)
     rank = _by_odds if policy.kind == "combined" else _by_kind
     return rank(found, policy, available)[: max(k, 0)]
 
@@ -156,6 +171,7 @@ class _Candidate:
 
     votes: float = 0.0
     voters: int = 0
+    judged: bool = False  # one of the voters at least
     best: Match | None = None
     share: float = 0.0
     weight: float = 0.0
@@ -194,7 +210,9 @@ class _Found:
                     found.good += row[target].good
                     found.bad += row[target].bad
 
-    def add_states(self, text: str, places: Iterable[str], summaries: Summaries, policy: SITPolicy) -> None:
+    def add_states(
+        self, text: str, places: Iterable[str], summaries: Summaries, policy: SITPolicy, trust: _Trust
+    ) -> None:
         vector = summaries.embed(text)
         if vector is None:
             return
@@ -208,8 +226,10 @@ class _Found:
             del matches[policy.nearest :]
         for match in matches:
             self.similarity = matches[0].similarity
-            vote = _vote(match, self.similarity, policy.sharpness)
+            weight, judged = trust.of(match.summary)
+            vote = weight * _vote(match, self.similarity, policy.sharpness)
             found = self._candidate(match.summary.target)
+            found.judged = found.judged or judged
             found.votes += vote
             found.voters += match.summary.seen
             found.best = found.best or match
@@ -230,6 +250,23 @@ class _Found:
             if fit > 0:
                 found = self._candidate(tool)
                 found.relevance = max(found.relevance, say * fit)
+
+
+class _Trust:
+    """How much the transitions behind a summary count, of their number: by the verdicts on their runs."""
+
+    def __init__(self, edges: Edges, policy: SITPolicy, weight_of: WeightOf | None) -> None:
+        self._out_of, self._unlabelled, self._weight_of = lru_cache(edges.out_of), policy.unlabelled, weight_of
+
+    def of(self, summary: StoredSummary) -> tuple[float, bool]:
+        """From 0 to 1, and whether one of the runs has a verdict."""
+        runs = [each for each in (summary.run, *(merged.run for merged in summary.merged)) if each]
+        if self._weight_of is None or not runs:
+            return 1.0, True
+        judged = sum(map(self._weight_of, runs)) / len(runs)
+        edge = self._out_of(summary.source).get(summary.target)
+        trust = self._unlabelled * (1.0 if edge is None else edge.trust)
+        return judged + (1 - judged) * trust, judged > 0
 
 
 def _vote(match: Match, nearest: float, sharpness: float) -> float:
@@ -257,7 +294,8 @@ def _by_odds(found: _Found, policy: SITPolicy, available: Collection[str] | None
 def _parts(candidate: _Candidate, found: _Found, policy: SITPolicy) -> dict[Kind, float]:
     """What each kind of evidence adds to the log-odds. The first of equals gives the suggestion its kind."""
     habit = VOTES_OF_HABIT * candidate.share
-    votes = (candidate.votes + habit) / (found.votes + VOTES_OF_HABIT)
+    alike = max(found.similarity, LEAST_COSINE) ** 2
+    votes = (candidate.votes + habit) / (found.votes + VOTES_OF_HABIT + UNSEEN * (1 - alike) / alike)
     states = policy.weight_states * math.log1p(votes / LEAST_VOTE)
     usual = policy.weight_habit * math.log1p(candidate.share / LEAST_SHARE)
     # Votes that are mostly habit's are habit, not memory of states.
@@ -314,13 +352,17 @@ def _evidence(kind: Kind, candidate: _Candidate, found: _Found) -> str:
         states = "state" if found.voters == 1 else "states"
         said["episodic"] = (
             f"{candidate.voters} of the {found.voters} most similar past {states} went on with it "
-            f"(nearest: {candidate.best.similarity:.2f})"
+            f"(nearest: {candidate.best.similarity:.2f}{'' if candidate.judged else '; nobody judged these runs'})"
         )
     if candidate.weight > 0:
         after = " or ".join("the start" if source == START else source for source in found.sources)
-        said["procedural"] = f"came next {candidate.good:g} of {found.uses:g} times after {after} in successful runs"
-        if candidate.bad:
-            said["procedural"] += f", {candidate.bad:g} times in failed ones"
+        good, uses, bad = (round(number) for number in (candidate.good, found.uses, candidate.bad))
+        if good:
+            said["procedural"] = f"came next {good} of {max(good, uses)} times after {after} in successful runs"
+        else:
+            said["procedural"] = f"came next after {after} in runs that nobody judged"
+        if bad:
+            said["procedural"] += f", {bad} times in failed ones"
     if candidate.relevance > 0:
         said["search"] = "its description fits the request"
     return "; ".join([said.pop(kind, ""), *said.values()]).strip("; ")

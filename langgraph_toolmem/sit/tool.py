@@ -62,6 +62,8 @@ class SummaryTool(BaseTool):
     def _run(self, summary: str, runtime: ToolRuntime[Any, Any] | None = None) -> str:
         try:
             messages, who = self._where(runtime)
+            if messages and self.method.core.held_out(messages, who["thread_id"]):
+                return NOTHING
             advice = self.method.advise(messages, summary=summary, policy=self.policy, shown=True, **who)
         except Exception as error:  # noqa: BLE001 - the run goes on
             self._errors.failed(error)

@@ -3,8 +3,8 @@
 - A call that was never executed (rejected, unanswered) is passed over. A failed one is no target, since nothing
   is learned by suggesting it, but what was called after it is: its edge starts at the failed tool.
 - Calls of one turn were chosen in the same state: they have the same source. What follows them starts at the last.
-- The first call has the source START. In a history whose head is missing, the call before the first is unknown,
-  so there is no transition to it.
+- The first call of an episode has the source START. In a history whose head is missing, the call before the first is
+  unknown, so there is no transition to it.
 - Calls of the summary tool are no steps (`langgraph_toolmem.runs.trajectory`): their text comes with the turn after.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langgraph_toolmem.graph.state import START, RunState
-from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall, Run, Turn
+from langgraph_toolmem.runs.run import SUMMARY_TOOL, ExecutedCall, Run, Turn, UserMessage
 
 __all__ = ["START", "SUMMARY_TOOL", "MadeBy", "Transition", "last_calls", "transitions"]
 
@@ -63,6 +63,8 @@ def transitions(
     state = RunState(cut=run.truncated)
     source = None if run.truncated else START
     for event in run.events:
+        if isinstance(event, UserMessage) and event.episode and event.episode != state.episode:
+            source = START
         steps = executed(event) if isinstance(event, Turn) else []
         if isinstance(event, Turn) and steps and source is not None:
             targets = [step for step in steps if step.status == "ok"]
@@ -84,18 +86,20 @@ def last_calls(run: Run) -> tuple[str, ...]:
     """The tools executed in the latest turn that executed any: where the next call's edges begin.
 
     Returns:
-        Several if the turn made several calls; START if nothing was called yet; none if that is unknown.
+        Several if the turn made several calls; START if the episode has called nothing yet; none if that is unknown.
     """
-    for event in reversed(run.events):
+    episode = run.current
+    for event in reversed(episode.events):
         if isinstance(event, Turn) and (steps := executed(event)):
             return tuple(dict.fromkeys(step.tool for step in reversed(steps)))
-    return () if run.truncated else (START,)
+    return () if episode.truncated else (START,)
 
 
 def source_of(state: RunState) -> str | None:
-    """Where the next edge of the run begins: at the latest executed call, else at START; None if that is unknown."""
-    latest = next((step.tool for step in reversed(state.steps) if step.status in ("ok", "failed")), None)
-    return latest if latest is not None else START if state.symbols[0] == START else None
+    """Where the next edge begins: at the episode's latest executed call, else at START; None if that is unknown."""
+    latest = next((step.tool for step in reversed(state.since_episode) if step.status in ("ok", "failed")), None)
+    whole = state.symbols[0] == START or len(state.since_episode) < len(state.steps) or state.user.raw
+    return latest if latest is not None else START if whole else None
 
 
 def just_asked(state: RunState) -> bool:

@@ -31,8 +31,13 @@ class Edge(NamedTuple):
     open: float
 
     def weight(self, c: float = 1.0, unlabelled: float = 0.0) -> float:
-        """N + c·Σ 1/n over the successful runs; uses in runs without a verdict count `unlabelled` each."""
-        return self.good + c * self.bonus + unlabelled * self.open
+        """N + c·Σ 1/n over the successful runs; uses in runs without a verdict count `unlabelled`·`trust` each."""
+        return self.good + c * self.bonus + unlabelled * self.trust * self.open
+
+    @property
+    def trust(self) -> float:
+        """What uses in runs without a verdict are worth, by those with one: 1 if none of these was bad."""
+        return (self.good + 1) / (self.good + self.bad + 1)
 
     @property
     def success(self) -> float | None:
@@ -69,7 +74,7 @@ class Walks:
 
     def __init__(self) -> None:
         self.edges = CountTable(MAX_SOURCES, width=4, max_items=MAX_TARGETS)
-        #: run -> [verdict or None, {step: [source, target]}]
+        #: run -> [verdict or None, {step: [source, target]}, weight of the verdict]
         self.runs: dict[str, list[Any]] = {}
 
     def add(self, run: str, step: str, source: str, target: str) -> None:
@@ -85,11 +90,14 @@ class Walks:
             walk[1][step] = [source, target]
             self._weigh(walk, 1)
 
-    def judge(self, run: str, score: float) -> None:
-        """The verdict on a run, from 0 (bad) to 1 (good); a later one takes the place of an earlier one."""
+    def judge(self, run: str, score: float, weight: float = 1.0) -> None:
+        """The verdict on a run, from 0 (bad) to 1 (good); a later one takes the place of an earlier one.
+
+        Of a verdict that counts less than 1 the rest of each use stays open.
+        """
         walk = self._walk(run)
         self._weigh(walk, -1)
-        walk[0] = float(score)
+        walk[0], walk[2] = float(score), float(weight)
         self._weigh(walk, 1)
 
     def out_of(self, source: str) -> dict[str, Edge]:
@@ -103,21 +111,24 @@ class Walks:
     def _walk(self, run: str) -> list[Any]:
         walk = self.runs.get(run)
         if walk is None:
-            walk = self.runs[run] = [None, {}]
+            walk = self.runs[run] = [None, {}, 1.0]
             if len(self.runs) > MAX_WALKS:
                 del self.runs[next(iter(self.runs))]
         return walk
 
     def _weigh(self, walk: list[Any], sign: int) -> None:
-        score, steps = walk
+        score, steps, weight = walk
         for source, target in steps.values():
             if score is None:
                 self.edges.add(source, target, _OPEN, sign)
-            elif score >= GOOD:
-                self.edges.add(source, target, _GOOD, sign)
-                self.edges.add(source, target, _BONUS, sign / len(steps))
+                continue
+            if weight < 1:
+                self.edges.add(source, target, _OPEN, sign * (1 - weight))
+            if score >= GOOD:
+                self.edges.add(source, target, _GOOD, sign * weight)
+                self.edges.add(source, target, _BONUS, sign * weight / len(steps))
             else:
-                self.edges.add(source, target, _BAD, sign)
+                self.edges.add(source, target, _BAD, sign * weight)
 
     def records(self) -> list[EdgeRecord]:
         """The edges, those of most weight first."""

@@ -8,20 +8,25 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import logging
 import os
 import shutil
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError
+from langgraph_toolmem.base import locks
+from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
+from langgraph_toolmem.stores import salvage
 from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.hnsw_files import blank_all_unused_rows
-from langgraph_toolmem.stores.integrity import ASIDE, Integrity
+from langgraph_toolmem.stores.integrity import ASIDE, Integrity, as_noted
+from langgraph_toolmem.stores.remote import Remote, RemoteClient, is_remote
 
 LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older servers
 MAX_IN_USE = 64
@@ -29,10 +34,15 @@ MAX_IN_USE = 64
 files and some megabytes each: too much for a host with many users."""
 _FINAL, _DRAFT, _FORMER = ".v2", ".new", ".v1"  # ends of collection names; of those of the version before
 
+_DAMAGED = "malformed", "not a database"
+logger = logging.getLogger("langgraph_toolmem.stores.chroma")
+
 _numbers = itertools.count(1)
 _open: dict[str, tuple[int, int, Integrity | None]] = {}
 """What is open in this process: place -> (process id, how often, which indexes may be used)."""
-_open_lock = threading.Lock()
+_open_lock = locks.lock()
+_begun_in: set[int] = set()
+"""The process in which Chroma was opened first. Its threads are for all folders, and do not cross a fork."""
 
 
 def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
@@ -86,12 +96,15 @@ class ChromaConnection:
         folder: where the embedded database lives; made if needed. ``None``: in memory.
         client: a synchronous chromadb client to use instead; it is never closed here.
         read_only: another process may have the folder open and write to it.
+        limits: for calls to a server (`Remote`).
 
     Raises:
         ConfigurationError: the client is an asynchronous one.
     """
 
-    def __init__(self, folder: Path | None, client: Any | None = None, *, read_only: bool = False) -> None:
+    def __init__(
+        self, folder: Path | None, client: Any | None = None, *, read_only: bool = False, **limits: float
+    ) -> None:
         if inspect.isawaitable(client) or inspect.iscoroutinefunction(getattr(client, "get_collection", None)):
             raise ConfigurationError(
                 "`chroma` cannot be an AsyncHttpClient. Give chromadb.HttpClient(...); "
@@ -102,15 +115,22 @@ class ChromaConnection:
         # All in-memory clients of a process see one database: a number keeps their collections apart.
         self.prefix = f"tm{next(_numbers)}" if self.ephemeral else "tm"
         self.given = client
+        self.remote = Remote(self.where, **limits) if client is not None and is_remote(client) else None
         self.read_only = read_only
         self.integrity: Integrity | None = None
         """Of a folder's indexes, while it is open."""
         self._client: Any | None = None
         self._process: int | None = None
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._gate = Gate()
         self._in_use: set[str] = set()
+        self._doubted = False  # it said that its database is damaged
+        self.lost: Path | None = None
+        """What was set aside as damaged, until what can be read of it is put back (`reembed.restore`)."""
+        self.restoring = locks.rlock()
+        self.problems: list[str] = []
+        """What was damaged, one sentence each, for a person."""
 
     @property
     def where(self) -> str:
@@ -124,7 +144,7 @@ class ChromaConnection:
         """Whether nothing can be stored here yet, so that a question need not open Chroma."""
         if self._client is not None or self._closed or self.given is not None:
             return False
-        return self.folder is None or not self.folder.exists()
+        return self.folder is None or not os.access(self.folder, os.F_OK)  # one that cannot be seen raises nothing
 
     def owns(self, name: str) -> bool:
         """Whether a collection of that name may be this memory's; its label decides."""
@@ -150,43 +170,77 @@ class ChromaConnection:
 
     def _opened(self, process: int) -> Any:
         if self.given is not None:
-            return self.given
+            return self.given if self.remote is None else RemoteClient(self.given, self.remote)
         key = str(self.folder)
         with _open_lock:
-            owner, times, integrity = _open.get(key, (process, 0, None))
-            if owner != process:
+            _, times, integrity = _open.get(key, (process, 0, None))
+            _begun_in.update(() if _begun_in else (process,))
+            if process not in _begun_in:
                 raise self._forked()
             with self._translated("open"):  # not through the gate: who closes it wants the lock held here
-                import chromadb
-                from chromadb.config import Settings
+                try:
+                    import chromadb
+                    from chromadb.api.shared_system_client import SharedSystemClient
+                    from chromadb.config import Settings
+                except ImportError as error:
+                    raise MissingExtraError("Text that is searched by meaning", "memory") from error
 
                 # A fresh Settings each time: Chroma changes the object it is given.
                 settings = Settings(anonymized_telemetry=False)
                 if self.folder is None:
                     client = chromadb.EphemeralClient(settings=settings)
+                    # What is in memory of one that nobody closes would stay for good, some megabytes.
+                    weakref.finalize(self, _abandoned, client, process, self._in_use).atexit = False
                 else:
                     self.folder.mkdir(parents=True, exist_ok=True)
                     if not times:
                         if not self.read_only:
+                            self._mend(self.folder)
                             blank_all_unused_rows(self.folder)  # a process that was killed could not
                         integrity = Integrity(self.folder, read_only=self.read_only)
-                    client = chromadb.PersistentClient(path=self.folder, settings=settings)
+                    try:
+                        client = chromadb.PersistentClient(path=self.folder, settings=settings)
+                    except BaseException:
+                        if not _open:  # Chroma goes on with what it could not open, and fails otherwise the next time
+                            SharedSystemClient.clear_system_cache()
+                        raise
             _open[key] = (process, times + 1, integrity)
             self.integrity = integrity
         return client
 
+    def _mend(self, folder: Path) -> None:
+        """A damaged database is set aside; one that is as it was at the last close is not looked at."""
+        if (self._doubted or not as_noted(folder)) and (why := salvage.damage(folder)) is not None:
+            aside = salvage.set_aside(folder)
+            self.problems.append(
+                f"{salvage.DATABASE} was damaged ({why}) and set aside as {aside.name}; what can be read of it is put "
+                "into a new one"
+            )
+            logger.error("%s: %s", self.where, self.problems[-1])
+            folder.mkdir()
+        self._doubted, self.lost = False, salvage.lost(folder)
+
+    def restored(self) -> None:
+        """What could be read is put back."""
+        self.lost = None
+        if self.folder is not None:
+            (self.folder.parent / salvage.MARK).unlink(missing_ok=True)
+
     def _forked(self) -> StorageError:
         return StorageError(
-            f"{self.where} was opened before this process was forked and cannot be used in the child. "
-            "Make the memory after the fork, or share one server: `chroma run` and "
+            f"{self.where}: Chroma was in use before this process was forked and cannot be used in the child. "
+            "Make and use memories after the fork only, or share one server: `chroma run` and "
             "chroma=chromadb.HttpClient(...)."
         )
 
     def close(self) -> None:
-        """Release files and threads; a client that was given stays open. Twice is harmless."""
+        """Release files, threads and what is only in memory; a client that was given stays open. Twice is harmless."""
         with self._lock:
             client, self._client, self._closed = self._client, None, True
             if client is not None and self.given is None and self._process == os.getpid():
+                for name in self._in_use if self.ephemeral else ():
+                    with suppress(Exception):  # gone already
+                        client.delete_collection(name)
                 self._let_go(client)
 
     def _let_go(self, client: Any) -> None:
@@ -213,17 +267,21 @@ class ChromaConnection:
                 with suppress(OSError, StorageError):  # what is not noted is looked at more closely next time
                     self.integrity.note()
 
+    def _too_much(self) -> bool:
+        return self._doubted or len(self._in_use) > MAX_IN_USE
+
     def uses(self, name: str) -> None:
         """A collection is opened; see `relieve`."""
         self._in_use.add(name)
 
     def relieve(self) -> None:
-        """Closes the embedded database if too many collections are open; it is opened again when needed."""
-        if len(self._in_use) <= MAX_IN_USE or self.folder is None or self.given is not None or self._gate.is_inside:
+        """Closes the embedded database if too many collections are open, or it said that it is damaged; it is opened
+        again when needed."""
+        if not self._too_much() or self.folder is None or self.given is not None or self._gate.is_inside:
             return
         with self._gate.closed(), self._lock:
             client = self._client
-            if client is not None and len(self._in_use) > MAX_IN_USE and self._process == os.getpid():
+            if client is not None and self._too_much() and self._process == os.getpid():
                 self._client = None
                 self._let_go(client)
 
@@ -272,6 +330,7 @@ class ChromaConnection:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             lines = str(error).strip().splitlines() or [""]
+            self._doubted = self._doubted or any(each in str(error) for each in _DAMAGED)
             raise StorageError(
                 f"{self.where}: could not {doing}: {type(error).__name__}: {lines[0]}. {self._advice()}"
             ) from error
@@ -282,3 +341,19 @@ class ChromaConnection:
         if self.folder is None:
             return "Nothing on disk is affected."
         return "Check that the folder can be read and written and no other process uses it (`toolmem doctor`)."
+
+
+def _abandoned(client: Any, process: int, names: set[str]) -> None:
+    """A connection in memory is gone: closed, or nobody did that. Not here, where any lock may be held."""
+    if names and process == os.getpid():
+        with suppress(RuntimeError):  # the process ends
+            threading.Thread(
+                target=_close, args=(client, process, names), name="toolmem-abandoned", daemon=True
+            ).start()
+
+
+def _close(client: Any, process: int, names: set[str]) -> None:
+    left = ChromaConnection(None)
+    left._client, left._process, left._in_use = client, process, names
+    with suppress(StorageError):
+        left.close()

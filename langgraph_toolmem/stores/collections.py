@@ -14,7 +14,7 @@ from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
 
 T = TypeVar("T")
 
-LISTED = 128  # collections that are looked at for some namespaces: all of a thousand would take half a second
+LISTED = 128  # collections of a memory that are looked at for some namespaces: a thousand would take half a second
 BATCH = 1000  # rows per call: Chroma takes 5461, a server's limit on the size of a request may be lower
 
 
@@ -79,12 +79,15 @@ class Collections:
             what = partial(_update, ids=part, metadatas=[dict(changes[key]) for key in part])
             self._on(kind, "write", what, None)
 
-    def namespaces(self, kind: str) -> list[tuple[str, ...]]:
-        """Some of the namespaces in which there are texts of the kind: Chroma tells of its collections in no order."""
+    def namespaces(self, kind: str, *, most: int | None = LISTED) -> list[tuple[str, ...]]:
+        """Some of the namespaces in which there are texts of the kind: Chroma tells of its collections in no order.
+
+        None: all of them.
+        """
         if self._connection.empty:
             return []
         with self._connection.errors("list the collections"):
-            found = collections.labelled(self._connection, most=LISTED)
+            found = collections.labelled(self._connection, most=most)
         return [label.namespace for label in found.values() if label.kind == kind]
 
     def _name(self, kind: str) -> str:
@@ -105,6 +108,8 @@ class Collections:
             client = self._connection.client()  # also where a forked process and a closed store are told
             if client is not self._client:
                 self._collections.clear()
+                if self._connection.lost is not None:
+                    collections.restore(self._connection, self.embedder)
                 self._client = client
             known = self._collections.get(kind)
             if known is not None:

@@ -20,7 +20,6 @@ import contextlib
 import logging
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.disk import free_names
 
@@ -41,6 +41,8 @@ FORMAT: Final = 1
 MARK: Final = int.from_bytes(b"tmem", "big")
 """What SQLite calls the application's id."""
 LOOK_SECONDS: Final = 0.02
+LOG_PAGES: Final = 100
+"""Pages of the log after which it goes into the file: a damaged page of the log costs what came after it in the log."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 """For the places of an SQL statement."""
@@ -62,19 +64,23 @@ class Database:
         tables: name of each to its columns and constraints, as SQL; made if they are missing.
         before: name of the file that had these tables in the version before.
         name: of the file.
+        nowhere: what SQLite calls the place without a folder: ":memory:", or "" for a file without a name.
+        synchronous: what SQLite calls how long a transaction waits for the disk.
         busy: seconds that another process's write is waited for.
     """
 
     tables: ClassVar[Mapping[str, str]] = {}
     before: ClassVar[str] = ""
     name: ClassVar[str] = NAME
+    nowhere: ClassVar[str] = ":memory:"
+    synchronous = "FULL"
     busy: ClassVar[float] = 30.0
 
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
         self.folder, self.read_only = folder, read_only
         self.path = None if folder is None else folder / self.name
         self._old = None if folder is None or not self.before else folder / self.before
-        self._lock = threading.RLock()
+        self._lock = locks.rlock()
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._process = os.getpid()
@@ -89,7 +95,7 @@ class Database:
     @property
     def empty(self) -> bool:
         """Whether nothing was ever written; tells without making or opening a file."""
-        return self._database is None and not any(path and path.exists() for path in (self.path, self._old))
+        return self._database is None and not any(path and _file(path) for path in (self.path, self._old))
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
         """What a question finds; nothing if nothing was ever written."""
@@ -102,10 +108,12 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all that is done inside, or nothing."""
+        """One transaction: all that is done inside, or nothing, whatever interrupts it."""
         with self.opened() as database:
-            database.execute("BEGIN IMMEDIATE")
             try:
+                if database.in_transaction:  # an interrupt ended the last one, and another its end
+                    database.execute("ROLLBACK")
+                database.execute("BEGIN IMMEDIATE")
                 yield database
                 database.execute("COMMIT")
             except BaseException:
@@ -172,7 +180,7 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
-            return self._connect(":memory:")
+            return self._connect(self.nowhere)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         seen = _file(self.path)
         try:
@@ -199,7 +207,8 @@ class Database:
         database.execute("PRAGMA secure_delete = ON")
         marked = _check(database, place, self.tables)
         self._begin_log(database)
-        database.execute("PRAGMA synchronous = FULL")
+        database.execute(f"PRAGMA synchronous = {self.synchronous}")
+        database.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
             database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
@@ -253,7 +262,7 @@ class Database:
 def held_in(folder: Path | None, before: str) -> Path | None:
     """The file an owner's tables are in: that of the version before, if it was not taken over yet; None if none."""
     paths = () if folder is None else (folder / before, folder / NAME)
-    return next((path for path in paths if path.exists()), None)
+    return next((path for path in paths if _file(path) is not None), None)
 
 
 def look(folder: Path, before: str, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:

@@ -94,6 +94,11 @@ class AppendFile:
             raise
         self.size += len(data)
 
+    @property
+    def there(self) -> bool:
+        """Whether the file that is open still has a name; True if none is open."""
+        return self._fd is None or os.fstat(self._fd).st_nlink > 0
+
     def close(self) -> None:
         """Close the file; a later ``append`` opens it again."""
         fd, self._fd = self._fd, None

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.failures import log_failure
 
@@ -50,7 +51,7 @@ class ThreadExecutor:
 
     def __init__(self, *, poll: float = POLL_SECONDS) -> None:
         self._poll = poll
-        self._changed = threading.Condition()
+        self._changed = locks.condition()
         self._thread: threading.Thread | None = None
         self._work: Work | None = None
         self._due = 0.0  # by time.monotonic
@@ -129,7 +130,7 @@ class LangmemExecutor:
         self._executor: Any = None
         self._latest: dict[str, int] = {}  # number of the latest wake-up, by key
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._closed = False
 
     def start(self, work: Work) -> None:

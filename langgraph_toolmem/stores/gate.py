@@ -6,12 +6,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from langgraph_toolmem.base import locks
+
 
 class Gate:
     """Open unless somebody works alone. A thread that is inside may pass again."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._changed = locks.condition()
+        self.forked()
+        locks.tell(self)
+
+    def forked(self) -> None:
+        """In a process that is forked off nobody is inside."""
         self._inside = 0
         self._is_closed = False
         self._here = threading.local()

@@ -21,15 +21,14 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.stores import disk, journal, plain_pickle
 from langgraph_toolmem.stores.folder_lock import FolderLock
+from langgraph_toolmem.stores.journal import Loaded
 from langgraph_toolmem.stores.plain_pickle import FormatVersionError, NotPlainError
 
 SNAPSHOT: Final = "graph.pickle"
@@ -39,21 +38,6 @@ _RETRY_EVERY: Final = 100  # appends from one attempt to use a failed disk to th
 _MIN_JOURNAL: Final = 1 << 20
 
 _log = logging.getLogger("langgraph_toolmem.graph_file")
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a folder held.
-
-    Attributes:
-        state: the snapshot's state; None if there is none or it cannot be used.
-        records: what was appended after it, in order.
-        problems: what was wrong and what was lost, one sentence each, for a person.
-    """
-
-    state: dict[str, Any] | None
-    records: list[Any]
-    problems: list[str]
 
 
 class GraphFile:
@@ -90,7 +74,7 @@ class GraphFile:
         self.problems: list[str] = []
         self._fsync: Final = fsync != "never"
         self._max_journal: Final = max_journal_bytes
-        self._mutex = threading.RLock()
+        self._mutex = locks.rlock()
         self._process = os.getpid()
         self._lock: FolderLock | None = None
         self._journal = disk.AppendFile(self.folder / JOURNAL, fsync_start=self._fsync, fsync_append=fsync == "always")
@@ -113,9 +97,7 @@ class GraphFile:
         """The object itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
 
@@ -154,7 +136,7 @@ class GraphFile:
         if data is None:
             return None, 0
         try:
-            state, generation = unwrap(plain_pickle.loads(data))
+            state, generation = plain_pickle.snapshot(data)
         except FormatVersionError as error:
             self._give_up(f"{SNAPSHOT}: {error}. It is left where it is")
             return None, 0
@@ -194,12 +176,15 @@ class GraphFile:
         self._generation = found.generation
         if found.ending == "torn":
             self._problem(f"{JOURNAL}: {found.why} ({len(data) - found.end} bytes) and dropped")
-        elif found.ending == "corrupt":
-            self._problem(f"{JOURNAL}: {found.why}, at byte {found.end}; the records before it are used")
-            self._keep_rest(data[found.end :])
+        if pieces := [*found.damaged, *([(found.end, len(data))] * (found.ending == "corrupt"))]:
+            where = ", ".join(f"{start:,}" for start, _ in pieces[:5])
+            self._problem(
+                f"{JOURNAL}: {found.why}, at byte {where}; what is damaged is lost, all other records are used"
+            )
+            self._keep_damaged(b"".join(data[start:end] for start, end in pieces))
         if not self._may_write:
             self._journal.size = found.end
-        elif found.version < plain_pickle.FORMAT_VERSION:
+        elif found.version < plain_pickle.FORMAT_VERSION or found.damaged:
             self._start_journal(found.records)
         else:
             try:
@@ -235,6 +220,8 @@ class GraphFile:
                 if self._attempts % _RETRY_EVERY:
                     self._unsaved += 1
                     return False
+            if not self._journal.there and not self._begin_again():
+                return False
             try:
                 self._journal.append(journal.frame(record))
             except NotPlainError as error:
@@ -280,20 +267,50 @@ class GraphFile:
                 return False
             try:
                 disk.replace_file(self.folder / SNAPSHOT, data, fsync=self._fsync)
+                self._replaced(following, len(data))
             except OSError as error:
                 self._degrade(error)
                 return False
             except BaseException:
-                # Whether the new snapshot is there is unknown, and with it which journal would be read.
-                self._give_up("interrupted while the snapshot was replaced")
+                self._after_interrupt(following)
                 raise
-            self._generation, self._snapshot_size = following, len(data)
-            self._unsaved = self._compact_from = 0
-            self.degraded = None
-            # The old journal is ignored from here on; if a new one cannot be made now, `append` tries again
-            # and acknowledges nothing before.
-            self._start_journal()
             return True
+
+    def _replaced(self, generation: int, size: int) -> None:
+        self._generation, self._snapshot_size = generation, size
+        self._unsaved = self._compact_from = 0
+        self.degraded = None
+        # The old journal is ignored from here on; if a new one cannot be made now, `append` tries again
+        # and acknowledges nothing before.
+        self._start_journal()
+
+    def _after_interrupt(self, following: int) -> None:
+        """Looks which snapshot is there, and with it which journal would be read."""
+        try:
+            _, generation, size = self._snapshot()
+            if generation == following:
+                self._replaced(following, size)
+        except BaseException:
+            self._give_up("interrupted while the snapshot was replaced")
+            raise
+
+    def _snapshot(self) -> tuple[dict[str, Any] | None, int, int]:
+        path = self.folder / SNAPSHOT
+        data = path.read_bytes() if path.exists() else b""
+        return (*plain_pickle.snapshot(data), len(data)) if data else (None, 0, 0)
+
+    def again(self) -> Loaded | None:
+        """What the folder holds of what was handed in; None if that is not all of it."""
+        with self._mutex:
+            if not self._writing() or self.degraded is not None or self._unsaved:
+                return None
+            try:
+                state, generation, _ = self._snapshot()
+                found = journal.parse((self.folder / JOURNAL).read_bytes()[: self._journal.size])
+            except (OSError, GraphFileError):
+                return None
+            whole = Loaded(state, found.records if (found.generation or 0) >= generation else [], [])
+            return None if found.why else whole
 
     def size(self) -> dict[str, int]:
         """Bytes of the two files: ``{"snapshot": ..., "journal": ...}``."""
@@ -330,6 +347,16 @@ class GraphFile:
             except OSError as error:
                 self._degrade(error)
 
+    def _begin_again(self) -> bool:
+        """Somebody removed the journal: what it held goes into the next snapshot, unless the folder is another's."""
+        if self._journal.path.exists() or not self.folder.exists():
+            self._give_up("the folder was removed or replaced while the memory had it open; open it anew to keep more")
+        else:
+            self._problem(f"{JOURNAL} was removed while the memory had it open; it is begun again")
+            self._unsaved += 1
+            self._start_journal()
+        return self._may_write
+
     def _set_aside(self, name: str, stem: str) -> None:
         if self._may_write:
             try:
@@ -340,15 +367,15 @@ class GraphFile:
             else:
                 self._problem(f"{name} was renamed to {kept.name}")
 
-    def _keep_rest(self, rest: bytes) -> None:
+    def _keep_damaged(self, rest: bytes) -> None:
         if self._may_write:
             try:
                 kept = next(disk.free_names(self.folder, f"journal.{self._generation}"))
                 disk.replace_file(kept, rest, fsync=self._fsync)
             except OSError as error:
-                self._give_up(f"the rest of {JOURNAL} could not be set aside ({error}); it is left where it is")
+                self._give_up(f"damaged records of {JOURNAL} could not be set aside ({error}); it is left as it is")
             else:
-                self._problem(f"the other {len(rest)} bytes of {JOURNAL} were moved to {kept.name}")
+                self._problem(f"{len(rest)} damaged bytes of {JOURNAL} were moved to {kept.name}")
 
     # -- saying what is wrong --
 
@@ -371,10 +398,3 @@ class GraphFile:
         self.degraded = reason
         self._journal.close()
         self._problem(f"{reason}; the memory goes on in RAM")
-
-
-def unwrap(value: Any) -> tuple[dict[str, Any], int]:
-    """State and generation of a snapshot. Raises GraphFileError if it is not one."""
-    if type(value) is dict and type(value.get("state")) is dict and type(value.get("generation")) is int:
-        return value["state"], value["generation"]
-    raise GraphFileError("it holds something other than a snapshot")

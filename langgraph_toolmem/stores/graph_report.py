@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores import folder_lock, journal, plain_pickle
-from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, unwrap
+from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT
 
 
 def inspect_folder(folder: str | Path) -> dict[str, Any]:
@@ -28,8 +28,12 @@ def inspect_folder(folder: str | Path) -> dict[str, Any]:
         "journal": _file(path / JOURNAL, _journal),
         "locked": locked,
         "holder": None if locked is False else folder_lock.holder(path),
-        "set_aside": [{"file": file.name, "bytes": file.stat().st_size} for file in sorted(path.glob("*.corrupt-*"))],
+        "set_aside": [{"file": file.name, "bytes": _size(file)} for file in sorted(path.glob("*.corrupt-*"))],
     }
+
+
+def _size(path: Path) -> int:
+    return sum(each.stat().st_size for each in [path, *path.rglob("*")] if each.is_file())
 
 
 def _file(path: Path, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any] | None:
@@ -58,13 +62,13 @@ def _file(path: Path, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]
 
 def _snapshot(data: bytes) -> dict[str, Any]:
     version = plain_pickle.read_version(data)
-    return {"format_version": version, "generation": unwrap(plain_pickle.loads(data))[1]}
+    return {"format_version": version, "generation": plain_pickle.snapshot(data)[1]}
 
 
 def _journal(data: bytes) -> dict[str, Any]:
     found = journal.parse(data)
     return {
-        "readable": found.ending != "corrupt",
+        "readable": found.ending != "corrupt" and not found.damaged,
         "why": found.why,
         "format_version": found.version,
         "generation": found.generation,

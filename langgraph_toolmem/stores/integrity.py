@@ -21,7 +21,6 @@ import math
 import os
 import shutil
 import sqlite3
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +29,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.stores.hnsw_files import fingerprint, flaw
+from langgraph_toolmem.stores.salvage import DATABASE, damage
 
 FORMAT: Final = 1
 NOTE: Final = "indexes.json"
@@ -87,8 +88,8 @@ class Integrity:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self._folder, self._read_only = folder, read_only
-        self._lock = threading.Lock()
-        self.mending = threading.RLock()
+        self._lock = locks.lock()
+        self.mending = locks.rlock()
         """Held while vectors are made again."""
         self._damaged: dict[str, str] = {}
         self._tried: dict[str, float] = {}
@@ -162,8 +163,9 @@ class Integrity:
             if known is None:
                 known = fingerprint(self._folder / index.segment)
             noted[index.segment] = index.last, known
-        if noted != self._noted:
-            _write_note(self._folder.parent / NOTE, noted)
+        state = _state(self._folder)
+        if (noted, state) != (self._noted, _database_noted(self._folder)):
+            _write_note(self._folder.parent / NOTE, noted, state)
             self._noted = noted
 
     def inspect(self) -> list[str]:
@@ -196,10 +198,11 @@ def inspect(memory: Path) -> list[str]:
     """
     folder = memory / "chroma"
     try:
-        with _database(folder) as database:
-            said = database.execute("PRAGMA quick_check(1)").fetchone()[0] if database else "ok"
-        if said != "ok":
-            return [f"{folder / 'chroma.sqlite3'} is damaged: {said}. Put back a copy of the folder, or move it away"]
+        if (said := damage(folder)) is not None:
+            return [
+                f"{folder / DATABASE} is damaged: {said}. Put back a copy of the folder; or go on: when the memory is "
+                "next used, it is set aside, and what can be read of it is put into a new one"
+            ]
         found = Integrity(folder, read_only=True).inspect()
     except StorageError as error:
         return [str(error).rstrip(".")]
@@ -209,7 +212,7 @@ def inspect(memory: Path) -> list[str]:
 @contextmanager
 def _database(folder: Path) -> Iterator[sqlite3.Connection | None]:
     """Chroma's own; ``None`` if there is none yet."""
-    file = folder / "chroma.sqlite3"
+    file = folder / DATABASE
     if not file.exists():
         yield None
         return
@@ -264,7 +267,29 @@ def _read_note(file: Path) -> dict[str, tuple[str, int]]:
         return {}
 
 
-def _write_note(file: Path, noted: dict[str, tuple[str, int]]) -> None:
+def as_noted(folder: Path) -> bool:
+    """Whether Chroma's database is the file that was there when it was closed last, by size and time."""
+    return (state := _state(folder)) is not None and state == _database_noted(folder)
+
+
+def _database_noted(folder: Path) -> list[int] | None:
+    try:
+        found = json.loads((folder.parent / NOTE).read_text(encoding="utf-8"))["database"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if isinstance(found, list) else None
+
+
+def _state(folder: Path) -> list[int] | None:
+    try:
+        found = (folder / DATABASE).stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _write_note(file: Path, noted: dict[str, tuple[str, int]], state: list[int] | None) -> None:
     draft = file.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps({"format": FORMAT, "indexes": noted}, indent=2) + "\n", encoding="utf-8")
+    said = {"format": FORMAT, "indexes": noted, "database": state}
+    draft.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
     draft.replace(file)

@@ -15,10 +15,7 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import sqlite3
-import sys
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +23,13 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.stores.database import Database, Values
+from langgraph_toolmem.stores.owners import ended, is_dead, new_owner
 
 logger = logging.getLogger("langgraph_toolmem.stores.job_queue")
 
 MAX_PLACES: Final = 200_000
+MAX_WAITING, MAX_GIVEN_UP = 100_000, 10_000
+"""Jobs that wait, further ones are refused; and that were given up and are kept to be revived, the oldest leave."""
 TABLES: Final[Mapping[str, str]] = {
     "jobs": """
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,23 +52,24 @@ TABLES: Final[Mapping[str, str]] = {
     "forgettings": "number INTEGER PRIMARY KEY AUTOINCREMENT",
     "places": "run TEXT PRIMARY KEY, namespace TEXT NOT NULL, user TEXT NOT NULL",
 }
+_RUN: Final = "iif(json_valid(payload), json_extract(payload, '$.run'), '')"
 _WANTED: Final = "(:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds)))"
 _HEAD: Final = f"""
     given_up = 0 AND {_WANTED} AND (line = '' OR NOT EXISTS (
         SELECT 1 FROM jobs AS older WHERE older.line = jobs.line AND older.seq < jobs.seq AND older.given_up = 0
     ))
 """
+_DUE: Final = "iif(due > :now + 3600, 0, due)"  # nobody puts jobs off for so long: the clock was set back
+_LOST: Final = "(takes >= :most OR NOT json_valid(payload))"
 _COLUMNS: Final = "id, kind, payload, user, answer, takes, attempts, error"
 _TAKE: Final = f"""
-    UPDATE jobs SET takes = takes + 1, lease = :now + :lease, given_up = takes >= :most,
-        owner = iif(takes >= :most, '', :me), error = iif(takes >= :most, 'taken too often without an end', error)
+    UPDATE jobs SET takes = takes + 1, lease = :now + :lease, given_up = {_LOST}, owner = iif({_LOST}, '', :me),
+        error = iif({_LOST}, 'damaged, or taken too often without an end', error)
     WHERE seq = (
-        SELECT seq FROM jobs WHERE {_HEAD} AND due <= :now AND (owner = '' OR lease <= :now) ORDER BY seq LIMIT 1
+        SELECT seq FROM jobs WHERE {_HEAD} AND {_DUE} <= :now AND (owner = '' OR lease <= :now) ORDER BY seq LIMIT 1
     )
     RETURNING given_up, {_COLUMNS}
 """
-
-_mine: set[str] = set()  # owners that live in this process
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,7 @@ class JobQueue(Database):
         """Adds a job, unless one of that id waits already. It is on disk when this returns.
 
         Args:
-            key: id of the job. One that was given up is tried again.
-            payload: JSON values.
+            key: id of the job; one that was given up is tried again. payload: JSON values.
             kind: what is to be done; see `take`.
             line: jobs of one line are done one after the other, in the order they were put.
             user: digest of the user it is about; see `forget`.
@@ -152,6 +152,7 @@ class JobQueue(Database):
 
         Raises:
             InputError: no id, or the payload holds no JSON values.
+            StorageError: `MAX_WAITING` jobs wait already.
         """
         if not key:
             raise InputError("A job needs an id.")
@@ -160,6 +161,11 @@ class JobQueue(Database):
         except (TypeError, ValueError) as error:
             raise InputError(f"A job's payload holds JSON values only: {error}.") from error
         with self.writing() as database:
+            [(span,)] = database.execute("SELECT ifnull(max(seq) - min(seq), 0) FROM jobs")  # no less than there are
+            if span >= MAX_WAITING and (waiting := self.pending()) >= MAX_WAITING:
+                raise StorageError(
+                    f"{waiting:,} jobs wait to be done, and no more are taken: `toolmem doctor` says which, and why."
+                )
             if place is not None:
                 _note_place(database, *place, user)
             database.execute("DELETE FROM jobs WHERE id = ? AND given_up = 1", (key,))
@@ -213,7 +219,7 @@ class JobQueue(Database):
         job = _job(row)
         if not given_up:
             return job
-        logger.error("a job of kind %r was given up: taken %d times without an end", job.kind, job.takes - 1)
+        logger.error("a %r job was given up: damaged, or taken %d times in vain", job.kind, job.takes - 1)
         return self.take(kinds)
 
     def holds(self, job: Job) -> bool:
@@ -246,6 +252,9 @@ class JobQueue(Database):
             Whether it will be tried again.
         """
         given_up = limit is not None and job.attempts + 1 >= limit
+        if given_up and self._count("given_up = 1") >= MAX_GIVEN_UP:
+            with self.writing() as database:
+                database.execute("DELETE FROM jobs WHERE seq = (SELECT min(seq) FROM jobs WHERE given_up = 1)")
         sql = "UPDATE jobs SET owner = '', attempts = attempts + 1, due = ?, error = ?, given_up = ? WHERE "
         changed = self._change(sql, job, self._now() + after, error, given_up)
         return changed and not given_up
@@ -257,8 +266,8 @@ class JobQueue(Database):
     def next_due(self, kinds: Collection[str] | None = None) -> float | None:
         """Seconds until a job may be there to be taken, 0 if now; None if none waits."""
         # Only heads of lines: the others wait for them.
-        sql = f"SELECT min(CASE WHEN owner = '' THEN due ELSE lease END) FROM jobs WHERE {_HEAD}"
-        dues = [due for (due,) in self.ask(sql, _kinds(kinds)) if due is not None]
+        sql = f"SELECT min(CASE WHEN owner = '' THEN {_DUE} ELSE lease END) FROM jobs WHERE {_HEAD}"
+        dues = [due for (due,) in self.ask(sql, {"now": self._now(), **_kinds(kinds)}) if due is not None]
         return max(0.0, dues[0] - self._now()) if dues else None
 
     def given_up(self) -> list[Job]:
@@ -275,42 +284,60 @@ class JobQueue(Database):
 
     def report(self) -> dict[str, int]:
         """``{"pending": n, "failing": pending ones that failed before, "given_up": n}``."""
-        failing = self._count("given_up = 0 AND attempts > 0")
-        return {"pending": self.pending(), "failing": failing, "given_up": self._count("given_up = 1")}
+        wanted = {"failing": "given_up = 0 AND attempts > 0", "given_up": "given_up = 1"}
+        return {"pending": self.pending(), **{name: self._count(where) for name, where in wanted.items()}}
 
-    def forget(self, user: str) -> int:
-        """Deletes all jobs about a user (digest), from the file and its log too; returns how many.
+    def troubles(self) -> list[str]:
+        """What waits after failures or was given up, and why: five sentences at most."""
+        sql = """
+            SELECT kind, given_up, error, count(*) AS number FROM jobs WHERE given_up = 1 OR attempts > 0
+            GROUP BY kind, given_up, error ORDER BY number DESC LIMIT 5
+        """
+        said = {0: "wait and were tried without success", 1: "were given up"}
+        return [
+            f"{number:,} {kind} jobs {said[up]} ({why or 'no reason known'})" for kind, up, why, number in self.ask(sql)
+        ]
+
+    def forget(self, user: str, *, runs: Collection[str] = (), before: float | None = None) -> int:
+        """Deletes all jobs about a user or about runs, from the file and its log too; returns how many.
+
+        Args:
+            user: digest of the user; "": only runs are meant.
+            runs: digests.
+            before: what was given up and was due before then goes too.
 
         Raises:
-            InputError: no user is given.
+            InputError: nobody and nothing is named.
             StorageError: another process reads the file all the time; do it again.
         """
-        if not user:
+        if not user and not runs and before is None:
             raise InputError("Whose jobs are to be forgotten?")
         if self.empty:
             return 0
+        asked = {"user": user, "runs": json.dumps(list(runs)), "before": before}
+        named = "(user = :user AND :user > '' OR {} IN (SELECT value FROM json_each(:runs)))"
         with self.writing() as database:
-            deleted = database.execute("DELETE FROM jobs WHERE user = ?", (user,)).rowcount
-            database.execute("DELETE FROM places WHERE user = ?", (user,))
+            which = f"{named.format(_RUN)} OR given_up = 1 AND due < :before"
+            deleted = database.execute(f"DELETE FROM jobs WHERE {which}", asked).rowcount
+            database.execute(f"DELETE FROM places WHERE {named.format('run')}", asked)
             database.execute("INSERT INTO forgettings DEFAULT VALUES")
             database.execute("DELETE FROM forgettings WHERE number < (SELECT max(number) FROM forgettings)")
         self.scrub()
         return deleted
 
     def close(self) -> None:
-        """Gives back what was taken and closes the file. Twice is harmless."""
+        """Gives back what was taken, closes the file. Twice is harmless."""
         process, owner = self._me
         if process == os.getpid() and not self.empty:
             with contextlib.suppress(StorageError), self.writing() as database:
                 database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
         super().close()
-        _mine.discard(owner)
+        ended(owner)
 
     def _owner(self) -> str:
         """This queue object in this process."""
         if self._me[0] != os.getpid():
-            self._me = os.getpid(), f"{socket.gethostname()}|{os.getpid()}|{uuid.uuid4().hex}"
-            _mine.add(self._me[1])
+            self._me = os.getpid(), new_owner()
         return self._me[1]
 
     def _change(self, sql: str, job: Job, *values: Any) -> bool:
@@ -326,7 +353,7 @@ class JobQueue(Database):
     def _free_the_dead(self, database: sqlite3.Connection) -> None:
         owners = database.execute("SELECT DISTINCT owner FROM jobs WHERE owner > ''").fetchall()
         for (owner,) in owners:
-            if owner != self._owner() and _is_dead(owner):
+            if owner != self._owner() and is_dead(owner):
                 database.execute("UPDATE jobs SET owner = '' WHERE owner = ?", (owner,))
 
 
@@ -342,24 +369,7 @@ def _kinds(kinds: Collection[str] | None) -> dict[str, Any]:
 
 def _job(row: Sequence[Any]) -> Job:
     key, kind, payload, *rest = row
-    return Job(key, kind, json.loads(payload), *rest)
-
-
-def _is_dead(owner: str) -> bool:
-    """Whether the process behind an owner is certainly gone."""
-    try:
-        host, process, _ = owner.split("|")
-        number = int(process)
-    except ValueError:
-        return True
-    if host != socket.gethostname():
-        return False
-    if number == os.getpid():
-        return owner not in _mine  # a former process that had this number
-    if sys.platform == "win32":
-        return False  # there, asking would end it
-    try:
-        os.kill(number, 0)
-    except OSError as error:
-        return isinstance(error, ProcessLookupError)
-    return False
+    found: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, TypeError):  # damaged
+        found = dict(json.loads(payload))
+    return Job(key, kind, found, *rest)

@@ -3,7 +3,7 @@
 Header: magic, format version, generation, CRC-32 of the three. Frame: length of the payload, its CRC-32,
 CRC-32 of these two, then the payload (a plain pickle). Because the frame's head has a check of its own, its
 length can be trusted: a frame that runs past the end of the file was cut off while it was written (*torn*),
-and anything else that does not fit is damage (*corrupt*).
+and anything else that does not fit is damage (*corrupt*). Behind damage reading goes on at the next whole frame.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Journal:
     Attributes:
         version: its format version.
         generation: number of the snapshot that its records come after; None if the header is unreadable.
-        records: the records up to the first that cannot be read.
+        records: those that can be read.
         end: offset behind the last readable record.
         ending: "clean"; "torn" if the last record was cut off; "corrupt" if there is damage at `end`.
-        why: what is wrong at `end`, "" if nothing.
+        why: what is wrong at `end`, or where there is damage first; "" if nothing.
+        damaged: where there is damage before `end`: offsets from and to.
     """
 
     version: int
@@ -46,6 +47,22 @@ class Journal:
     end: int
     ending: Ending
     why: str = ""
+    damaged: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a folder held.
+
+    Attributes:
+        state: the snapshot's state; None if there is none or it cannot be used.
+        records: what was appended after it, in order.
+        problems: what was wrong and what was lost, one sentence each, for a person.
+    """
+
+    state: dict[str, Any] | None
+    records: list[Any]
+    problems: list[str]
 
 
 def header(generation: int) -> bytes:
@@ -66,7 +83,7 @@ def frame(record: Any) -> bytes:
 
 
 def parse(data: bytes) -> Journal:
-    """Read a journal as far as it is whole.
+    """Read a journal, without what is damaged.
 
     Raises:
         FormatVersionError: a newer release wrote it, or a migration of its records is missing or failed.
@@ -79,7 +96,27 @@ def parse(data: bytes) -> Journal:
     if found is None:
         return Journal(current, None, [], 0, "corrupt", "the header is damaged")
     version, generation = found
-    return Journal(version, generation, *parse_frames(data, HEADER_BYTES, version))
+    records, end, ending, why = parse_frames(data, HEADER_BYTES, version)
+    damaged: list[tuple[int, int]] = []
+    first = why
+    while ending == "corrupt" and (following := _next_frame(data, end)) is not None:
+        damaged.append((end, following))
+        more, end, ending, why = parse_frames(data, following, version)
+        records += more
+    return Journal(version, generation, records, end, ending, why or (first if damaged else ""), tuple(damaged))
+
+
+def _next_frame(data: bytes, at: int) -> int | None:
+    """Offset of the next whole frame behind a damaged one; None if there is none."""
+    found = at + _FRAME_BYTES
+    while (found := data.find(plain_pickle.BEGINNING, found + 1)) >= 0:
+        head = found - _FRAME_BYTES
+        length, check = _FRAME.unpack_from(data, head)
+        if _CRC.unpack_from(data, head + _FRAME.size)[0] == zlib.crc32(data[head : head + _FRAME.size]):
+            payload = data[found : found + length]
+            if len(payload) == length and zlib.crc32(payload) == check:
+                return head
+    return None
 
 
 def parse_header(data: bytes) -> tuple[int, int] | None:

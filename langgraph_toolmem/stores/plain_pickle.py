@@ -27,9 +27,12 @@ from typing import Any, Final, NoReturn
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores.wire import MIGRATIONS
 
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6
 MAX_BYTES: Final = 1 << 30
 """Larger files are refused unread, and larger values are not written."""
+MULTIPLE: Final = 32
+"""A pickle may not ask for more RAM than so many times its size, beyond `FREE`; snapshots ask for about 5 times."""
+FREE: Final = 1 << 20
 
 _MAGIC: Final = b"\x93TOOLMEM"
 _HEAD: Final = struct.Struct("<8sHQ")  # magic, format version, length of the payload
@@ -37,6 +40,8 @@ _DIGEST_BYTES: Final = 16
 _OVERHEAD: Final = _HEAD.size + _DIGEST_BYTES
 _PLAIN: Final = frozenset({dict, list, tuple, str, int, float, bool, type(None), bytes})
 _PROTOCOL: Final = 4
+BEGINNING: Final = bytes((pickle.PROTO[0], _PROTOCOL))
+"""Of every bare pickle."""
 
 
 class FormatVersionError(GraphFileError):
@@ -69,6 +74,18 @@ def dumps(value: Any) -> bytes:
     payload = encode(value)
     head = _HEAD.pack(_MAGIC, FORMAT_VERSION, len(payload))
     return b"".join((head, _digest(head, payload), payload))
+
+
+def snapshot(data: bytes) -> tuple[dict[str, Any], int]:
+    """State and generation of a snapshot; see `loads`.
+
+    Raises:
+        GraphFileError: it is not one.
+    """
+    value = loads(data)
+    if type(value) is dict and type(value.get("state")) is dict and type(value.get("generation")) is int:
+        return value["state"], value["generation"]
+    raise GraphFileError("it holds something other than a snapshot")
 
 
 def loads(data: bytes) -> Any:
@@ -218,6 +235,14 @@ _FIXED[pickle.BININT1[0]] = _FIXED[pickle.BINGET[0]] = 2
 _FIXED[pickle.BININT2[0]] = 3
 _FIXED[pickle.BININT[0]] = _FIXED[pickle.LONG_BINGET[0]] = 5
 _FIXED[pickle.BINFLOAT[0]] = _FIXED[pickle.FRAME[0]] = 9
+_ASKS: Final = [0] * 256  # bytes in RAM that an opcode makes, of those that make more than they take
+for _made, _bytes in (
+    (pickle.EMPTY_DICT, 64), (pickle.EMPTY_LIST, 64), (pickle.SETITEM, 168), (pickle.SETITEMS, 168), (pickle.TUPLE, 56),
+    (pickle.TUPLE1, 56), (pickle.TUPLE2, 64), (pickle.TUPLE3, 72), (pickle.MARK, 8), (pickle.MEMOIZE, 8),
+    (pickle.NONE, 8), (pickle.NEWTRUE, 8), (pickle.NEWFALSE, 8), (pickle.EMPTY_TUPLE, 8), (pickle.BINGET, 8),
+    (pickle.BININT1, 8), (pickle.BININT2, 32), (pickle.BININT, 32), (pickle.BINFLOAT, 32),
+):  # fmt: skip
+    _ASKS[_made[0]] = _bytes
 _SHORT: Final = frozenset({pickle.SHORT_BINUNICODE[0], pickle.SHORT_BINBYTES[0], pickle.LONG1[0]})
 _LONG: Final = {
     pickle.BINUNICODE[0]: 4,
@@ -230,8 +255,8 @@ _LONG: Final = {
 
 def _check_opcodes(data: bytes) -> None:
     """Raise GraphFileError if the pickle has an opcode that plain values do not need, or goes on after it."""
-    fixed, short = _FIXED, _SHORT
-    if data[:2] != bytes((pickle.PROTO[0], _PROTOCOL)):
+    fixed, short, asked, asks = _FIXED, _SHORT, 0, _ASKS
+    if data[:2] != BEGINNING:
         raise GraphFileError(f"not a pickle of protocol {_PROTOCOL}")
     at = 2
     try:
@@ -239,6 +264,7 @@ def _check_opcodes(data: bytes) -> None:
             op = data[at]
             if step := fixed[op]:
                 at += step
+                asked += asks[op]
             elif op in short:
                 at += 2 + data[at + 1]
             elif op in _LONG:
@@ -250,6 +276,8 @@ def _check_opcodes(data: bytes) -> None:
                 raise GraphFileError(f"refused: opcode {op:#04x} at byte {at} is not one of plain values")
     except IndexError:
         raise GraphFileError("truncated pickle") from None
+    if asked > FREE + MULTIPLE * len(data):
+        raise GraphFileError(f"refused: {len(data)} bytes that ask for {asked} in RAM")
     if at + 1 != len(data):
         raise GraphFileError(f"{len(data) - at - 1} bytes after the end of the pickle")
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.search.embedders import Embedder
-from langgraph_toolmem.stores import parts
+from langgraph_toolmem.stores import parts, salvage
 from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_former, is_not_found
-from langgraph_toolmem.stores.manifest import Label
+from langgraph_toolmem.stores.manifest import Label, require_same
 
 WAITING = 64
 """Rows of a collection after which Chroma writes its index to disk. Those that wait for it are kept twice, and put into
@@ -86,7 +86,7 @@ def rows(collection: Any, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
 def labelled(connection: ChromaConnection, *, former: bool = False, most: int | None = None) -> dict[str, Label]:
     """Every finished collection of this memory, or those that the version before left: name -> label.
 
-    `most`: only so many of all collections are looked at.
+    `most`: about so many are enough.
     """
     client = connection.client()
     found: dict[str, Label] = {}
@@ -98,7 +98,7 @@ def labelled(connection: ChromaConnection, *, former: bool = False, most: int | 
             label = Label.from_metadata(collection.metadata)
             if label is not None and connection.owns(collection.name) and is_former(collection.name) == former:
                 found[collection.name] = label
-        if len(page) < size or most is not None:
+        if len(page) < size or (most is not None and len(found) >= most):
             return found
         offset += len(page)
 
@@ -174,6 +174,33 @@ def mended(connection: ChromaConnection, collection: Any, label: Label, embedder
                 pass
             integrity.mended(key)
     return find(connection.client(), name) or collection
+
+
+def restore(connection: ChromaConnection, embedder: Embedder) -> None:
+    """Puts what can be read of a database that was set aside into the one that took its place; cut off, do it again.
+
+    Raises:
+        EmbedderChangedError: another embedder made its vectors.
+    """
+    with connection.restoring:
+        if connection.lost is None:
+            return
+        done = 0
+        with connection.errors("put back what was damaged"):
+            client = connection.client()
+            for name, metadata, found in salvage.collections(connection.lost):
+                label = Label.from_metadata(metadata)
+                if label is None or not connection.owns(name) or is_former(name):
+                    continue
+                require_same(label.embedder, label.dimension, embedder, connection.where)
+                kept = find(client, name) or create(client, name, label)
+                for start in range(0, len(found), PAGE):
+                    ids, texts, rest = (list(each) for each in zip(*found[start : start + PAGE], strict=True))
+                    made = _embedded(embedder, ids, texts, rest)
+                    kept.upsert(ids=ids, embeddings=made, documents=texts, metadatas=rest)
+                    done += len(ids)
+        logger.warning("%s: %d rows of %s were put back", connection.where, done, connection.lost.name)
+        connection.restored()
 
 
 def rewrite(connection: ChromaConnection, name: str) -> None:

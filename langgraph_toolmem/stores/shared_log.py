@@ -1,110 +1,303 @@
 """Several workers, one memory: each appends to its own log in a LangGraph ``BaseStore``, reads the others'.
 
-A ``BaseStore`` has no transactions and no compare-and-set, so no value is ever changed: worker w alone writes
-the items 0, 1, 2, ... of the namespace ``(*namespace, "log", w)``, in order and without gaps, and registers
-itself once in ``(*namespace, "workers")``. A reader keeps one cursor a worker. Records have to commute: every
-reader sees the logs interleaved in another way.
-
-A record is stored as ``{"r": <its JSON text>}``: as text it survives what a JSON column of a database refuses
-(NUL characters, lone surrogates, NaN) and comes back as it was written.
+Nobody who learns waits for the store: `SharedLog.append` puts a record into the `Outbox`, and a thread sends what is in
+it and fetches what others wrote, in one round trip (`log_store`). A store that fails or hangs stops nobody: what waits
+is in the outbox, on disk where there is a folder, and is sent when the store answers again, at the end, or by the next
+process that opens the folder.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count, islice, takewhile
-from typing import Any, Final
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from langgraph.store.base import BaseStore, GetOp, Op, PutOp, SearchOp
+from langgraph.store.base import BaseStore, Op
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.stores.compaction import Fold, compact, is_due
+from langgraph_toolmem.stores.executors import ThreadExecutor
+from langgraph_toolmem.stores.log_reader import Reader, Restart
+from langgraph_toolmem.stores.log_store import LogStore, read_json
+from langgraph_toolmem.stores.outbox import Outbox
+from langgraph_toolmem.stores.owners import ended, new_owner
+from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE, Remote
 
-_FIRST_LOOK: Final = 16  # items asked for at once of a worker that may have nothing new
-_LONGEST_LOOK: Final = 1024
-_PAGE: Final = 500
-_CHUNK: Final = 250
-_MAX_PENDING: Final = 1000
-_LONGEST_PAUSE: Final = 64  # calls from one attempt to reach a failing store to the next
-_PATIENCE: Final = 10.0  # seconds that a call waits for another call of this object
+CHUNK: Final = 250
+"""Records that are sent at once."""
+GATHER_SECONDS: Final = 0.05
+"""Records wait so long for others, to be sent with them; who waits for the store has them sent at once."""
+MANY: Final = 1000
+"""Records that wait, from which on a report says so."""
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 30.0
+
+Redact: TypeAlias = Callable[[Forgotten, Any], Any]
+"""A record without what is forgotten."""
 
 _log = logging.getLogger("langgraph_toolmem.shared_log")
 
 
 class SharedLog:
-    """The append-only log of one worker, and a view of all the others'.
-
-    A store that fails never stops the caller: it is logged once, ``append`` returns False and keeps the
-    record for the next attempt (up to 1,000 of them), ``poll`` returns what it has and goes on from there.
-    May be used from several threads and coroutines.
+    """The log of one worker, and a view of all the others'. May be used from several threads and coroutines.
 
     Args:
-        store: any ``BaseStore``; nothing is indexed in it, nothing expires.
+        store: any ``BaseStore``.
         namespace: where the logs live; labels may hold any text.
-        worker: name of this worker, best the same after a restart. No two workers that run may share it.
+        folder: where records wait for the store; None: in RAM, and beyond some thousand in a file without a name.
+        fold: what records are folded into for a snapshot.
+        redact: for records that another process left, and whose user was forgotten since.
+        synchronous: a record that waits survives the end of the machine.
+        deadline, patience: see `Remote`.
+        now: seconds since 1970.
     """
 
-    def __init__(self, store: BaseStore, namespace: tuple[str, ...], *, worker: str) -> None:
-        self._store: Final = store
-        self._root: Final = encode_namespace(namespace)
-        self._worker: Final = encode_label(worker)
-        self._io = threading.Lock()  # one call at a time talks to the store: logs have no gaps
-        self._queue = threading.Lock()  # held for moments only
-        self._pending: deque[str] = deque()  # texts not known to be stored; the first has number `_next`
-        self._queued = self._stored = 0
-        self._next: int | None = None  # number of the next own record in the store; None: not looked up yet
-        self._old = 0  # own records that were there before this object: the first poll returns them
-        self._cursors: dict[str, int] = {}
-        self._registered = False
-        self._pause = self._skip = 0
+    def __init__(
+        self,
+        store: BaseStore,
+        namespace: tuple[str, ...],
+        *,
+        folder: Path | None = None,
+        fold: Fold,
+        redact: Redact,
+        synchronous: bool = False,
+        deadline: float = DEADLINE,
+        patience: float = PATIENCE,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.worker: Final = new_owner()
+        self.remote = Remote(f"The shared store ({type(store).__name__})", deadline=deadline, patience=patience)
+        self.remote.returned = self._try_again
+        self._there = LogStore(store, namespace, self.remote)
+        self._outbox = Outbox(folder, synchronous=synchronous)
+        self._fold, self._redact, self._now = fold, redact, now
+        self._changed = locks.condition()
+        self._next = self._sent = 0  # numbers of the own records: the next one, and the first that may not be stored
+        self._kept: int | None = None  # from here on own records stay in the outbox: a `Restart` is under way
+        self._restarts = 0
+        self._version = 0  # of the texts in the outbox
+        self._asked = self._looked = 0  # looks asked for, and done
+        self._reader = Reader(self._there, self.worker, self._keep_from_here, self._say)
+        self._adopted = self._ending = self._ended = False
+        self._pause = self._again = 0.0
+        self._failures = 0
+        self._failing = ""
+        self._compacting: threading.Thread | None = None
         self._said: set[str] = set()
+        self._executor = ThreadExecutor()
+        self._wake()
+
+    # -- for who learns: nothing here waits for the store --
 
     def append(self, record: Any) -> bool:
-        """Add one JSON value to this worker's log.
+        """Adds one JSON value to this worker's log; False if it is none.
 
-        Returns:
-            True once the store has it. False if it is not JSON, if the store failed (later calls try
-            again), or if too many records already wait for the store.
+        Raises:
+            StorageError: it cannot be kept.
         """
         try:
             text = json.dumps(record, separators=(",", ":"))
         except (TypeError, ValueError, RecursionError) as error:
             self._say(f"a record is not JSON and was not stored: {error}")
             return False
-        with self._queue:
-            refused = len(self._pending) >= _MAX_PENDING
-            if not refused:
-                self._pending.append(text)
-                self._queued += 1
-            ticket = self._queued
-        if refused:
-            self._say(f"{_MAX_PENDING} records wait for the store; further ones are not shared")
-        with self._talk("append") as may_talk:
-            if may_talk:
-                self._flush()
-        return not refused and self._stored >= ticket
+        with self._changed:
+            self._outbox.put(self.worker, self._next, text)
+            self._next += 1
+        self._wake(GATHER_SECONDS)
+        return True
 
-    def poll(self) -> list[Any]:
-        """New records of the other workers; at first also those this worker wrote before it was restarted.
+    def taken(self, most: int | None = None) -> Iterator[Any]:
+        """What was fetched: records of the others, and `Restart`; so many at most."""
+        fetched = self._reader.fetched
+        for _ in range(len(fetched) if most is None else min(most, len(fetched))):
+            try:
+                yield fetched.popleft()
+            except IndexError:  # a `Restart` that is under way took its place
+                return
 
-        Returns:
-            Records by worker name, of each worker in the order they were written.
+    def unsent(self, restart: Restart) -> Iterator[Any]:
+        """This worker's records that are not in a `Restart`."""
+        with self._changed:
+            rows = self._outbox.rows(self.worker, restart.end)
+            if restart.number == self._restarts:  # else there is another, which needs them too
+                self._kept = None
+                self._outbox.sent(self.worker, self._sent)
+        for number, text in rows:
+            yield from read_json(text, self._say, f"record {number}")
+
+    def waiting(self) -> list[str]:
+        """What is wrong now, one sentence each."""
+        wait = self._next - self._sent
+        where = "in RAM and on disk" if self._outbox.path is None else f"in {self._outbox.path}"
+        problem = self.remote.problem()
+        if problem is None and self._failing:
+            problem = f"{self.remote.where} failed {self._failures} times in a row ({self._failing})"
+        if wait and (problem or wait > MANY):
+            return [f"{problem or self.remote.where + ' is behind'}; {wait:,} records wait {where}, and are sent later"]
+        return [problem] if problem else []
+
+    def forgotten(self, gone: Forgotten) -> None:
+        """Something was forgotten elsewhere: what waits is sent without it, and once more what is being sent."""
+        self._change(partial(self._redact, gone))
+
+    # -- for who waits --
+
+    def sync(self, seconds: float | None = None) -> bool:
+        """Has what waits sent, and waits for that; not where it outlives the process.
+
+        Args:
+            seconds: to wait; None: a step's patience, and not at all where there is a folder.
         """
-        found: list[Any] = []
-        with self._talk("poll") as may_talk:
-            if may_talk:
-                self._flush()
-                for worker in self._workers():
-                    for record in self._read(worker):
-                        found.append(record)  # noqa: PERF402 - what came before an error is kept
-        return found
+        with self._changed:
+            end = self._next
+        if self._sent >= end or (seconds is None and self._outbox.path is not None):
+            return True
+        return self._wait(lambda: self._sent >= end, seconds)
+
+    def look(self, seconds: float | None = None) -> bool:
+        """Has what others wrote fetched, and waits for that; whether it is there.
+
+        Args:
+            seconds: to wait; None: a step's patience.
+        """
+        with self._changed:
+            self._asked += 1
+            wanted = self._asked
+        return self._wait(lambda: self._looked >= wanted, seconds)
+
+    def _wait(self, done: Callable[[], bool], seconds: float | None) -> bool:
+        failures = self._failures
+        if seconds is not None:
+            self._again = 0.0
+
+        def stop() -> bool:
+            return self._failures > failures or (seconds is None and time.monotonic() < self._again)
+
+        self._wake()
+        return self.remote.wait_for(done, self._changed, seconds, stop)
+
+    def close(self) -> bool:
+        """Sends what waits; whether nothing is left."""
+        self._ending = True
+        self.sync(2 * self.remote.deadline)
+        if self._next and self._sent >= self._next:
+            self._wait(lambda: self._ended, self.remote.deadline)
+        self._executor.close(self.remote.deadline)
+        if self._compacting is not None:
+            self._compacting.join(self.remote.deadline)
+        ended(self.worker)
+        left = self._next - self._sent
+        self._outbox.close()
+        return not left or self._outbox.path is not None
+
+    # -- in the background --
+
+    def _work(self) -> float | None:
+        if (left := self._again - time.monotonic()) > 0:
+            return left
+        try:
+            if not self._adopted:
+                self._adopt()
+                self._adopted = True
+            while self._exchange():
+                pass
+        except Exception as error:  # noqa: BLE001 - any store and any driver, each with errors of its own
+            self._failing = type(error).__name__
+            self._say(f"the store failed ({self._failing}); it will be tried again", error)
+            with self._changed:
+                self._failures += getattr(error, "asked", True)  # else the call that hangs will tell
+                self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
+                self._again = time.monotonic() + self._pause
+                self._changed.notify_all()
+            return self._pause
+        self._pause, self._failures, self._failing = 0.0, 0, ""
+        return None
+
+    def _try_again(self) -> None:
+        """A call that was left alone has returned."""
+        self._pause = self._again = 0.0
+        self._wake()
+
+    def _wake(self, after: float = 0.0) -> None:
+        self._executor.start(self._work)
+        self._executor.wake(after=after)
+
+    def _exchange(self) -> bool:
+        """One round trip that sends, or looks, or both; whether there may be more to do."""
+        with self._changed:
+            start, version, asked = self._sent, self._version, self._asked
+            rows = self._outbox.rows(self.worker, start, CHUNK) if self._next > start else []
+            looks = asked > self._looked
+            end = rows[-1][0] + 1 if rows else self._next  # without rows, another process sent them
+        last = self._ending and not self._ended and end == self._next
+        ops: list[Op] = [self._there.record(self.worker, number, text) for number, text in rows]
+        if rows or (last and end):
+            ops.append(self._there.head(self.worker, end, self._now(), ended=last))
+        if looks:
+            there = self._there.look(*ops)
+        elif ops:
+            self._there.batch(ops)
+        else:
+            return False
+        with self._changed:
+            if version == self._version:  # else some were changed meanwhile, and are sent again
+                self._sent, self._ended = end, last
+                keep = end if self._kept is None else min(end, self._kept)
+                if rows:
+                    self._outbox.sent(self.worker, keep)
+            self._changed.notify_all()
+        if looks:
+            self._reader.read(there)
+            with self._changed:
+                self._looked = asked
+                self._changed.notify_all()
+            if is_due(there, self._now()):
+                self._compact()
+        return True
+
+    def _keep_from_here(self) -> tuple[int, int]:
+        """A `Restart` is under way: own records from this number on stay until it is taken; its own number."""
+        with self._changed:
+            self._kept = self._sent if self._kept is None else self._kept
+            self._restarts += 1
+            return self._kept, self._restarts
+
+    def _adopt(self) -> None:
+        """Sends what processes of this folder left that are gone, without what was forgotten since."""
+        for worker in self._outbox.orphans():
+            for told in self._there.forgotten().values():
+                gone = Forgotten(told.get("user", ""), frozenset(told.get("own", ())))
+                self._outbox.change(partial(self._redact, gone), worker)
+            while rows := self._outbox.rows(worker, 0, CHUNK):
+                end = rows[-1][0] + 1
+                ops: list[Op] = [self._there.record(worker, number, text) for number, text in rows]
+                self._there.batch([*ops, self._there.head(worker, end, self._now(), ended=True)])
+                self._outbox.sent(worker, end)
+
+    def _compact(self) -> None:
+        def work() -> None:
+            try:
+                compact(self._there, self.worker, self._fold, self._now)
+            except Exception as error:  # noqa: BLE001 - another time, or another worker
+                self._say(f"no snapshot could be written ({describe_error(error)})", error)
+
+        if not self._ending and (self._compacting is None or not self._compacting.is_alive()):
+            self._compacting = threading.Thread(target=work, name="toolmem-compaction", daemon=True)
+            self._compacting.start()
+
+    # -- forgetting --
 
     def rewrite(self, change: Callable[[Any], Any]) -> int:
-        """Replace stored records of all workers, for example to take out what came from one person.
+        """Replaces records of all workers, those that wait too, for example to take out what came from one person.
 
         Args:
             change: a record to what shall stand in its place; equal means left as it is.
@@ -113,186 +306,60 @@ class SharedLog:
             How many records were replaced.
 
         Raises:
-            StorageError: the store failed, or did not answer another call in time. What was not reached is as
-                it was; call again.
+            StorageError: the store failed. What was not reached is as it was; call again.
         """
-        replaced = 0
-        done = False
-        with self._talk("rewrite", at_once=True) as may_talk:
-            if may_talk:
-                self._flush()
-                replaced = self._rewrite(change)
-                done = True
-        if not done:
-            raise StorageError(
-                f"The shared log {'.'.join(self._root)} could not be rewritten as its store failed or was busy "
-                "(the log of langgraph_toolmem.shared_log has the reason). Make it reachable and call again."
-            )
-        return replaced
-
-    def _rewrite(self, change: Callable[[Any], Any]) -> int:
-        replaced = 0
-        for worker in self._workers():
-            for start in count(0, _LONGEST_LOOK):
-                items = self._items(worker, range(start, start + _LONGEST_LOOK))
-                for number, item in enumerate(items, start):
-                    if item is None:
-                        break
-                    try:
-                        old = json.loads(item.value["r"])
-                    except (KeyError, TypeError, ValueError) as error:
-                        self._say(f"record {number} of worker {worker} cannot be read and is skipped: {error!r}")
-                        continue
-                    new = change(old)
-                    if new != old:
-                        text = json.dumps(new, separators=(",", ":"))
-                        self._store.batch([PutOp((*self._root, "log", worker), _key(number), {"r": text}, index=False)])
-                        replaced += 1
-                if items[-1] is None:
-                    break
-        return replaced
-
-    # -- writing --
-
-    def _flush(self) -> None:
-        number = self._own_end()
-        while True:
-            with self._queue:
-                texts = list(islice(self._pending, _CHUNK))
-            if not texts:
-                return
-            ops: list[Op] = [] if self._registered else [self._put("workers", self._worker, {"worker": True})]
-            ops += [self._put("log", _key(number + i), {"r": text}) for i, text in enumerate(texts)]
-            self._store.batch(ops)
-            self._registered = True
-            number += len(texts)
-            with self._queue:
-                for _ in texts:
-                    self._pending.popleft()
-                self._next = number
-                self._stored += len(texts)
-
-    def _put(self, kind: str, key: str, value: dict[str, Any]) -> PutOp:
-        namespace = (*self._root, "log", self._worker) if kind == "log" else (*self._root, kind)
-        return PutOp(namespace, key, value, index=False)
-
-    def _own_end(self) -> int:
-        """Number of the next own record; looked up once, in a few round trips however long the log is."""
-        if self._next is None:
-            # Items below `low` exist, item `high` does not.
-            low, high = 0, 1 << 32
-            probes = [(1 << i) - 1 for i in range(33)]
-            while low < high:
-                for probe, item in zip(probes, self._items(self._worker, probes), strict=True):
-                    if item is None:
-                        high = probe
-                        break
-                    low = probe + 1
-                probes = sorted({low + (high - low) * i // 16 for i in range(16)})
-            self._next = self._old = low
-        return self._next
-
-    # -- reading --
-
-    def _workers(self) -> list[str]:
-        namespace = (*self._root, "workers")
-        names = {self._worker}
-        for offset in count(0, _PAGE):
-            page = self._ask([SearchOp(namespace, limit=_PAGE, offset=offset, refresh_ttl=False)])[0]
-            # A store may match more than was asked for: longer namespaces, or a wildcard in a label.
-            names.update(item.key for item in page if item.namespace == namespace)
-            if len(page) < _PAGE:
-                break
-        return sorted(names)
-
-    def _read(self, worker: str) -> Iterator[Any]:
-        """The records of one worker from its cursor on; the cursor follows them."""
-        look = _FIRST_LOOK
-        while True:
-            start = self._cursors.get(worker, 0)
-            if worker == self._worker:
-                start, look = self._own_range(start, look)
-            items = self._items(worker, range(start, start + look))
-            present = list(takewhile(lambda item: item is not None, items))
-            for item in present:
-                self._cursors[worker] = start = start + 1
-                try:
-                    yield json.loads(item.value["r"])
-                except (KeyError, TypeError, ValueError) as error:
-                    self._say(f"record {start - 1} of worker {worker} cannot be read and is skipped: {error!r}")
-            if worker == self._worker and start > self._own_end():
-                self._next = start
-                self._say(f"another worker uses the name {worker} too: records get lost; give each its own")
-            if not look or len(present) < look:
-                return
-            look = min(4 * look, _LONGEST_LOOK)
-
-    def _own_range(self, start: int, look: int) -> tuple[int, int]:
-        """Where to look in the own log: what a former process wrote, then whether an impostor wrote on."""
-        if start < self._old:
-            return start, min(look, self._old - start)
-        # What a failed call wrote nonetheless would look like an impostor's.
-        return self._own_end(), 0 if self._pending else look
-
-    def _items(self, worker: str, numbers: Iterable[int]) -> list[Any]:
-        namespace = (*self._root, "log", worker)
-        return self._ask([GetOp(namespace, _key(number), refresh_ttl=False) for number in numbers])
-
-    # -- the store --
-
-    def _ask(self, ops: Sequence[Op]) -> list[Any]:
-        return self._store.batch(ops) if ops else []
-
-    @contextlib.contextmanager
-    def _talk(self, doing: str, *, at_once: bool = False) -> Iterator[bool]:
-        """Whether the store may be called now, by this call alone; what it raises then ends here.
-
-        After a failure some calls are passed over, unless one asks for an attempt `at_once`.
-        """
-        if not self._io.acquire(timeout=_PATIENCE):
-            self._say(f"{doing}: the store has not answered another call for {_PATIENCE:g} s")
-            yield False
-            return
+        replaced = self._change(change)
         try:
-            if self._skip and not at_once:
-                self._skip -= 1
-                yield False
-                return
-            yield True
-            self._pause = self._skip = 0
-        except Exception as error:  # noqa: BLE001 - any store and any driver, each with errors of its own
-            self._skip = self._pause = min(max(1, 2 * self._pause), _LONGEST_PAUSE)
-            self._say(f"{doing}: the store failed ({type(error).__name__}); it will be tried again", error)
-        finally:
-            self._io.release()
+            there = self._there.look()
+            ranges = [(name, there.begins.get(name, 0), each.records) for name, each in there.workers.items()]
+            for page in self._there.items(ranges):
+                ops = [
+                    self._there.record(worker, number, json.dumps(new, separators=(",", ":")))
+                    for worker, number, text in page
+                    for old in (() if text is None else read_json(text, self._say, f"record {number} of {worker}"))
+                    if (new := change(old)) != old
+                ]
+                self._there.batch(ops)
+                replaced += len(ops)
+        except Exception as error:
+            raise StorageError(
+                f"The shared log {'.'.join(self._there.root)} could not be rewritten as its store failed or did not "
+                f"answer ({describe_error(error)}). Make it reachable and call again."
+            ) from error
+        return replaced
+
+    def tell_forgotten(self, record: Any, gone: Forgotten) -> None:
+        """After something was taken out of the logs: tells the others, takes it out of snapshots too, and of what
+        workers send that come back.
+
+        Raises:
+            StorageError: the store failed, or another worker is writing a snapshot; call again.
+        """
+        self.append(record)
+        if not self.sync(self.remote.deadline):
+            raise StorageError("Other workers could not be told.")
+        try:
+            own = sorted(gone.runs)
+            note, name = {"at": self._now(), "user": gone.user, "own": own}, gone.user or digest("runs", *own)
+            self._there.batch([self._there.put("forgotten", name, note)])
+            done = not self._there.look().snapshots
+            done = done or compact(self._there, self.worker, self._fold, self._now, only=True)
+        except Exception as error:
+            raise StorageError(f"The snapshots could not be written anew ({describe_error(error)}).") from error
+        if not done:
+            raise StorageError("Another worker is writing a snapshot of the shared store. Call again in a moment.")
+
+    def _change(self, change: Callable[[Any], Any]) -> int:
+        with self._changed:
+            changed = self._outbox.change(change, self.worker)
+            self._version += 1
+        return changed
 
     def _say(self, text: str, error: Exception | None = None) -> None:
         if text not in self._said:
             self._said.add(text)
-            where = ".".join(self._root)
+            where = ".".join(self._there.root)
             _log.warning("%s: %s", where, text)
             if error is not None:
                 # A driver's error may quote the record that it refused.
                 _log.debug("%s: %s", where, text, exc_info=error)
-
-
-def encode_namespace(namespace: tuple[str, ...]) -> tuple[str, ...]:
-    """The namespace as a ``BaseStore`` accepts it; different namespaces stay different."""
-    labels = tuple(encode_label(label) for label in namespace)
-    if labels[:1] == ("langgraph",):  # the one word that a store refuses as the first label
-        return (f"={ord('l'):02X}anggraph", *labels[1:])
-    return labels
-
-
-def encode_label(label: str) -> str:
-    """Any text as a label: ``=`` and two hexadecimal digits stand for what may not be in one."""
-    if not label:
-        return "="
-    return "".join(f"={ord(letter):02X}" if letter in _REFUSED else letter for letter in label)
-
-
-_REFUSED: Final = frozenset("=.\0")
-
-
-def _key(number: int) -> str:
-    return f"{number:012d}"

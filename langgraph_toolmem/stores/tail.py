@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.stores import journal, plain_pickle
-from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, unwrap
+from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT
 from langgraph_toolmem.stores.plain_pickle import FormatVersionError
 
 _HOLD_OPEN: Final = os.name == "posix"
@@ -114,7 +114,7 @@ class GraphTail:
             if path.stat().st_size > plain_pickle.MAX_BYTES + (1 << 10):
                 changes.problems.append(f"{SNAPSHOT} is larger than is ever read")
                 return None, 0
-            return unwrap(plain_pickle.loads(path.read_bytes()))
+            return plain_pickle.snapshot(path.read_bytes())
         except FileNotFoundError:
             return None, 0
         except FormatVersionError as error:

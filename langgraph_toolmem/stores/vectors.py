@@ -30,6 +30,7 @@ from langgraph_toolmem.stores.chroma import ChromaConnection
 from langgraph_toolmem.stores.collections import BATCH, Collections
 from langgraph_toolmem.stores.items import Hit, VectorItem
 from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
+from langgraph_toolmem.stores.remote import Remote
 
 __all__ = ["Hit", "VectorItem", "VectorStore"]
 
@@ -51,6 +52,7 @@ class VectorStore(Collections):
         client: a synchronous chromadb client (``HttpClient``) instead of the embedded Chroma.
         namespace: whose texts these are.
         read_only: another process may be writing to the folder: nothing in it is mended.
+        limits: for calls to a server (`Remote`).
 
     Raises:
         ConfigurationError: the namespace is not a tuple of texts, or the client is asynchronous.
@@ -64,11 +66,13 @@ class VectorStore(Collections):
         client: Any | None = None,
         namespace: tuple[str, ...],
         read_only: bool = False,
+        **limits: float,
     ) -> None:
         embedded = folder if client is None else None
         self.embedder = embedder
         self.namespace = _checked(namespace)
-        self._connection = ChromaConnection(embedded / "chroma" if embedded else None, client, read_only=read_only)
+        place = embedded / "chroma" if embedded else None
+        self._connection = ChromaConnection(place, client, read_only=read_only, **limits)
         self._manifest = Manifest(embedded / "vectors.json") if embedded else None
         self._collections = {}
         self._client = None
@@ -84,6 +88,25 @@ class VectorStore(Collections):
     def given(self) -> bool:
         """Whether the client was given: other processes may write to the same Chroma."""
         return self._connection.given is not None
+
+    @property
+    def remote(self) -> Remote | None:
+        """The server, if there is one."""
+        return self._connection.remote
+
+    @property
+    def read_only(self) -> bool:
+        """Whether another process writes to the folder."""
+        return self._connection.read_only
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What was damaged, one sentence each, for a person."""
+        return self._connection.problems
+
+    def forked(self) -> None:
+        """In a process that is forked off nothing is written."""
+        self._connection.read_only = True
 
     def scoped(self, namespace: tuple[str, ...]) -> VectorStore:
         """The same Chroma and embedder for another namespace. Cheap; closing it leaves this one open."""

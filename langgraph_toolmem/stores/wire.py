@@ -8,6 +8,7 @@ format 2  ``periods`` (the counters by the hour), ``walks``, ``drafts``, ``offer
 format 3  ``recalls``
 format 4  ``evolving`` (recent uses, what was pruned); outputs and given parameters among what is known of a tool
 format 5  operations by name in place of codes; what belongs to one method in a table of its own; the ledger
+format 6  episodes; how much a verdict counts
 ========  ==========================================================================
 """
 
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import GOOD, Record
+from langgraph_toolmem.graph.operations import FORMER_KEYS, GOOD, Record
 
 
 def write(key: str | None, record: Record) -> list[Any]:
@@ -198,8 +199,32 @@ def _fifth(value: dict[str, Any]) -> dict[str, Any]:
 
 _MOVED: Final = ("rules", "open_turns", "closed_turns", "walks", "drafts", "evolving", "offers", "recalls")
 
-MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _second, 2: _third, 3: _fourth, 4: _fifth}
+
+def _sixth(value: dict[str, Any]) -> dict[str, Any]:
+    """A verdict says how much it counts; calls are known by other keys."""
+    old = value["state"]
+    runs = {run: [*entry, 0.0 if entry[1] is None else 1.0] for run, entry in old["runs"].items()}
+    tables = dict(old["tables"])
+    if "sit" in tables:
+        walks = {run: [score, steps, 1.0] for run, (score, steps) in tables["sit"]["walks"].items()}
+        tables["sit"] = {**tables["sit"], "walks": walks}
+    counters = {**old["counters"], FORMER_KEYS: 1}
+    return {**value, "state": {**old, "runs": runs, "tables": tables, "counters": counters}}
+
+
+def _sixth_record(record: list[Any]) -> list[Any]:
+    key, operations = record
+    return [key, [*operations, ["count", FORMER_KEYS, 1]]]
+
+
+MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _second, 2: _third, 3: _fourth, 4: _fifth, 5: _sixth}
 """From the value as format version n stored it to the value of version n + 1."""
 
-RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {1: _second_record, 2: _same, 3: _same, 4: _fifth_record}
+RECORD_MIGRATIONS: dict[int, Callable[[Any], Any]] = {
+    1: _second_record,
+    2: _same,
+    3: _same,
+    4: _fifth_record,
+    5: _sixth_record,
+}
 """The same for a record of the journal."""

@@ -2,7 +2,7 @@
 
 As httpx does authentication. What is wanted is a model's answer (`Ask`), that the host goes on (`GoOn`), or that
 something under way is waited for (`Wait`). Between two of them the body may block: where it is awaited, it runs in a
-worker thread.
+worker thread. What it waits for remote stores is counted over the whole body (`base.waits`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
+
+from langgraph_toolmem.base.waits import Waits, step
 
 R = TypeVar("R")
 
@@ -69,13 +71,16 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
         body: a function, or one that makes a generator.
         handler: of the host, for `GoOn`.
     """
-    found = body()
+    waits = Waits()
+    with step(waits):
+        found = body()
     if not isinstance(found, Generator):
         return found
     move: Callable[[], Any] = partial(next, found)
     while True:
         try:
-            wanted = move()
+            with step(waits):
+                wanted = move()
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         try:
@@ -98,8 +103,8 @@ def drive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Any] | Non
 
 async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
     """Runs a body, what blocks in it in a worker thread."""
-    loop = asyncio.get_running_loop()
-    found, wanted = await asyncio.to_thread(_on, loop, partial(_begun, body))
+    loop, waits = asyncio.get_running_loop(), Waits()
+    found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_begun, body))
     while found is not None:
         try:
             if isinstance(wanted, Ask):
@@ -117,7 +122,7 @@ async def adrive(body: Callable[[], R | Asking[R]], handler: Callable[[Any], Awa
             move: Callable[[], Any] = partial(found.throw, error)
         else:
             move = partial(found.send, answer)
-        found, wanted = await asyncio.to_thread(_on, loop, partial(_moved, found, move))
+        found, wanted = await asyncio.to_thread(_on, loop, waits, partial(_moved, found, move))
     return wanted  # type: ignore[no-any-return]
 
 
@@ -135,9 +140,10 @@ def _moved(found: Generator[Any, Any, Any], move: Callable[[], Any]) -> tuple[Ge
         return None, end.value
 
 
-def _on(loop: asyncio.AbstractEventLoop, do: Callable[[], R]) -> R:
+def _on(loop: asyncio.AbstractEventLoop, waits: Waits, do: Callable[[], R]) -> R:
     _LOOP.set(loop)  # in the copy of the context that the thread works in
-    return do()
+    with step(waits):
+        return do()
 
 
 def _waited(wanted: Wait) -> None:

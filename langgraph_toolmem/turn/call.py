@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
 
 from langgraph_toolmem.runs.run import OWN_TOOLS
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.turn.hints import left_out_now, selected_now
+from langgraph_toolmem.turn.shown import Block, Line
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
-
-MAX_TOOL_SETS: Final = 64
-"""Whose schemas are remembered."""
 
 
 @dataclass(slots=True)
@@ -38,6 +35,7 @@ class Call:
         recorded: a recorder tells of executions.
         left_out: tools that an earlier step took out, each with the reason.
         selected: tools that an earlier step chose, each with the reason; None: all.
+        held_out: the episode runs without the memory's say (`core.holdout`).
         foresight: what a step foresees of the model's answer, for whoever works ahead of it (`turn.ahead`).
     """
 
@@ -56,6 +54,7 @@ class Call:
     recorded: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     selected: Mapping[str, str] | None = None
+    held_out: bool = False
     foresight: Any = None
 
     @property
@@ -83,7 +82,11 @@ class Said(NamedTuple):
     """What a step has to say at a model call.
 
     Attributes:
-        text: for the model to read, as a hint.
+        text: for the model to read, as a hint, if it has no `lines`.
+        lines: for the model to read, those that matter most first; each may say which tool it speaks for.
+        head: the line above them.
+        sure: how sure it is, 0 to 1: what is surer comes first where there is little room.
+        brief: it holds until the user speaks again, and this is said of it at later model calls; None: the same.
         answer: in the model's place.
         left_out: tools that the model is not offered, each with the reason in one line.
         state: the private state that a graph keeps.
@@ -97,25 +100,15 @@ class Said(NamedTuple):
     state: Mapping[str, Any] = {}
     event: Mapping[str, Any] | None = None
     notes: Mapping[str, str | int | float | bool] = {}
+    lines: Sequence[Line] = ()
+    head: str = ""
+    sure: float = 0.5
+    brief: Sequence[Line] | None = None
+
+    def block(self, role: str) -> Block:
+        """What it says, for `turn.shown`."""
+        lines = tuple(self.lines) or ((Line(self.text),) if self.text else ())
+        return Block(role, lines, self.head, self.sure, None if self.brief is None else tuple(self.brief))
 
 
 NOTHING = Said()
-
-
-class OfferedTools:
-    """Remembers the sets of tools it has read: reading schemas at every step would cost more than a decision."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], tuple[list[BaseTool], dict[str, ToolSpec]]] = {}
-
-    def of(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
-        """The tools of this step that the agent itself executes, by name; the same dict for the same tools."""
-        executed = [tool for tool in tools if isinstance(tool, BaseTool)]
-        key = tuple(map(id, executed))
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= MAX_TOOL_SETS:
-                self._known.clear()
-            # The tools are kept with it: an id may be used again once its object is gone.
-            found = self._known[key] = (executed, read_tools(executed))
-        return found[1]

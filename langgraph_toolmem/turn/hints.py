@@ -14,8 +14,10 @@ from langchain_core.messages import SystemMessage
 from langgraph.graph import MessagesState
 from typing_extensions import NotRequired, TypedDict
 
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.host import read_key
 from langgraph_toolmem.turn.points import point_of, turn_of
+from langgraph_toolmem.turn.shown import Block, Line, composed
 
 HINTS: Final = "toolmem_hints"
 LEFT_OUT: Final = "toolmem_left_out"
@@ -27,11 +29,13 @@ Scope = Literal["call", "point", "turn"]
 
 
 class Hint(TypedDict):
-    """One hint: its text, the point of the run or the user turn it is for, and its scope ("call" if none)."""
+    """One hint: its text, the point of the run or the user turn it is for, and its scope ("call" if none); `block`:
+    the same in parts (`turn.shown.Block`)."""
 
     text: str
     at: str
     scope: NotRequired[Scope]
+    block: NotRequired[dict[str, Any]]
 
 
 def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dict[str, Hint]:
@@ -117,7 +121,9 @@ class MemoryState(MessagesState, HintState, LeftOutState, SelectedState, Plannin
     """`MessagesState` with room for what the memory has to say: ``StateGraph(MemoryState)``."""
 
 
-def new_hint(role: str, text: str, messages: Sequence[Any], scope: Scope = "call") -> dict[str, dict[str, Hint]]:
+def new_hint(
+    role: str, text: str | Block, messages: Sequence[Any], scope: Scope = "call"
+) -> dict[str, dict[str, Hint]]:
     """The update of the state for one hint.
 
     Args:
@@ -126,9 +132,12 @@ def new_hint(role: str, text: str, messages: Sequence[Any], scope: Scope = "call
         messages: the history so far.
         scope: how long it holds.
     """
+    block = text if isinstance(text, Block) else Block(role, (Line(text),) if text else ())
+    said = "\n".join([block.head, *(line.text for line in block.lines)]).strip("\n")
+    hint = Hint(text=said, at=turn_of(messages) if scope == "turn" else point_of(messages), block=block.to_plain())
     if scope == "turn":
-        return {HINTS: {role: Hint(text=text, at=turn_of(messages), scope=scope)}}
-    return {HINTS: {role: Hint(text=text, at=point_of(messages))}}
+        hint["scope"] = scope
+    return {HINTS: {role: hint}}
 
 
 def has_hint(state: Any, role: str, *, messages_key: str = "messages") -> bool:
@@ -184,16 +193,27 @@ def memory_prompt(state: Any, *, messages_key: str = "messages") -> list[SystemM
 
         model.invoke([*memory_prompt(state), *state["messages"]])
 
+    A provider's prompt cache is kept by `messages_with_hints`, which puts it where the model takes it best.
+
     Args:
         state: the state, with the key `toolmem_hints` (see `MemoryState`). Without it there is nothing to say.
         messages_key: key of the messages.
     """
-    hints = _kept(state, HINTS)
-    if not hints:
-        return []
-    messages = read_key(state, messages_key) or ()
-    texts = [hint["text"] for _, hint in sorted(hints.items()) if hint["text"] and _holds(hint, messages)]
-    return [SystemMessage("\n\n".join(texts))] if texts else []
+    text = hints_now(state, messages_key=messages_key)
+    return [SystemMessage(text)] if text else []
+
+
+def hints_now(state: Any, *, messages_key: str = "messages") -> str:
+    """The text of what the memory has to say to the model now; "" if nothing, or if it is switched off."""
+    if not switch.shows():
+        return ""
+    hints, messages = _kept(state, HINTS) or {}, read_key(state, messages_key) or ()
+    blocks = [
+        Block.from_plain(hint["block"]) if hint.get("block") else Block(role, (Line(hint["text"]),))
+        for role, hint in sorted(hints.items())
+        if hint["text"] and _holds(hint, messages)
+    ]
+    return composed(blocks, messages)
 
 
 def with_hint(message: SystemMessage | None, text: str) -> SystemMessage:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import CodeType
 from typing import Any, Final
 
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
@@ -112,3 +113,9 @@ def emit(runtime: Runtime[Any] | None, event: dict[str, Any]) -> None:
     """One custom stream event, ``{"toolmem": event}``; nothing outside a graph."""
     if runtime is not None:
         runtime.stream_writer({"toolmem": event})
+
+
+def named(message: AIMessage) -> AIMessage:
+    """A message in the model's place, with the name that ``create_agent(name=...)`` gives the model's own."""
+    message.name = message.name or (config_of() or {}).get("metadata", {}).get("lc_agent_name")
+    return message

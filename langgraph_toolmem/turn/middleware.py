@@ -21,13 +21,15 @@ from typing_extensions import NotRequired, TypedDict, get_type_hints
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.tools import name_of
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.ahead import Server
 from langgraph_toolmem.turn.ask import Asking, GoOn, adrive, drive
-from langgraph_toolmem.turn.call import NOTHING, Call, OfferedTools, Said
-from langgraph_toolmem.turn.hints import with_hint
-from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, thread_id_of, user_id_of
+from langgraph_toolmem.turn.call import NOTHING, Call, Said
+from langgraph_toolmem.turn.host import ErrorLog, config_of, emit, named, thread_id_of, user_id_of
 from langgraph_toolmem.turn.memo import Memo
+from langgraph_toolmem.turn.placement import placed
 from langgraph_toolmem.turn.recorder import CallRecorder, identity_of
+from langgraph_toolmem.turn.shown import Block, Line, composed
 from langgraph_toolmem.turn.step import Step
 from langgraph_toolmem.turn.telemetry import annotate
 
@@ -48,11 +50,10 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     Args:
         core: of the memory.
         steps: in their order, from the outside in.
-        recorder: learn each model turn, and each tool call as it was executed. What stands innermost sees arguments as
-            a person edited them, and each attempt of a retry.
+        recorder: learn each model turn, and each tool call as executed: arguments as edited, each attempt of a retry.
         outermost: nothing of the memory stands further out: an error that gets here is nobody's, and ends the run.
+        inner: stands innermost: puts hints into the request; None: this one. server: may have a call's result already.
         name: unique in the agent.
-        server: with the recorder: may have the result of a call already.
     """
 
     def __init__(
@@ -64,15 +65,17 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         outermost: bool,
         name: str,
         server: Server | None = None,
+        inner: StepsMiddleware | None = None,
     ) -> None:
         super().__init__()
+        self._inner = inner
+        self._passed: dict[int, list[Block]] = {}  # what stands further out has to say, by `id` of the state
         self._core, self._steps, self._name = core, tuple(steps), name
         self._outermost = outermost
         self._own_errors = ErrorLog(name, logger)
         self._memos = {step: Memo(step.scope) for step in self._steps}
         self._ahead = next((step.ahead for step in self._steps if step.ahead is not None), None)
         self._recorder = CallRecorder(core, errors=self._own_errors, server=server) if recorder else None
-        self._offered = OfferedTools()
         self.tools = [tool for step in self._steps for tool in step.tools]
         if keeps := {key: _private(*kept) for step in self._steps for key, kept in step.keeps.items()}:
             make: Any = TypedDict  # the keys are known when the agent is made, not when types are checked
@@ -114,20 +117,31 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- one body each ---
 
     def _around_model(self, request: ModelRequest[Any]) -> Asking[Any]:
+        if switch.mode() == "off":
+            return (yield GoOn(request))
         call = self._call_of(request)
         asked, update = request, dict[str, Any]()
+        blocks = list(self._passed.get(id(request.state), ()))
         for step in self._steps:
             said = yield from self._said(step, call)
             if said.answer is not None:
                 return _in_its_place(said.answer, request)
             update |= {key: value for key, value in said.state.items() if key in step.keeps}
-            asked = self._changed(asked, call, said)
-        under_way = None if self._ahead is None else self._ahead.begin(call)
+            asked = self._without(asked, call, said)
+            blocks.append(said.block(step.role))
+        plain = asked
+        if self._inner is None:
+            asked = _hinted(plain, call, blocks)
+        else:
+            self._inner._passed[id(request.state)] = blocks
+        under_way = None if self._ahead is None or not switch.shows() else self._ahead.begin(call)
         try:
             response = yield from self._asked(asked)
-            for step in self._steps:
+            for step in () if call.held_out or not switch.shows() else self._steps:
                 if step.reviews and (complaint := self._quietly(step, partial(step.review, call, _turn(response)))):
-                    response = yield from self._asked_again(step, call, asked, response, complaint, update)
+                    against = Block(step.role, (Line(complaint),), sure=1.0, must=True)
+                    again = _hinted(plain, call, [against, *blocks])
+                    response = yield from self._asked_again(step, call, again, response, update)
         except (*_NOT_OVER, GeneratorExit):
             if self._ahead is not None:
                 self._ahead.dropped(under_way)
@@ -137,13 +151,16 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._ahead.failed(under_way, call)
             self._broke(call, error, None)
             raise
+        finally:
+            if self._inner is not None:
+                self._inner._passed.pop(id(request.state), None)
         if self._ahead is not None and under_way is not None:
             response = _answered(response, self._ahead.answered(under_way, _turn(response)))
         return _extended(response, update, request.state)
 
     def _around_tool(self, request: ToolCallRequest) -> Asking[Any]:
         try:
-            if self._recorder is None:
+            if self._recorder is None or switch.mode() == "off":
                 return (yield GoOn(request))
             return (yield from self._recorder.around(request))
         except _NOT_OVER:
@@ -158,7 +175,9 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
 
     def _said(self, step: Step[Any], call: Call) -> Asking[Said]:
-        """What a step says at this call; nothing where it failed."""
+        """What a step says at this call; nothing where it failed, or has no say."""
+        if (call.held_out or not switch.shows()) and not step.learns:
+            return NOTHING
         memo, forgettings = self._memos[step], self._core.forgettings
         try:
             kept = memo.get(call, forgettings)
@@ -189,17 +208,11 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
         return response
 
     def _asked_again(
-        self,
-        step: Step[Any],
-        call: Call,
-        asked: ModelRequest[Any],
-        response: Any,
-        complaint: str,
-        update: dict[str, Any],
+        self, step: Step[Any], call: Call, asked: ModelRequest[Any], response: Any, update: dict[str, Any]
     ) -> Asking[Any]:
         second = None
         try:
-            second = yield from self._asked(_hinted(asked, complaint))
+            second = yield from self._asked(asked)
         except GraphBubbleUp:
             raise
         except Exception:
@@ -217,35 +230,37 @@ class StepsMiddleware(AgentMiddleware[Any, Any, Any]):
     # --- pieces ---
 
     def _call_of(self, request: ModelRequest[Any]) -> Call:
-        config = config_of()
+        config, messages = config_of(), list(request.state["messages"])
+        thread = thread_id_of(config, request.runtime)
         return Call(
-            list(request.state["messages"]),
-            thread_id_of(config, request.runtime),
+            messages,
+            thread,
             user_id_of(config, request.runtime),
             request.state,
             "messages",
             request.runtime,
-            tools=self._offered.of(request.tools),
+            tools=self._core.catalogue.offered(request.tools),
             offered=request.tools,
             insisted=frozenset(_insisted_on(request)),
             model=request.model,
             settings=request.model_settings,
             tool_choice=request.tool_choice,
             recorded=True,  # what stands innermost of the memory records
+            held_out=switch.shows() and self._core.held_out(messages, thread),
         )
 
-    def _changed(self, request: ModelRequest[Any], call: Call, said: Said) -> ModelRequest[Any]:
-        """The request with what a step said; the call sees the tools that are left."""
+    def _without(self, request: ModelRequest[Any], call: Call, said: Said) -> ModelRequest[Any]:
+        """The request without the tools that a step took out; the call sees those that are left."""
         if said.left_out:
             left = [tool for tool in request.tools if name_of(tool) not in said.left_out]
             if len(left) != len(request.tools):
                 request = request.override(tools=left)
-                call.offered, call.tools = left, self._offered.of(left)
-        return _hinted(request, said.text)
+                call.offered, call.tools = left, self._core.catalogue.offered(left)
+        return request
 
     def _learn(self, request: ModelRequest[Any], response: Any) -> None:
-        config = config_of()
-        who = {"thread_id": thread_id_of(config, request.runtime), "user_id": user_id_of(config, request.runtime)}
+        config, runtime = config_of(), request.runtime
+        who = {"thread_id": thread_id_of(config, runtime), "user_id": user_id_of(config, runtime)}
         new = self._core.events.after_model(request.state["messages"], _turn(response), **who)
         annotate({"toolmem.node": RECORDER, "toolmem.learned_turns": new})
         emit(request.runtime, {"node": RECORDER, "learned_turns": new})
@@ -298,7 +313,7 @@ class EndingMiddleware(StepsMiddleware):
             list(state["messages"]), thread_id_of(config, runtime), user_id_of(config, runtime), state, runtime=runtime
         )
         for step in self._steps:
-            if step.ends:
+            if step.ends and switch.mode() != "off":
                 try:
                     said = step.over(call)
                     if isinstance(said, Generator):
@@ -325,14 +340,25 @@ def _insisted_on(request: ModelRequest[Any]) -> Iterator[str]:
         yield spec.name
 
 
-def _hinted(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
-    return request.override(system_message=with_hint(request.system_message, text)) if text else request
+def _hinted(request: ModelRequest[Any], call: Call, blocks: Sequence[Block]) -> ModelRequest[Any]:
+    """The request with what the steps have to say, where this model takes it best."""
+    text = composed(blocks, call.messages)
+    if not text:
+        return request
+    system, messages, settings = placed(
+        text,
+        system=request.system_message,
+        messages=request.messages,
+        model=request.model,
+        settings=request.model_settings,
+    )
+    return request.override(system_message=system, messages=messages, model_settings=dict(settings))
 
 
 def _in_its_place(message: AIMessage, request: ModelRequest[Any]) -> ExtendedModelResponse[Any]:
     state: Mapping[str, Any] = request.state
     counts = {name: state.get(name, 0) - 1 for name in MODEL_CALL_COUNTS}
-    return ExtendedModelResponse(ModelResponse(result=[message]), Command(update=counts))
+    return ExtendedModelResponse(ModelResponse(result=[named(message)]), Command(update=counts))
 
 
 def _turn(response: Any) -> list[Any]:
@@ -367,7 +393,8 @@ def steps_middleware(
     recorder: bool,
     outermost: bool,
     server: Server | None = None,
+    inner: StepsMiddleware | None = None,
 ) -> StepsMiddleware:
     """The middleware of some steps; see `StepsMiddleware`."""
     kind = EndingMiddleware if any(step.ends for step in steps) else StepsMiddleware
-    return kind(core, steps, recorder=recorder, outermost=outermost, name=name, server=server)
+    return kind(core, steps, recorder=recorder, outermost=outermost, name=name, server=server, inner=inner)

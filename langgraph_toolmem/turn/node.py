@@ -10,7 +10,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphBubbleUp
 from langgraph.graph import StateGraph
 
+from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.ask import Asking, adrive, drive
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.hints import new_hint
@@ -35,6 +37,12 @@ class MemoryNode(Runnable[Any, Any]):
         name: of the node in traces.
     """
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Has unknown options of the node named."""
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            options_named(cls)
+
     def __init__(self, role: str, about: str, *, messages_key: str = "messages", name: str | None = None) -> None:
         self.role, self.about = role, about
         self.messages_key = messages_key
@@ -54,6 +62,8 @@ class MemoryNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002 - Runnable's name
         """Runs the node."""
+        if switch.mode() == "off":
+            return self.passed()
         try:
             return drive(lambda: self.body(input, config))
         except GraphBubbleUp:
@@ -63,6 +73,8 @@ class MemoryNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Runs the node."""
+        if switch.mode() == "off":
+            return self.passed()
         try:
             return await adrive(lambda: self.body(input, config))
         except GraphBubbleUp:
@@ -77,6 +89,10 @@ class MemoryNode(Runnable[Any, Any]):
     def failed(self, error: Exception) -> Any:
         """Something inside went wrong: what the graph gets in place of an update."""
         self.errors.failed(error)
+        return self.passed()
+
+    def passed(self) -> Any:
+        """What the graph gets where the node has nothing to say."""
         return None
 
     def call_of(self, state: Any, config: RunnableConfig | None) -> Call:
@@ -123,19 +139,25 @@ class StepNode(MemoryNode):
     def body(self, state: Any, config: RunnableConfig | None) -> Asking[Any]:
         """Looks, if it has not looked before, and says what it found."""
         step = self.step
-        if step.has_looked(state, messages_key=self.messages_key):
+        if (switch.mode() and not step.learns) or step.has_looked(state, messages_key=self.messages_key):
             return None
         call = self.call_of(state, config)
+        call.held_out = switch.shows() and step.core.held_out(call.messages, call.thread_id)
+        if call.held_out and not step.learns:
+            return None
         found = step.look(call)
         if isinstance(found, Generator):
             found = yield from found
         said = step.say(call, found)
+        if said.text or said.lines:  # a verdict on what was shown finds its episode, also where nobody records
+            core = step.core
+            core.quietly("a thread could not be noted", lambda: core.know(core.read(call.messages, call.thread_id)))
         self.tell(said, call.runtime)
         return self.update(call, said)
 
     def update(self, call: Call, said: Said) -> Any:
         """What a step said, as an update of the state."""
-        hint: Mapping[str, Any] = new_hint(self.role, said.text, call.messages, self.step.scope)
+        hint: Mapping[str, Any] = new_hint(self.role, said.block(self.role), call.messages, self.step.scope)
         return {**hint, **said.state}
 
 

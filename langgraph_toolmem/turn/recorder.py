@@ -11,6 +11,7 @@ from langgraph.types import Command
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.runs.outputs import status_of
+from langgraph_toolmem.turn import switch
 from langgraph_toolmem.turn.ahead import Server
 from langgraph_toolmem.turn.ask import Asking, GoOn
 from langgraph_toolmem.turn.host import ErrorLog, read_key, thread_id_of, user_id_of
@@ -59,6 +60,8 @@ class CallRecorder:
             self._server.paused(request)
 
     def _tell(self, request: ToolCallRequest, status: Literal["ok", "failed"], *, raised: bool = False) -> None:
+        if switch.mode() == "off":
+            return
         call = request.tool_call
         try:
             self._core.events.executed(

@@ -40,6 +40,8 @@ class Step(ABC, Generic[M]):
             skipped model call skips what is inside.
         ends: whether it has something to do at the end of a run (`over`, `broke`).
         reviews: whether it looks at the model's answer (`review`).
+        learns: it looks where nobody is to notice too, and says nothing then: in episodes that are held out
+            (`Call.held_out`), and where `turn.switch` says "shadow".
         keeps: keys of the private state that an agent keeps for it.
         tools: tools that it gives the agent.
         ahead: who works ahead of the model, by what it foresees.
@@ -52,6 +54,7 @@ class Step(ABC, Generic[M]):
     place: ClassVar[Place] = "inside"
     ends: ClassVar[bool] = False
     reviews: bool = False
+    learns: ClassVar[bool] = False
     keeps: ClassVar[Keeps] = {}
     tools: Sequence[BaseTool] = ()
     ahead: Ahead | None = None

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.nature_words import (
     ALL_CHANGES,
     BOTH,
@@ -26,6 +25,7 @@ from langgraph_toolmem.words.nature_words import (
     STEMS,
     VERBS,
 )
+from langgraph_toolmem.words.schema import Described
 from langgraph_toolmem.words.split import stem, words
 from langgraph_toolmem.words.vocabulary import word_set
 
@@ -48,10 +48,10 @@ class Nature(NamedTuple):
     by_name: bool = False
 
 
-_known: dict[int, tuple[ToolSpec, Nature]] = {}
+_known: dict[int, tuple[Described, Nature]] = {}
 
 
-def nature_of(spec: ToolSpec, *, trust_names: bool = True) -> Nature:
+def nature_of(spec: Described, *, trust_names: bool = True) -> Nature:
     """What a tool does to the world.
 
     Args:
@@ -69,7 +69,7 @@ def nature_of(spec: ToolSpec, *, trust_names: bool = True) -> Nature:
     return nature
 
 
-def _nature(spec: ToolSpec) -> Nature:
+def _nature(spec: Described) -> Nature:
     last = _segments(spec.name)[-1]
     if spec.destructive:
         return Nature("destroys", "it is marked destructive")
@@ -174,7 +174,7 @@ as if after on read seen all it them missing
 """)
 
 
-def _change_in_schema(spec: ToolSpec) -> str:
+def _change_in_schema(spec: Described) -> str:
     for name, schema in spec.properties.items():
         said = words(name)
         deed = name.lower() in _DEEDS and not _only_reads(schema.get("enum"))

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.meaning import Meaning, entity_of, implied_words, meaning_of, verb_of
-from langgraph_toolmem.words.schema import Leaf, leaves_of
+from langgraph_toolmem.words.schema import Described, Leaf, leaves_of
 
 Origin = Literal["declared", "observed", "implied"]
 
@@ -53,13 +52,13 @@ class Port:
         return (self.tool, self.direction, self.path)
 
 
-def inputs_of(spec: ToolSpec) -> tuple[Port, ...]:
+def inputs_of(spec: Described) -> tuple[Port, ...]:
     """The values a call takes; values inside of objects are ports of their own."""
     leaves = leaves_of(spec.parameters, limit=MAX_INPUTS, depth=4)
     return tuple(_port(spec.name, leaf, "in", "declared") for leaf in leaves if leaf.path)
 
 
-def outputs_of(spec: ToolSpec, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
+def outputs_of(spec: Described, observed: Mapping[str, Iterable[str]] | None = None) -> tuple[Port, ...]:
     """The values a call gives.
 
     Args:

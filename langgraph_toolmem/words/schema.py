@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 MAX_LEAVES: Final = 96
 """Leaves kept of one schema; the shallow ones come first, so what is lost lies deep."""
@@ -21,6 +21,46 @@ MAX_CHOICES: Final = 32
 
 _SCALARS: Final = frozenset({"string", "number", "integer", "boolean"})
 _MERGED: Final = ("allOf", "anyOf", "oneOf")
+
+
+class Described(Protocol):
+    """What is read of a tool here; `langgraph_toolmem.runs.tools.ToolSpec` is one."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def description(self) -> str:
+        """What the model is told about it."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """JSON schema of what a model may fill."""
+
+    @property
+    def properties(self) -> dict[str, dict[str, Any]]:
+        """Parameter name to its schema."""
+
+    @property
+    def returns(self) -> dict[str, Any] | None:
+        """JSON schema of the result, if declared."""
+
+    @property
+    def read_only(self) -> bool | None:
+        """It changes nothing; None if nothing is said."""
+
+    @property
+    def destructive(self) -> bool | None:
+        """It may destroy something; None if nothing is said."""
+
+    @property
+    def controls(self) -> bool | None:
+        """Its answer ends the run or steers it."""
+
+    @property
+    def seen(self) -> bool:
+        """Somebody described it."""
 
 
 @dataclass(frozen=True, slots=True)

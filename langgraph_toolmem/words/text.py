@@ -8,7 +8,6 @@ keep their signs here ("#W17", "a.b@c.de"), their accents and their places, whic
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -138,7 +137,8 @@ def dates_in(raw: str) -> tuple[str, ...]:
     return tuple(date for date in named if date)
 
 
-def masked(text: str, said: Iterable[str]) -> str:
+@lru_cache(maxsize=4096)
+def masked(text: str, said: tuple[str, ...]) -> str:
     """A text with "%" for each word that stands in one of those said; "" if no word is left."""
     own = [_pieces_of(raw) for raw in said]
     left = _PIECE.sub(lambda piece: "%" if any(piece[0].lower() in each for each in own) else piece[0], text)

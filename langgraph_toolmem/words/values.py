@@ -12,7 +12,7 @@ words for currencies and secrets, in English.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -235,6 +235,42 @@ def _names(text: str) -> Iterator[tuple[int, int]]:
             start, begins = start + len(first) + len(space), False
         yield start, end - (2 if text[start:end].endswith(("'s", "’s")) else 0)
     yield from (match.span(1) for match in _OWNER.finditer(text) if match[1] not in _NOT_OWNERS)
+
+
+def delexicalised(text: str, types: Mapping[str, str] | None = None, *, also: Iterable[str] = ()) -> str:
+    """The text with its values replaced by their types in angle brackets.
+
+    >>> delexicalised("Return #W1234567 to ann@x.org", {"#W1234567": "ORDER_ID"})
+    'Return <ORDER_ID> to <EMAIL>'
+
+    Args:
+        text: any text.
+        types: types of known values, by value, over what their looks say.
+        also: further values to be replaced, which looks do not tell; those without a type become TEXT.
+    """
+    types = {value.lower(): label for value, label in (types or {}).items()}
+    text = text[:MAX_CHARS]
+    spans = [(value.start, value.end, types.get(value.text.lower(), value.kind)) for value in values_in(text)]
+    low = text.lower()
+    hidden = {value for value in also if len(value) > 2 and value.lower() in low}
+    for each in sorted(hidden, key=lambda value: (-len(value), value)):
+        spans += _spans_of(each, text, spans, types.get(each.lower(), TEXT))
+    spans.sort()
+    parts: list[str] = []
+    end = 0
+    for start, stop, label in spans:
+        parts += [text[end:start], f"<{label}>"]
+        end = stop
+    return " ".join("".join([*parts, text[end:]]).split())
+
+
+def _spans_of(value: str, text: str, taken: Collection[tuple[int, int, str]], label: str) -> list[tuple[int, int, str]]:
+    pattern = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)", re.IGNORECASE)
+    return [
+        (*match.span(), label)
+        for match in pattern.finditer(text)
+        if not any(start < match.end() and match.start() < end for start, end, _ in taken)
+    ]
 
 
 @lru_cache(maxsize=8192)

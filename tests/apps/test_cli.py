@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -89,13 +90,23 @@ def tools(tmp_path):
     return path
 
 
-@pytest.fixture
-def warm(tmp_path, log, tools):
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
     """A memory folder that was imported from the log."""
-    folder = tmp_path / "memory"
-    result = run("import", log, "--memory", folder, "--tools", tools)
+    folder = tmp_path_factory.mktemp("imported")
+    log, tools = folder / "runs.jsonl", folder / "tools.json"
+    log.write_text("".join(json.dumps(logged(number)) + "\n" for number in range(40)), encoding="utf-8")
+    tools.write_text(json.dumps(TOOLS), encoding="utf-8")
+    result = run("import", log, "--memory", folder / "memory", "--tools", tools)
     assert result.exit_code == 0, result.output
-    return folder
+    return folder / "memory"
+
+
+@pytest.fixture
+def warm(tmp_path, imported):
+    """A copy of it, of one's own."""
+    shutil.copytree(imported, tmp_path / "memory")
+    return tmp_path / "memory"
 
 
 def run(*arguments: object):
@@ -497,7 +508,8 @@ def test_report_with_a_price(tmp_path):
     [
         (["--price", "3"], "IN:OUT"),
         (["--price", "a:b"], "IN:OUT"),
-        (["--price", "1:2:3"], "IN:OUT"),
+        (["--price", "1:2:3:4"], "IN:OUT"),
+        (["--price", "1:2:-3"], "cached is money per million tokens"),
         (["--price", "1:-2"], "output is money per million tokens"),
         (["--price", "nan:2"], "input is money per million tokens"),
         (["--price", "1:2", "--currency", ""], "currency is a name"),
@@ -525,6 +537,20 @@ def test_report_html_is_one_page(warm, tmp_path):
     piped = run("report", "--memory", warm, "--html", "-")
     assert piped.stderr == ""
     assert piped.stdout.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_replay_html_is_one_page_for_a_pull_request(log, tmp_path):
+    pytest.importorskip("bokeh")
+    target = tmp_path / "page.html"
+    result = run("replay", log, "--html", target)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"written to {target}\n")
+    page = target.read_text(encoding="utf-8")
+    assert "What the tool memory would have done" in page
+    assert "could have been skipped" in page
+    assert "Calls that could have been made without the model" in page
+    assert "Budget of misses" not in page
+    assert_refused(run("replay", log, "--html", target, "--json"), "choose one of --json and --html")
 
 
 def test_a_page_that_cannot_be_written_is_told(warm, tmp_path):
@@ -584,11 +610,11 @@ def test_inspect_graphml(warm, tmp_path):
     target = tmp_path / "graph.graphml"
     assert run("inspect", "--memory", warm, "-o", target).exit_code == 0
     assert {START, "search_mail", "delete_mail"} <= set(nx.read_graphml(target, force_multigraph=True))
-    assert run("inspect", "--memory", warm, "--graphml").stdout == target.read_text(encoding="utf-8")
+    assert run("inspect", "--memory", warm, "--graphml", "-").stdout == target.read_text(encoding="utf-8")
 
 
 def test_inspect_bad_usage(warm, tmp_path):
-    assert_refused(run("inspect", "--memory", warm, "--mermaid", "--graphml"), "choose one")
+    assert_refused(run("inspect", "--memory", warm, "--mermaid", "--graphml", "-"), "choose one")
     assert_refused(run("inspect", "--memory", warm, "-o", tmp_path / "no" / "such"), "cannot be written")
 
 
@@ -692,8 +718,8 @@ def test_only_runs_labelled_successful_teach(tmp_path):
 
     assert result.stdout.splitlines()[2:] == [
         "Kept 2 runs for recall.",
-        'No run is labelled successful ("success": true), so none teaches which tools to suggest. '
-        "With --unlabelled WEIGHT those without a label do.",
+        'No run is labelled successful ("success": true), so no state of one is stored for suggestions. '
+        "With --unlabelled WEIGHT those without a label are.",
     ]
     assert stored(folder) == []
     assert {(each.query[-6:], each.score, each.made_by) for each in entries(folder)} == {
@@ -1025,8 +1051,8 @@ def test_doctor_on_a_wrong_place(tmp_path):
 
 
 def test_doctor_names_missing_and_old_packages(monkeypatch, tmp_path):
-    versions = dict.fromkeys(health.REQUIRED, "999") | {"scipy": "1.9.3", "torch": "2.3.1"}
-    del versions["chromadb"]
+    versions = dict.fromkeys(health.REQUIRED, "999") | {"numpy": "1.25.2", "torch": "2.3.1"}
+    del versions["filelock"]
 
     def version(name: str) -> str:
         if name not in versions:
@@ -1038,8 +1064,8 @@ def test_doctor_names_missing_and_old_packages(monkeypatch, tmp_path):
     result = run("doctor")
 
     assert result.exit_code == 1
-    assert 'chromadb is not installed; type: pip install --upgrade "langgraph-toolmem"' in result.stdout
-    assert "scipy 1.9.3 is older than 1.11" in result.stdout
+    assert 'filelock is not installed; type: pip install --upgrade "langgraph-toolmem"' in result.stdout
+    assert "numpy 1.25.2 is older than 1.26" in result.stdout
     assert 'torch 2.3.1 is older than 2.4; type: pip install --upgrade "langgraph-toolmem[hgt]"' in result.stdout
     assert 'For local embedding models, type: pip install --upgrade "langgraph-toolmem[embeddings]"' in result.stdout
 

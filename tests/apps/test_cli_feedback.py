@@ -15,7 +15,6 @@ import pytest
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Entries, ToolMemory, default_methods
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.cli.waiting import look
 from langgraph_toolmem.entries.critique import Critique
@@ -52,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 def entry(folder: Path, thread_id: str, user: str | None = None, **options: Any) -> Any:
     with ToolMemory(folder, **options) as memory:
-        key = entry_id(digest("run", thread_id))
+        key = entry_id(memory.core.episodes.named(thread_id, None))
         return next(iter(memory.entries.rows.get([key], memory.core.users.of(user))), None)
 
 
@@ -76,9 +75,24 @@ def test_a_verdict_goes_to_the_run_and_its_entry(folder):
 
 def test_a_run_that_is_not_known_is_told(folder):
     result = run("feedback", "four", "--score", 1, "--memory", folder)
-    assert result.exit_code == 0
-    assert "There is no entry of that run" in result.stdout
-    assert json.loads(run("feedback", "four", "--score", 1, "--memory", folder, "--json").stdout)["entry"] is None
+    assert result.exit_code == 2
+    assert "No thread 'four' was learned" in result.stderr
+    result = run("feedback", "three", "--score", 1, "--episode", 5, "--memory", folder)
+    assert (result.exit_code, "no episode 5" in result.stderr) == (2, True)
+
+
+def test_a_verdict_on_one_request_of_a_chat_under_a_namespace_by_user(tmp_path):
+    with ToolMemory(tmp_path, namespace=APART) as memory:
+        chat = [*history(1), *history(2, "Refund the order of customer")]
+        memory.finish(chat[: len(history(1))], thread_id="one", user_id="ann")
+        memory.finish(chat, thread_id="one", user_id="ann")
+    said = run("feedback", "one", "--score", 0, "--episode", 1, "--memory", tmp_path)  # the namespace is in the folder
+    assert "Its entry: Cancel the order of customer 1" in said.stdout
+    found = run("recall", "cancel the order of customer 4", "--user-id", "ann", "--memory", tmp_path)
+    assert found.exit_code == 0, found.output
+    with ToolMemory(tmp_path, namespace=APART) as memory:
+        scores = {each.query: each.score for each in memory.entries.rows.all(memory.core.users.of("ann"))}
+    assert scores == {"Cancel the order of customer 1": 0.0, "Refund the order of customer 2": None}
 
 
 @pytest.mark.parametrize(
@@ -189,9 +203,28 @@ def test_recall_shows_one_users_runs_and_critiques(tmp_path):
     shown = run("recall", "Cancel the order of customer 3", "--user-id", "ann", *where).stdout
     assert "   What went wrong: The wrong customer.\n   Where: call 1, cancel_order.\n" in shown
     assert "customer 2" not in shown
+    assert "No lessons yet." in run("lessons", "--user-id", "ann", *where).stdout
     nobody = run("recall", "Cancel the order of customer 3", *where)
     assert nobody.exit_code == 2
     assert "needs a user id" in nobody.stderr
+
+
+def test_lessons_are_shown_and_undone(tmp_path):
+    with ToolMemory(tmp_path) as memory:
+        for number in (1, 2, 3):
+            memory.finish(history(number), thread_id=str(number), success=False, comment="the wrong one")
+        memory.flush()
+        [lesson] = memory.entries.lessons()
+    told = run("lessons", "--memory", tmp_path).stdout.splitlines()
+    assert told[:2] == [f"{lesson.id}: Cancel the order of customer 1", "   3 runs went wrong, for a user"]
+    assert "   the wrong one" in told
+    assert f"lesson: {lesson.id}" in run("recall", "Cancel the order of customer 3", "--memory", tmp_path).stdout
+    shared = run("lessons", lesson.id, "--share", "--memory", tmp_path)
+    assert (shared.exit_code, "own words" in shared.stderr) == (2, True)
+    undone = json.loads(run("lessons", lesson.id, "--undo", "--memory", tmp_path, "--json").stdout)
+    assert [each["undone"] for each in undone["lessons"]] == [True]
+    assert run("lessons", "--undo", "--memory", tmp_path).exit_code == 2
+    assert "No such lesson." in run("lessons", "nothing", "--memory", tmp_path).stdout
 
 
 # --- doctor ---

@@ -157,7 +157,7 @@ def test_the_second_request_of_a_kind_has_the_critique_of_the_first(capsys: pyte
     before, after = out.split("What the model was shown")[0].split("\n> ")[1:]
     assert called(before) == [f"book_call(name='Ann', hour_utc=9)  {BY_MODEL}"]
     assert called(after) == [f"time_zone(name='Ben')  {BY_MODEL}", f"book_call(name='Ben', hour_utc=7)  {BY_MODEL}"]
-    assert 'Critique: "What went wrong: The hour is local time, and was booked as UTC. Where: call 1, book_call.' in out
+    assert 'went wrong: "What went wrong: The hour is local time, and was booked as UTC. Where: call 1, ' in out
     assert "Past runs kept for recall: 2; shown in 1 run" in out
 
 

@@ -33,10 +33,11 @@ from mailroom import (
 
 from langgraph_toolmem import ConfigurationError, Entries, RecallPolicy, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.render import NOTHING, tokens_in
+from langgraph_toolmem.entries.render import NOTHING
 from langgraph_toolmem.nodes import MemoryRecall, MemoryState, Recorder, ReflectionWriter, memory_prompt
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn.hints import HINTS
+from langgraph_toolmem.turn.shown import FRAME, MOST, tokens_in
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", ["sync", "async"])
@@ -149,9 +150,11 @@ async def test_every_model_call_of_the_turn_gets_the_same_and_it_is_looked_up_on
     built = build(memory, MailRoom(), place=place)
     state = await built.ask(REQUEST.format("Zoe"), way)
     first, *others = prompts(built.model)
-    assert first.startswith(HEAD)
+    assert first.startswith(f"{FRAME}\n{HEAD}")
     assert ADVICE in first
-    assert others == [first] * 2
+    assert others == [others[0]] * 2
+    assert ADVICE in others[0]
+    assert len(others[0]) < len(first)
     assert len(recalls(built.events)) == 1
     assert HEAD not in "".join(m.text for m in state["messages"])
     assert all(not isinstance(m, SystemMessage) for m in state["messages"])
@@ -187,18 +190,20 @@ async def test_the_stream_tells_which_and_why_and_no_word_of_the_runs(memory: To
     teach(memory)
     await built.ask(REQUEST.format("Ida"), way, thread="other")
     event = recalls(built.events)[-1]
-    assert [each["verdict"] for each in event["entries"]] == ["failed"] * 3
+    [lesson] = memory.entries.lessons()
+    assert [(each["verdict"], each["lesson"]) for each in event["entries"]] == [("failed", lesson.id)]
     assert all(0 < each["score"] <= 1 and each["evidence"] for each in event["entries"])
     assert not [word for word in ("Ann", "meeting", "send_mail", ADVICE) if word in json.dumps(event)]
 
 
 async def test_budget_policy_and_unjudged_runs(memory: ToolMemory) -> None:
     teach(memory)
+    memory.entries.lessons.undo(memory.entries.lessons()[0].id)
     memory.finish(past("Dora"), thread_id="unjudged")
     memory.flush()
     for options, shown, unjudged in (
         ({"policy": RecallPolicy(kind="fixed", n=1)}, 1, 0),
-        ({"policy": RecallPolicy(kind="fixed", n=2), "budget": 160}, 1, 0),
+        ({"policy": RecallPolicy(kind="fixed", n=2), "budget": 80}, 1, 0),
         ({"unjudged": True}, 4, 1),
         ({}, 3, 0),
     ):
@@ -207,7 +212,7 @@ async def test_budget_policy_and_unjudged_runs(memory: ToolMemory) -> None:
         prompt = prompts(built.model)[0]
         assert prompt.count("Request: ") == shown, options
         assert prompt.count("nobody said how they went") == unjudged
-        assert tokens_in(prompt) <= options.get("budget", 1500)
+        assert tokens_in(prompt) <= options.get("budget", MOST) + tokens_in(FRAME)
 
 
 def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
@@ -238,7 +243,7 @@ async def test_a_resumed_thread_keeps_what_it_was_shown_even_in_another_process(
         await resumed.ask(None, way)
         assert room.done == CAREFUL
         assert recalls(resumed.events) == []
-        assert set(prompts(resumed.model)) == set(prompts(paused.model))
+        assert [ADVICE in prompt for prompt in prompts(paused.model) + prompts(resumed.model)] == [True] * 3
 
 
 @BOTH
@@ -247,10 +252,11 @@ async def test_a_thread_is_not_shown_its_own_run(memory: ToolMemory, way: str) -
     for name in ("Zoe", "Ida"):
         await built.ask(REQUEST.format(name), way)
         assert memory.flush()
-    assert len(memory.entries.recall(REQUEST.format("Zoe"))) == 1
+    assert len(memory.entries.recall(REQUEST.format("Zoe"))) == 2  # one for each request
     assert [event["entries"] for event in recalls(built.events)] == [[], []]
     await built.ask(REQUEST.format("Zoe"), way, thread="other")
-    assert len(recalls(built.events)[-1]["entries"]) == 1
+    [lesson] = memory.entries.lessons()
+    assert [each["lesson"] for each in recalls(built.events)[-1]["entries"]] == [lesson.id]
 
 
 @BOTH
@@ -462,15 +468,16 @@ async def test_waiting_means_that_all_is_written(memory: ToolMemory, way: str) -
 
 
 @BOTH
-async def test_a_conversation_is_one_entry_that_grows(memory: ToolMemory, way: str) -> None:
+async def test_each_request_of_a_conversation_is_an_entry(memory: ToolMemory, way: str) -> None:
     built = build(memory, MailRoom(), reflect=ReflectionWriter(memory))
     for name in ("Zoe", "Ida"):
         await built.ask(REQUEST.format(name), way)
     memory.feedback("t", score=0.0, comment="not Ida")
     assert memory.flush()
-    [entry] = memory.entries.recall("\n".join(REQUEST.format(name) for name in ("Zoe", "Ida")))
-    assert entry.query.splitlines() == [REQUEST.format("Zoe"), REQUEST.format("Ida")]
-    assert [call.args["to"] for call in entry.calls] == ["Zoe", "Ida"]
+    found = {entry.query: entry for entry in memory.entries.rows.all(memory.core.users.of(None))}
+    first, entry = (found[REQUEST.format(name)] for name in ("Zoe", "Ida"))
+    assert [[call.args["to"] for call in each.calls] for each in (first, entry)] == [["Zoe"], ["Ida"]]
+    assert (first.score, first.critique) == (None, "")
     assert (entry.score, entry.comment) == (0.0, "not Ida")
     assert ADVICE in entry.critique
 
@@ -481,8 +488,8 @@ async def test_the_record_of_what_was_shown_comes_with_the_verdict(memory: ToolM
     built = build(memory, MailRoom(), reflect=ReflectionWriter(memory, verdict=lambda state: True))
     await built.ask(REQUEST.format("Zoe"), way)
     assert memory.flush()
-    shown = [entry for entry in memory.entries.recall(REQUEST.format("Ida")) if entry.failed]
-    assert [(entry.recalled, entry.helped, entry.hurt) for entry in shown] == [(1, 1, 0)] * 3
+    [shown] = [lesson for lesson in memory.entries.lessons() if lesson.failed]
+    assert (shown.recalled, shown.helped, shown.hurt) == (1, 1, 0)
 
 
 @BOTH

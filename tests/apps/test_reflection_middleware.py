@@ -568,14 +568,17 @@ async def test_the_verdict_of_an_earlier_turn_stays_when_a_later_one_ends_with_a
     with pytest.raises(OSError, match="no line"):
         await agent.ask(REQUEST.format("Ida"), "sync")
     assert memory.flush()
-    [entry] = [each for each in memory.entries.recall("\n".join([ZOE, REQUEST.format("Ida")])) if each.good]
-    assert calls_of(entry) == [("send_mail", "ok"), ("send_mail", "failed")]
-    assert entry.comment == "fine"
+    found = {each.query: each for each in memory.entries.rows.all(memory.core.users.of(None))}
+    assert calls_of(found[ZOE]) == [("send_mail", "ok")]
+    assert (found[ZOE].score, found[ZOE].comment) == (1.0, "fine")
+    broken = found[REQUEST.format("Ida")]
+    assert calls_of(broken) == [("send_mail", "failed")]
+    assert broken.score is None
 
 
-async def test_a_verdict_that_came_before_the_error_is_the_entrys(memory: ToolMemory) -> None:
-    memory.feedback("t", score=1.0, comment="fine so far")
+async def test_a_verdict_on_what_ended_with_an_error_is_the_entrys(memory: ToolMemory) -> None:
     with pytest.raises(OSError, match="no line"):
         await Agent(memory, MailRoom("send_mail").tools).ask(ZOE, "sync")
+    memory.feedback("t", score=1.0, comment="fine so far")
     entry = only(memory)
     assert (entry.score, entry.comment) == (1.0, "fine so far")

@@ -12,6 +12,7 @@ from histories import FAILED, call, calls, history, schema, shortcut, user, word
 from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.cli.tables import replay_in_words
 from langgraph_toolmem.inertia.budget import FIRST
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.offline.replay import is_right, replay
@@ -52,6 +53,33 @@ def test_a_tiny_log_by_hand():
     assert (report.right, report.wrong, report.yield_per_100, report.wrong_per_100) == (0, 0, 0, 0)
     assert {name: tally.calls for name, tally in report.by_tool.items()} == {"a": 2, "b": 2}
     assert report.chains == [(("a", "b"), 2)]
+
+
+def test_an_agent_in_a_loop_saves_nothing():
+    """What it does over and over is easily foreseen; nobody wants it done faster."""
+    loop = [call("help", {"why": "stuck"}, "An agent will come.") for _ in range(50)]
+    runs = [Logged(history(user("Go."), *loop, words()), "1")]
+    policy = FREE.with_(may_read={"help"}, allow_repeats={"help"})
+    report = replay(runs, tools=[schema("help", "why")], policy=policy)
+
+    assert (report.turns, report.stuck) == (51, 48)
+    assert report.right + report.wrong <= 2
+    assert report.to_dict()["yield_per_100"] == pytest.approx(100 * report.right / 3)
+    assert "Left out: 48 turns" in replay_in_words(report)[3]
+
+
+def test_writing_tools_that_would_be_called_are_listed():
+    schemas = [schema("find", "name"), schema("open", "id")]
+    reading, writing = (
+        replay(visits(40), tools=schemas, policy=FREE.with_(may_read=frozenset(read), may_write=frozenset(write)))
+        for read, write in ((("find", "open"), ()), (("find",), ("open",)))
+    )
+    assert reading.right
+    assert reading.writing == []
+    assert writing.writing == ["open"]
+    said = "Tools that may change something and would have been called without the model: "
+    assert said + "none." in replay_in_words(reading)
+    assert said + "open." in replay_in_words(writing)
 
 
 def test_nothing_to_replay():

@@ -58,8 +58,8 @@ def folder(tmp_path: Path) -> Path:
             if thread_id != "broken":
                 store.navigator.decisions(event(thread_id, 2))
             if thread_id in "abcdef":
-                store.feedback(thread_id, score=1.0)
-        store.feedback("bad", score=0.0)
+                store.core.verdicts.judge(digest("run", thread_id), 1.0, None, None)
+        store.core.verdicts.judge(digest("run", "bad"), 0.0, None, None)
     return tmp_path / "memory"
 
 

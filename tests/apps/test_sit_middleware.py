@@ -18,6 +18,7 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import SITSummary
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.turn.shown import FRAME
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 BOTH = pytest.mark.parametrize("way", WAYS)
@@ -96,7 +97,7 @@ async def test_only_what_this_step_offers_is_suggested(memory: ToolMemory, way: 
 @BOTH
 @pytest.mark.parametrize("shortcut", [False, True])
 async def test_tools_nobody_declared_are_found_by_their_descriptions(way: str, shortcut: bool) -> None:
-    with ToolMemory.ephemeral() as memory:
+    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(unlabelled=0.0)))) as memory:
         agent = app_of(memory, HelpDesk({"Zoe": "password"}), follower(), shortcut=shortcut)
         await agent.ask("The password of Zoe is forgotten, give a fresh one", way)
         [first] = agent.systems()[0]
@@ -197,6 +198,8 @@ def _message(wire: dict[str, Any]) -> BaseMessage:
             "restart" if "works" in wire["content"] else "read_logs" if "finding" in wire["content"] else SUMMARY_TOOL
         )
         return ToolMessage(wire["content"], tool_call_id=wire["tool_call_id"], name=name)
+    if wire["role"] == "user" and wire["content"].startswith(FRAME):
+        return SystemMessage(wire["content"])
     return HumanMessage(wire["content"]) if wire["role"] == "user" else AIMessage(wire["content"] or "")
 
 

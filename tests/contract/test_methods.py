@@ -45,6 +45,10 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
             else await getattr(memory, f"a{name}")(*args, **options)
         )
 
+    async def report() -> dict[str, Any]:
+        memory.flush()
+        return (await told("report")).to_dict()
+
     bad: dict[str, Any] = {"success": False, "comment": "Not this one.", "thread_id": "b"}
     imported = [(memory.core.read(run_of(number), f"i-{number}"), 1.0, "ann") for number in (7, 8)]
     found = [
@@ -53,7 +57,7 @@ async def live(memory: ToolMemory, way: str = "sync", *, until: str = "aclose") 
         await told("finish", run_of(1), user_id="bob", wait=True, **bad),
         await told("feedback", "a", score=0.0, comment="It was late.", user_id="ann", wait=True),
         await told("take_in", imported),
-        (await told("report")).to_dict(),
+        await report(),
         await told("take_in", imported),
         await told("flush"),
         (await told("report")).to_dict(),
@@ -246,7 +250,10 @@ def test_one_that_cannot_forget_or_close_keeps_no_other_from_it(kind: type[Metho
 def test_a_memory_without_it_has_nothing_of_it(kind: type[Method], tmp_path: Path) -> None:
     with memory_of(tmp_path / "alone", make(kind)) as memory:
         work(memory)
-        tables, kept = set(memory.core.graph.to_state()["tables"]) - {"ledger"}, set(rows(memory))
+        tables, kept = (
+            set(memory.core.graph.to_state()["tables"]) - {"ledger", "episodes", "holdout"},
+            set(rows(memory)),
+        )
     with memory_of(tmp_path / "others", *(make(each) for each in KINDS if each is not kind)) as memory:
         work(memory)
         assert not tables & set(memory.core.graph.to_state()["tables"])
@@ -259,7 +266,7 @@ def test_a_memory_without_methods_has_its_graph_and_no_other_file(tmp_path: Path
     with memory_of(tmp_path / "memory") as memory:
         work(memory, user="ann")
         memory.forget(user_id="ann")
-        assert memory.core.graph.to_state()["tables"].keys() == {"ledger"}
+        assert memory.core.graph.to_state()["tables"].keys() == {"ledger", "episodes", "holdout"}
     assert files(tmp_path / "memory").keys() == {"graph.journal", "graph.lock", "graph.pickle"}
 
 
@@ -330,7 +337,7 @@ def marked(kept: dict[str, Any], marks: tuple[str, ...]) -> dict[bool, dict[tupl
 
 @each_method
 @each_way
-async def test_a_closed_memory_goes_on_in_ram(kind: type[Method], way: str, tmp_path: Path) -> None:
+async def test_a_closed_memory_learns_nothing_and_writes_nothing(kind: type[Method], way: str, tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     memory = memory_of(folder, make(kind))
     work(memory)
@@ -341,9 +348,10 @@ async def test_a_closed_memory_goes_on_in_ram(kind: type[Method], way: str, tmp_
         how: dict[str, Any] = {"thread_id": f"late-{number}", "success": number == 30, "comment": "late"}
         assert (
             memory.finish(run_of(number), **how) if way == "sync" else await memory.afinish(run_of(number), **how)
-        ) == 4
-    memory.feedback("late-30", score=0.0, comment="late")
-    assert memory.report().turns == turns + 8
+        ) == 0
+    with pytest.raises(StorageError, match="closed"):
+        memory.feedback("late-30", score=0.0, comment="late")
+    assert memory.report().turns == turns
     assert memory.flush() == (not memory.core.jobs.any)
     memory.close()
     assert files(folder) == before

@@ -448,6 +448,8 @@ def test_processes_on_a_server_see_each_other_and_none_loses_the_others_counts(t
             assert [each.id for each in there.changes(begun.version, user, most=10).items] == ["a"]
             one.core.ledger.shown("note", {"a": None}, run="one")
             two.core.ledger.shown("note", {"a": None}, run="two")
+            one.core.acknowledge()
+            two.core.acknowledge()
             now[0] += 31
             for memory, rows in ((one, here), (two, there)):
                 memory.core.refresh(at_once=True)
@@ -504,6 +506,32 @@ def test_of_users_with_few_rows_is_learned_together_and_of_one_with_many_alone(t
         of_all.forget(ann)
         assert of_all.of(bob) == {"bob", "cleo"}
         assert len(learned) == 4
+
+
+def test_a_step_does_not_wait_for_what_is_learned_of_many_rows_of_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with memory_of(tmp_path) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", f"{ORDER} ann")], user)
+        begun, go_on, words = threading.Event(), threading.Event(), Learned(rows, len)
+
+        def slow(_user: Any, _most: int) -> list[Note]:
+            begun.set()
+            assert go_on.wait(20)
+            return [Note("a", ORDER)] * 3
+
+        monkeypatch.setattr(rows, "sample", slow)
+        monkeypatch.setattr(type(rows), "waits_little", True)
+        for _ in range(3):
+            with pytest.raises(StorageError, match="this time there is no hint"):
+                words.of(user)
+        assert begun.wait(20)
+        go_on.set()
+        monkeypatch.setattr(type(rows), "waits_little", False)
+        assert words.of(user) == 3
+        monkeypatch.setattr(type(rows), "waits_little", True)
+        assert words.of(user) == 3
 
 
 def test_what_waits_for_an_index_is_little_and_found_at_once(tmp_path: Path) -> None:

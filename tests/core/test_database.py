@@ -20,6 +20,7 @@ import pytest
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.offline.discovery.state import DiscoveryState
 from langgraph_toolmem.stores.cold_start import BootstrapState, forget_user
@@ -121,7 +122,7 @@ def test_what_an_owner_forgets_leaves_the_others_as_they_are(tmp_path: Path) -> 
         state.add("a request", [], "one")
         assert jobs.forget("u") == 1
         assert (len(log), len(state.all())) == (1, 1)
-        assert log.forget(ANN) == 1
+        assert log.forget(Forgotten(ANN)) == 1
         assert len(state.all()) == 1
         assert forget_user(tmp_path, "u") == 1
         assert state.all() == []
@@ -182,7 +183,7 @@ def test_old_files_are_taken_over_and_go(tmp_path: Path) -> None:
             (1, 2, None, 1),
             (2, 2, None, 1),
         ]
-        assert log.forget(ANN) == 2
+        assert log.forget(Forgotten(ANN)) == 2
     assert set(files(tmp_path)) == {NAME}
 
 

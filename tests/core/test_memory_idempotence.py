@@ -13,7 +13,7 @@ from langchain_core.messages import trim_messages as trim
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, MessageError, ToolMemory
+from langgraph_toolmem import ConfigurationError, InertiaPolicy, InputError, MessageError, ToolMemory
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
 
@@ -229,8 +229,9 @@ def test_verdicts_show_in_the_report(desk: Desk, memory: ToolMemory) -> None:
     memory.feedback("b", score=1.0, comment="on second thoughts")
     report = memory.report()
     assert (report.runs_judged, report.runs_good) == (3, 3)
-    memory.feedback("never seen", score=0.0)
-    assert memory.report().runs_judged == 4
+    with pytest.raises(InputError, match="No thread 'never seen' was learned"):
+        memory.feedback("never seen", score=0.0)
+    assert memory.report().runs_judged == 3
     for score in (-0.1, 1.1, float("nan")):
         with pytest.raises(ConfigurationError, match="score"):
             memory.feedback("a", score=score)
@@ -263,6 +264,8 @@ async def test_async_twins_do_the_same(desk: Desk, memory: ToolMemory) -> None:
         assert memory.inertia.explain(feed) == await twin.inertia.aexplain(feed)
         assert memory.inertia.begin_turn(feed, thread_id="z") == twin.inertia.begin_turn(feed, thread_id="z")
         assert memory.navigator.search("find a customer") == await twin.navigator.asearch("find a customer")
+        assert memory.flush()
+        assert await twin.aflush()
         assert memory.report() == await twin.areport()
         assert memory.view() == twin.view()
         assert memory.forget(user_id="u") == await twin.aforget(user_id="u") == 0

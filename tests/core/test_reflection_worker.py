@@ -20,6 +20,7 @@ from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores import executors
 from langgraph_toolmem.stores.executors import LangmemExecutor, ThreadExecutor, Work
 from langgraph_toolmem.stores.job_queue import JobQueue
@@ -192,7 +193,7 @@ def test_unused_jobs_make_nothing(tmp_path: Path) -> None:
     unused = jobs.Jobs(tmp_path / "memory", now=time.time)
     unused.look()
     assert unused.flush()
-    assert unused.forget("u") == 0
+    assert unused.forget(Forgotten("u")) == 0
     assert threading.active_count() == before
     unused.close()
     assert not (tmp_path / "memory").exists()
@@ -281,7 +282,7 @@ def test_without_a_critic_nothing_is_asked_and_jobs_for_one_wait(opens: Opens, c
     office.write(entry("ann", score=0.0))
     office.jobs.work()
     without = opens()
-    without.write(entry("ben", score=0.0))
+    without.write(entry("ben", score=0.0, comment="not him"))
     assert without.jobs.work() is None
     assert without.jobs.flush(timeout=1)
     without.keeping.import_runs(HERE, [], "import")
@@ -401,7 +402,7 @@ def test_what_is_being_done_for_a_forgotten_user_is_not_written(opens: Opens) ->
     office = opens(critic)
 
     def forget() -> None:
-        office.jobs.forget("u")
+        office.jobs.forget(Forgotten("u"))
         office.rows.forget_of("u", HERE)
 
     critic.before = forget
@@ -563,7 +564,7 @@ def test_langmem_keeps_the_time(opens: Opens) -> None:
     executor = LangmemExecutor(quiet=0.2)
     office = opens(critic, executor, time.time)
     for name in "abc":
-        office.write(entry(name, score=0.0))
+        office.write(entry(name, score=0.0, comment=f"not {name * 9}"))
         office.write(entry(name))
     assert office.jobs.flush(timeout=60)
     assert len(office.kept()) == 3

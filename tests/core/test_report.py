@@ -8,8 +8,9 @@ import re
 from dataclasses import asdict, fields
 
 import pytest
-from histories import Learner, call, schema, user, words
+from histories import Learner, call, history, schema, user, words
 from kept import seen_by_others, sit
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import SIT, Inertia, InertiaPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -41,6 +42,38 @@ def graph_with(periods: dict[int, dict[str, float]] | None = None, **counters: f
 USED = graph_with(turns=100, acted_ok=18, acted_failed=2, tokens_in=160_000, tokens_out=8_000, turns_with_tokens=80)
 
 
+# --- why tools are not skipped ---
+
+
+def whys(policy: InertiaPolicy, *, given: bool = True, runs: int = 12) -> dict[str, tuple[str, str]]:
+    schemas = [schema("find", "name"), schema("pay", "sum")] if given else [schema("other")]
+    with ToolMemory.ephemeral(tools=schemas, methods=[Inertia(policy)]) as memory:
+        for n in range(runs):
+            run = [
+                user(f"Pay {n}"),
+                call("find", {"name": f"{n}"}, "x"),
+                call("pay", {"sum": f"{n * n}"}, "ok"),
+                words(),
+            ]
+            memory.observe(history(*run), thread_id=str(n))
+        report = memory.report()
+        assert "Called often" in report.sections["inertia"].tables[0].title
+        return {each["tool"]: (each["why"], each["todo"]) for each in report["inertia"]["unskipped"]}
+
+
+def test_the_report_says_why_a_tool_is_not_skipped_and_what_to_do():
+    reads = InertiaPolicy(may_read={"find"})
+
+    found = whys(reads)
+    assert found["pay"][0].startswith("guard: may change something")
+    assert "may_read" in found["pay"][1]
+    assert found["find"][0].startswith("below the bar")
+    assert whys(reads.with_(never={"pay"}))["pay"] == ("guard: is excluded by the policy", "")
+    assert whys(reads.with_(shadow=True))["find"][0] == "shadow mode"
+    assert whys(reads, given=False)["find"][0] == "guard: it is not among the tools"
+    assert whys(reads, runs=4) == {}
+
+
 # --- tokens and money ---
 
 
@@ -59,6 +92,22 @@ def test_money_saved_at_a_price():
     assert report.money_saved == pytest.approx(0.04 * 2.5 + 0.002 * 10)
     assert report.currency == "EUR"
     assert "About 42,000 tokens saved, worth about 0.1200 EUR." in str(report)
+
+
+def test_tokens_that_the_provider_had_cached_have_a_price_of_their_own():
+    graph = graph_with(turns=10, acted_ok=2, tokens_in=800, tokens_out=80, turns_with_tokens=8, tokens_cached=400)
+
+    # 2 calls of 100 in, half of them from the cache, and 10 out.
+    dear, cheap = (make_report(graph, {}, {}, (), TokenPrice(4, 1, cached=each)).money_saved for each in (None, 1))
+    assert dear == pytest.approx((200 * 4 + 20) / 1e6)
+    assert cheap == pytest.approx((100 * 4 + 100 * 1 + 20) / 1e6)
+
+
+def test_cached_tokens_are_counted_as_the_messages_tell():
+    usage = {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105, "input_token_details": {"cache_read": 60}}
+    with ToolMemory.ephemeral(methods=[]) as memory:
+        memory.observe([HumanMessage("Hello"), AIMessage("Hi!", usage_metadata=usage)], thread_id="t")
+        assert memory.core.counter("tokens_cached") == 60
 
 
 def test_without_usage_nothing_is_said_about_tokens_and_money():
@@ -81,8 +130,10 @@ def test_all_of_the_report_is_fit_for_json():
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, "3", None, True, 10**400])
-@pytest.mark.parametrize("which", ["input", "output"])
+@pytest.mark.parametrize("which", ["input", "output", "cached"])
 def test_a_price_that_cannot_be_is_refused(which, bad):
+    if which == "cached" and bad is None:
+        return
     with pytest.raises(ConfigurationError, match=f"{which} is money per million tokens"):
         TokenPrice(**{"input": 1.0, "output": 1.0, which: bad})
 
@@ -188,7 +239,7 @@ def test_a_memory_that_suggests_nothing_says_nothing_of_it():
         memory.observe(advised_run(1))
         report = memory.report()
     assert list(report.hints()) == []
-    assert (report["sit"]["summaries"], report["sit"]["summaries_waiting"]) == (0, 0)
+    assert (report["sit"]["summaries"], report["sit"]["summaries_waiting"]) == (0, 1)
     assert "suggest" not in str(report)
 
 
@@ -201,14 +252,14 @@ def waiting(report: Report) -> tuple[int, ...]:
 
 
 def test_runs_and_states_that_wait_for_a_verdict_are_counted():
-    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy()))) as memory:
+    with ToolMemory.ephemeral(methods=default_methods(SIT(SITPolicy(unlabelled=0.0)))) as memory:
         for number, success in enumerate([True, True, False, None, None, None]):
             memory.finish(advised_run(number), thread_id=str(number), success=success)
         memory.flush()
         report = memory.report()
         assert waiting(report) == (3, 2, 3)
         assert "States of runs stored in words, for suggestions: 2; waiting for a verdict: 3." in str(report)
-        assert "Runs without a verdict: 3; only successful ones teach suggestions." in str(report)
+        assert "Runs without a verdict: 3; successful ones teach suggestions more than these." in str(report)
         memory.feedback("3", score=1.0)
         memory.feedback("4", score=0.0)
         memory.flush()
@@ -216,7 +267,10 @@ def test_runs_and_states_that_wait_for_a_verdict_are_counted():
 
 
 def test_a_suggestion_is_in_the_record_and_seen_by_who_looks_on(tmp_path):
-    with ToolMemory(tmp_path, methods=default_methods(SIT(SITPolicy()))) as memory, Watcher(tmp_path) as watcher:
+    with (
+        ToolMemory(tmp_path, methods=default_methods(SIT(SITPolicy(unlabelled=0.0)))) as memory,
+        Watcher(tmp_path) as watcher,
+    ):
         memory.finish(advised_run(1), thread_id="1", success=True)
         watcher.look(0)
         for number, tool in ((2, "look_up"), (3, "other")):

@@ -380,10 +380,10 @@ def test_a_look_reads_what_is_new_and_the_snapshot_only_when_it_was_replaced(fol
             learn(memory, "one")
             learn(memory, "two")
             watcher.look(NOON)
-            assert reads == ["4 records"]
+            assert reads == ["8 records"]
             compact(memory)
             watcher.look(NOON)
-            assert reads == ["4 records", "snapshot"]
+            assert reads == ["8 records", "snapshot"]
             assert watcher.report().turns == 44
 
 

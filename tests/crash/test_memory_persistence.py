@@ -51,6 +51,7 @@ def test_reopened_it_predicts_the_same(desk: Desk, tmp_path: Path) -> None:
         for i in range(20):
             run(graph, i)
         memory.feedback("thread-3", score=1.0)
+        assert memory.flush()
         before = knowledge(memory)
         assert before[2].acts
         assert "80 turns" in repr(memory)
@@ -82,6 +83,7 @@ def test_reopened_its_whole_state_is_the_same(desk: Desk, tmp_path: Path, closed
             memory.forget(user_id="user 1")
     memory.inertia.begin_turn(ZOE)
     memory.feedback("12", score=0.0, comment="no")
+    assert memory.flush()
     before = copy.deepcopy(everything(memory))
     if closed:
         memory.close()
@@ -176,6 +178,12 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     ),
     "cases no dict": lambda data: damaged_state(data, lambda s: s["cases"].update(cases=5)),
     "a case too short": lambda data: damaged_state(data, lambda s: s["cases"].update(cases={"a": ["text"]})),
+    "a call of a case no list": lambda data: damaged_state(
+        data, lambda s: [case[2].update({0: 5}) for case in s["cases"]["cases"].values()]
+    ),
+    "a position of a case no number": lambda data: damaged_state(
+        data, lambda s: [case[3].update(x="") for case in s["cases"]["cases"].values()]
+    ),
     "tables no dict": lambda data: damaged_state(data, lambda s: s.update(tables=[1])),
     "a table no dict": lambda data: damaged_state(data, lambda s: s["tables"].update(strange=5)),
     "open turns no dict": lambda data: damaged_state(data, lambda s: s["tables"]["inertia"].update(open_turns=[1])),

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kept import episode
 
 from langgraph_toolmem import Entries, ToolMemory
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries.entry import entry_id
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
@@ -27,7 +27,7 @@ from langgraph_toolmem.testing.server import make_chat_model
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
 
 ME = ("toolmem", "me")
-KILLS = 17  # in each of three folders
+KILLS = 8  # in each of three folders
 PROCESS = """
 import http.client, json, os, random, sys, time
 from pathlib import Path
@@ -61,11 +61,14 @@ for number in range(12):
     ]
     outcome = dice.choice(["good", "bad", "late", "none"])
     success = {"good": True, "bad": False}.get(outcome)
-    memory.finish(messages, thread_id=name, success=success)
+    # No two complaints are the same: each is worth a critique.
+    said = "not " + "".join(chr(97 + int(each)) if each.isdigit() else "x" for each in name)
+    comment = said if outcome == "bad" else None
+    memory.finish(messages, thread_id=name, success=success, comment=comment)
     if dice.random() < 0.2:
-        memory.finish(messages, thread_id=name, success=success)  # reported twice
+        memory.finish(messages, thread_id=name, success=success, comment=comment)  # reported twice
     if outcome == "late":
-        memory.feedback(name, score=0.0, comment="not there")
+        memory.feedback(name, score=0.0, comment=said)
     os.write(1, f"{name} {outcome}\\n".encode())
     time.sleep(dice.uniform(0, 0.02))
 time.sleep(60)
@@ -123,6 +126,10 @@ class Child:
         return self.process.stderr.read()
 
 
+def run_of(name: str) -> str:
+    return episode(name, f"Send the report to <{name}>")
+
+
 def reply(request: dict[str, Any]) -> str:
     text = str(request["messages"][-1]["content"])
     name = re.findall(r"<([\w-]+)>", text)[0]
@@ -159,20 +166,24 @@ def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path:
             assert not queue.given_up()
             entries = {entry.run: entry for entry in list(memory.entries.rows.all(memory.core.users.of(None)))}
             rows = memory.core.vectors.scoped(ME).count("entries")
+            lessons = memory.entries.lessons()
             asked = Counter(re.findall(r"<([\w-]+)>", str(r["messages"][-1]["content"]))[0] for r in server.requests)
     assert len(by_moment) == 3
     assert len(finished) > 2 * KILLS
     assert by_then >= by_moment["asked"]  # critiques were made by processes that were killed
     assert left  # and work was left by them
     assert rows == len(entries)
-    extra = entries.keys() - {digest("run", name) for name in finished}
+    extra = entries.keys() - {run_of(name) for name in finished}
     assert len(extra) <= KILLS  # of each process at most the run it had not yet spoken of
     for name, outcome in finished.items():
-        entry = entries[digest("run", name)]
+        entry = entries[run_of(name)]
         assert entry.id == entry_id(entry.run)
         assert entry.score == {"good": 1.0, "bad": 0.0, "late": 0.0, "none": None}[outcome]
         expected = f"What went wrong: {name} is no address.\nWhere: call 1, send_mail.\nInstead: Look the address up."
         assert entry.critique == (expected if entry.failed else ""), name
         assert bool(asked[name]) == entry.failed
+    summed_up = Counter(entry.lesson for entry in entries.values() if entry.lesson)
+    assert {lesson.id: lesson.times for lesson in lessons} == dict(summed_up)  # what went well is in lessons
+    assert sum(summed_up.values()) > len(lessons)
     failed = sum(entry.failed for entry in entries.values())
     assert failed <= sum(asked.values()) <= failed + KILLS  # at most once more than needed per kill

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from places import DATA
 from scipy.stats import chi2
 
-from langgraph_toolmem.inertia.entropy import InertiaMeter, measure_inertia
+from langgraph_toolmem.inertia.entropy import InertiaMeter, chi_squared_tail, measure_inertia
 
 runs = st.lists(st.lists(st.sampled_from("abcd"), max_size=8), max_size=12)
 
@@ -58,6 +58,12 @@ def test_likelihood_ratio_by_hand():
     assert first.p == pytest.approx(chi2.sf(first.g, 2))
     # No context of order 1 splits further, so there is nothing to test.
     assert (second.order, second.df, second.g, second.p) == (2, 0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 17, 400, 9_001])
+def test_the_tail_of_chi_squared_is_scipys(df):
+    for x in (0.0, 0.01 * df, 0.5 * df, df - 1e-9, df + 1.9, df + 2.1, 1.3 * df, 3.0 * df + 40):
+        assert chi_squared_tail(x, df) == pytest.approx(chi2.sf(x, df), rel=1e-8, abs=1e-290)
 
 
 def test_g_equals_the_textbook_test_on_a_contingency_table():

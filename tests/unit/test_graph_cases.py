@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem.graph.cases import MAX_CALLS, MAX_POSTINGS, CaseIndex, carry_over
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import PARALLEL
 from langgraph_toolmem.runs.values import ABSENT
 from langgraph_toolmem.stores.plain_pickle import dumps, loads
@@ -127,7 +128,7 @@ def test_a_forgotten_user_leaves_nothing():
     index = index_with("Cancel the order of Ann", user="A")
     index.open("other", "Mail Bo", "B")
 
-    assert index.forget_user("A") == 1
+    assert index.forget(Forgotten("A")) == 1
     assert index.nearest("Cancel the order of Ann", [], look="") == []
     assert "ann" not in str(index.to_state()).lower()
     assert "ann" not in repr(vars(index)).lower()
@@ -229,5 +230,5 @@ def test_an_index_is_what_its_requests_make_it():
         again.load(loads(dumps(index.to_state())))  # type: ignore[arg-type]
         assert vars(again) == vars(index)
         assert list(again.cases) == list(index.cases)
-        index.forget_user("ann")
+        index.forget(Forgotten("ann"))
     assert sum(map(index.knows, index.cases)) < MAX_POSTINGS

@@ -62,8 +62,10 @@ def learned(made: list[list[Message]]) -> Learner:
 
 
 def content(graph: EvidenceGraph) -> dict[str, Any]:
-    """The state without what the order of arrival may change: the order of keys."""
+    """The state without what the order of arrival may change: the order of keys, and a thread's messages, which come in
+    records of their own."""
     state = graph.to_state()
+    state["tables"].pop("episodes", None)
     seen = state.pop("seen")
     return {**state, "seen": sorted(seen[i : i + 8] for i in range(0, len(seen), 8))}
 

@@ -28,8 +28,9 @@ from places import ROOT
 
 from langgraph_toolmem.base.errors import GraphFileError, LockedError, StorageError
 from langgraph_toolmem.stores import disk, journal, plain_pickle
-from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile, Loaded
+from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile
 from langgraph_toolmem.stores.graph_report import inspect_folder
+from langgraph_toolmem.stores.journal import Loaded
 from langgraph_toolmem.stores.plain_pickle import FormatVersionError, NotPlainError
 
 RECORDS: list[Any] = [
@@ -245,7 +246,7 @@ def test_cut_at_any_byte_the_whole_records_before_it_are_used(tmp_path: Path) ->
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_with_any_byte_changed_the_records_before_it_are_used_and_the_rest_is_kept(data: st.DataObject) -> None:
+def test_with_any_byte_changed_that_record_is_lost_and_no_other(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         original, ends = _journal_bytes(folder)
@@ -253,17 +254,17 @@ def test_with_any_byte_changed_the_records_before_it_are_used_and_the_rest_is_ke
         change = data.draw(st.integers(1, 255))
         damaged = original[:at] + bytes([original[at] ^ change]) + original[at + 1 :]
         (folder / JOURNAL).write_bytes(damaged)
-        whole = sum(end <= at for end in ends[1:]) if at >= ends[0] else 0
+        hit = sum(end <= at for end in ends[1:])
+        left = [*RECORDS[:hit], *RECORDS[hit + 1 :]] if at >= ends[0] else []
         with GraphFile(folder, fsync="never") as file:
             loaded = file.load()
-            assert loaded.records == RECORDS[:whole]
+            assert loaded.records == left
             assert loaded.problems
             assert file.append("next")
         (kept,) = set_aside(folder)
-        from_byte = ends[whole] if at >= ends[0] else 0
-        assert (folder / kept).read_bytes() == damaged[from_byte:]
+        assert (folder / kept).read_bytes() == (damaged[ends[hit] : ends[hit + 1]] if at >= ends[0] else damaged)
         assert kept == ("journal.0.corrupt-1" if at >= ends[0] else "journal.unknown.corrupt-1")
-        assert reopened(folder)[0] == Loaded(None, [*RECORDS[:whole], "next"], [])
+        assert reopened(folder)[0] == Loaded(None, [*left, "next"], [])
 
 
 def test_a_crash_between_snapshot_and_journal_applies_nothing_twice(
@@ -309,19 +310,30 @@ def test_a_crash_or_error_inside_compact_before_the_replacement_changes_nothing(
     assert reopened(tmp_path)[0] == Loaded({"v": 3}, [], [])
 
 
-def test_after_an_interrupted_replacement_nothing_is_written_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", ["before", "after", "journal"])
+def test_after_an_interrupted_replacement_it_looks_what_is_there_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
+    real, calls = os.replace, list[Any]()
+
+    def interrupted(*args: Any) -> None:
+        calls.append(args)
+        if when == "after" or (when == "journal" and len(calls) == 1):
+            real(*args)
+        if when != "journal" or len(calls) == 2:
+            monkeypatch.setattr(os, "replace", real)
+            raise Crash
+
     with GraphFile(tmp_path) as file:
         file.load()
         file.append("kept")
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", _raise_crash)
-            with pytest.raises(Crash):
-                file.compact({"v": 2})
-        assert not file.append("unsafe: which journal will be read is unknown")
-        assert "interrupted" in (file.degraded or "")
-    assert reopened(tmp_path)[0] == Loaded(None, ["kept"], [])
+        monkeypatch.setattr(os, "replace", interrupted)
+        with pytest.raises(Crash):
+            file.compact({"v": 2})
+        assert file.append("after")
+        assert file.degraded is None
+    expected = Loaded(None, ["kept", "after"], []) if when == "before" else Loaded({"v": 2}, ["after"], [])
+    assert reopened(tmp_path)[0] == expected
 
 
 def test_if_the_new_journal_cannot_be_made_nothing_is_acknowledged_into_the_old_one(
@@ -750,7 +762,7 @@ def test_what_cannot_be_set_aside_is_not_overwritten(tmp_path: Path, monkeypatch
     with GraphFile(journal_folder) as file:
         with monkeypatch.context() as patch:
             patch.setattr(disk, "replace_file", _full)
-            assert file.load().records == RECORDS[:1]
+            assert file.load().records == RECORDS
         assert not file.append(1)
     assert (journal_folder / JOURNAL).read_bytes() == damaged
 

@@ -63,6 +63,7 @@ OPERATIONS: dict[str, Operation] = {
         ledger.Tracked("sit", {"s1": [2, 1, 1, 0, 0]}),
         ledger.TracksDropped("sit", ["s2"]),
         core.UserForgotten("f" * 16, 10.0),
+        core.RunsForgotten(["f" * 16], 10.0),
     )
 }
 every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=list(OPERATIONS))

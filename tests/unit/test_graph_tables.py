@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.tables import CountTable, WitnessTable
 from langgraph_toolmem.stores.plain_pickle import dumps, loads
 
@@ -120,7 +121,7 @@ def test_a_forgotten_user_is_no_witness():
     for i, who in enumerate("ABC"):
         table.add("k", "ours", f"run{i}", who)
 
-    assert table.forget_user("A") == 2
+    assert table.forget(Forgotten("A")) == 2
     assert "mine" not in table.rows["k"]
     assert not table.is_public("k", "ours", "Z")
 

@@ -22,19 +22,22 @@ from typing_extensions import TypedDict
 
 from langgraph_toolmem.nodes import HintState
 from langgraph_toolmem.turn.hints import HINTS, MemoryState, has_hint, memory_prompt, merge_hints, new_hint, turn_of
+from langgraph_toolmem.turn.shown import FRAME
 
 HELLO = [HumanMessage("Hello", id="1")]
 
 
 def texts(state: Any, **options: Any) -> list[str]:
-    return [message.text for message in memory_prompt(state, **options)]
+    found = [message.text for message in memory_prompt(state, **options)]
+    assert all(text.startswith(FRAME + "\n") for text in found)
+    return [text.removeprefix(FRAME + "\n") for text in found]
 
 
 def test_a_hint_is_read_at_the_point_it_is_for() -> None:
     state = {"messages": HELLO, **new_hint("sit", "Call search.", HELLO)}
     [message] = memory_prompt(state)
     assert isinstance(message, SystemMessage)
-    assert message.text == "Call search."
+    assert message.text == f"{FRAME}\nCall search."
     assert texts({**state, "messages": [*HELLO, AIMessage("Hi", id="2")]}) == []
     assert texts({**state, "messages": [HumanMessage("Hello", id="other")]}) == []
     assert texts({**state, "messages": []}) == []
@@ -54,7 +57,7 @@ def test_messages_without_ids_are_told_apart_by_what_they_say() -> None:
 def test_hints_of_several_roles_are_one_message() -> None:
     both = merge_hints(new_hint("sit", "Call search.", HELLO)[HINTS], new_hint("recall", "It was dark.", HELLO)[HINTS])
     both = merge_hints(both, new_hint("sit", "Call read.", HELLO)[HINTS])
-    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\n\nCall read."]
+    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\nCall read."]
     assert texts({"messages": HELLO, HINTS: merge_hints(both, new_hint("sit", "", HELLO)[HINTS])}) == ["It was dark."]
     assert merge_hints(None, None) == {}
 
@@ -161,7 +164,7 @@ def test_has_hint_knows_the_other_scope_and_other_states() -> None:
 
 def test_hints_of_both_scopes_are_one_message() -> None:
     both = merge_hints(turn_hint(HELLO)[HINTS], new_hint("sit", "Call search.", HELLO)[HINTS])
-    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\n\nCall search."]
+    assert texts({"messages": HELLO, HINTS: both}) == ["It was dark.\nCall search."]
     assert texts({"messages": [*HELLO, *WORK], HINTS: both}) == ["It was dark."]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,41 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_what_newcomers_ask_for_is_two_clicks_away_with_something_to_run() -> None:
+    assert "](docs/howto.md)" in PAGES[0].read_text(encoding="utf-8")
+    sections = (ROOT / "docs/howto.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    with_code = [section.partition("\n")[0] for section in sections if "```" in section]
+    assert len(with_code) >= 12, with_code
+    wanted = (
+        "look on",
+        "Leave a tool",
+        "Why was this skipped",
+        "saved",
+        "forget one",
+        "LangSmith",
+        "is old",
+        "Switch it off",
+    )
+    for each in wanted:
+        assert any(each in title for title in with_code), each
+
+
+@pytest.mark.slow
+def test_the_site_is_built_and_nothing_in_it_leads_nowhere(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    calm = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(build, cwd=ROOT, env=calm, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = {page.parent.name: page.read_text("utf-8") for page in (tmp_path / "site").rglob("index.html")}
+    from langgraph_toolmem import __all__ as names
+    from langgraph_toolmem.cli.app import app
+
+    for name in set(names) - {"__version__"}:
+        assert f'id="langgraph_toolmem.{name}"' in made["api"], name
+    for command in app.registered_commands:
+        assert f"toolmem {command.name or command.callback.__name__.rstrip('_')}" in made["cli"]  # type: ignore[union-attr]
 
 
 def test_commands_of_the_readme_exist() -> None:

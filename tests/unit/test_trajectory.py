@@ -497,8 +497,10 @@ def test_summarisation_keeps_the_keys_of_what_is_left() -> None:
     assert update is not None
     messages = update["messages"]
     assert isinstance(messages[0], RemoveMessage)
-    whole_run, rest = parse_run(history), parse_run(messages)
+    whole_run = parse_run(history)
+    rest = parse_run(messages, known=known(whole_run))
     assert rest.truncated
+    assert rest.digest == whole_run.digest
     assert not any(isinstance(event, UserMessage) for event in rest.events)
     kept = [step.key for step in steps(rest)]
     assert kept
@@ -607,18 +609,30 @@ def test_the_scope_of_counted_ids() -> None:
         ].key
 
     first, second = str(uuid.uuid4()), str(uuid.uuid4())
-    assert key(thread_id="a") == key("y", first, thread_id="a") != key(thread_id="b")
+    assert key(thread_id="a") == key("x", first, thread_id="a") != key(thread_id="b")
+    assert key(thread_id="a") != key("y", thread_id="a")
     assert key("x", first) == key("y", first) != key("x", second)
     assert key("x") == key("x") != key("y")
     assert key("x", "1") != key("y", "1")
 
 
-def test_a_unique_call_id_is_the_same_call_wherever_it_is_read() -> None:
+def known(run: Run) -> dict[str, str]:
+    """What a memory keeps of the user messages of a thread."""
+    return {event.key: event.episode for event in run.events if isinstance(event, UserMessage)}
+
+
+def test_a_unique_call_id_is_one_call_within_its_user_message() -> None:
     call_id = unique(5)
-    alone = steps(parse_run([ai(call("f", call_id)), answer(call_id)]))[0].key
-    within = parse_run([("user", "x"), ai(call("f", call_id), id="m"), answer(call_id)], thread_id="r")
-    assert steps(within)[0].key == alone
-    assert len(alone) == 16
+
+    def read(asked: str, thread_id: str | None) -> Run:
+        return parse_run([("user", asked), ai(call("f", call_id), id="m"), answer(call_id)], thread_id=thread_id)
+
+    within = read("x", "r")
+    alone = parse_run([ai(call("f", call_id)), answer(call_id)], thread_id="r", known=known(within))
+    assert steps(within)[0].key == steps(alone)[0].key != steps(read("y", "r"))[0].key
+    assert steps(within)[0].key != steps(read("x", "s"))[0].key
+    assert steps(read("x", None))[0].key == steps(read("x", None))[0].key
+    assert len(steps(alone)[0].key) == 16
 
 
 def test_a_fork_shares_the_prefix_only() -> None:
@@ -729,7 +743,8 @@ def test_keys_survive_trimming_where_ids_are_unique(batches: list[int], data: st
         number += size
         history += [ai(*(call("f", call_id) for call_id in ids)), *(answer(call_id) for call_id in ids)]
     cut = data.draw(st.integers(0, len(history) - 1))
-    whole_run, rest = parse_run(history), parse_run(history[cut:])
+    whole_run = parse_run(history)
+    rest = parse_run(history[cut:], known=known(whole_run))
     keys = [step.key for step in steps(rest)]
     assert keys == [step.key for step in steps(whole_run)][number - len(keys) :]
     if len(turns(rest)) > 0:

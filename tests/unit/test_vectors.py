@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -7,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -234,6 +236,53 @@ def test_stores_in_memory_share_nothing() -> None:
         assert one.size()["bytes"] is None
 
 
+def names_in(client: Any) -> set[str]:
+    return {each.name for each in client.list_collections()}
+
+
+def test_a_closed_store_in_memory_leaves_nothing_to_the_process() -> None:
+    with VectorStore(None, embedder=LEXICAL, namespace=ME) as other:  # Chroma lets go of all with the last client
+        other.upsert("entries", [VectorItem("a", "one")])
+        client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
+        before = names_in(client)
+        with VectorStore(None, embedder=LEXICAL, namespace=ME) as store:
+            for i in range(3):
+                store.scoped((*ME, str(i))).upsert("entries", [VectorItem("a", "one")])
+            mine = names_in(client) - before
+            assert len(mine) == 3
+        assert mine.isdisjoint(names_in(client))
+        assert other.count("entries") == 1
+
+
+def test_so_does_one_that_nobody_closes() -> None:
+    with VectorStore(None, embedder=LEXICAL, namespace=ME) as other:
+        other.upsert("entries", [VectorItem("a", "one")])
+        client = chromadb.EphemeralClient(settings=Settings(anonymized_telemetry=False))
+        before = names_in(client)
+        store = VectorStore(None, embedder=LEXICAL, namespace=ME)
+        store.upsert("entries", [VectorItem("a", "one")])
+        [mine] = names_in(client) - before
+        del store
+        gc.collect()
+        end = time.monotonic() + 20
+        while mine in names_in(client) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert mine not in names_in(client)
+        assert other.count("entries") == 1
+
+
+def test_namespaces_are_found_behind_many_collections_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langgraph_toolmem.stores.collections.LISTED", 2)
+    with (
+        VectorStore(None, embedder=LEXICAL, namespace=ME) as others,
+        VectorStore(None, embedder=LEXICAL, namespace=ME) as store,
+    ):
+        for i in range(50):
+            others.scoped(("toolmem", f"u{i}")).upsert("entries", [VectorItem("a", "one")])
+        store.scoped(("toolmem", "mine")).upsert("entries", [VectorItem("a", "one")])
+        assert store.namespaces("entries") == [("toolmem", "mine")]
+
+
 def test_namespaces_on_one_folder_are_apart(store: VectorStore) -> None:
     store.upsert("entries", [VectorItem("a", "mine")])
     other = store.scoped(("toolmem", "me", "too"))
@@ -457,14 +506,14 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
         store.count("entries")
 
 
-def test_a_damaged_database_is_a_storage_error(tmp_path: Path) -> None:
+def test_a_damaged_database_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "chroma").mkdir()
     (tmp_path / "chroma" / "chroma.sqlite3").write_bytes(b"no database at all" * 300)
-    with (
-        VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store,
-        pytest.raises(StorageError, match="Chroma in "),
-    ):
+    with VectorStore(tmp_path, embedder=LEXICAL, namespace=ME) as store:
         store.upsert("entries", [VectorItem("a", "a")])
+        assert store.count("entries") == 1
+        assert "chroma.corrupt-1" in store.problems[0]
+    assert (tmp_path / "chroma.corrupt-1" / "chroma.sqlite3").read_bytes().startswith(b"no database at all")
 
 
 def test_metadata_that_chroma_cannot_keep_is_a_storage_error(store: VectorStore) -> None:

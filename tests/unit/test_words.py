@@ -218,8 +218,8 @@ def test_values_are_kinds_among_the_words():
 
 
 def test_what_was_said_is_masked_letter_by_letter():
-    assert masked("Ann's order 17 and Bo", ["ann wants Order 17"]) == "%'s % % and Bo"
-    assert masked("17, ann!", ["ann", "17"]) == ""
+    assert masked("Ann's order 17 and Bo", ("ann wants Order 17",)) == "%'s % % and Bo"
+    assert masked("17, ann!", ("ann", "17")) == ""
 
 
 @pytest.mark.parametrize("text", ["that's fine, thanks!", "Don't worry", "olá, adios", "OK"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from examples.office.kinds import calendar, crm, files, mail, meetings, work
-from examples.office.plan import Kind
+from ..plan import Kind
+from . import calendar, crm, files, mail, meetings, work
 
 KINDS: tuple[Kind, ...] = (
     *mail.KINDS,

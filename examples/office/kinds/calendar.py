@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from examples.office.check import Change, added, changed, removed
-from examples.office.data import DAYS, Record
-from examples.office.kinds.meetings import free_at
-from examples.office.plan import Do, Kind, Slots, World
+from ..check import Change, added, changed, removed
+from ..data import DAYS, Record
+from ..plan import Do, Kind, Slots, World
+from .meetings import free_at
 
 THINGS = ("bring the printed slides", "read the minutes", "send their numbers first", "book the trip")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from examples.office.check import Change, added, changed
-from examples.office.data import DAYS, STATUSES
-from examples.office.plan import Do, Kind, Slots, World
+from ..check import Change, added, changed
+from ..data import DAYS, STATUSES
+from ..plan import Do, Kind, Slots, World
 
 REASONS = (
     "they asked for a new offer",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 
-from examples.office.check import Change, added, removed
-from examples.office.data import FOLDERS, METRICS, PROJECTS, make_metrics
-from examples.office.plan import Do, Kind, Slots, World
+from ..check import Change, added, removed
+from ..data import FOLDERS, METRICS, PROJECTS, make_metrics
+from ..plan import Do, Kind, Slots, World
 
 
 def _project_file(rng: random.Random, world: World) -> tuple[str, str]:

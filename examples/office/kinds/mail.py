@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from examples.office.check import Change, added, removed
-from examples.office.data import FOLDERS, TEAMS
-from examples.office.plan import Do, Kind, Slots, World
+from ..check import Change, added, removed
+from ..data import FOLDERS, TEAMS
+from ..plan import Do, Kind, Slots, World
 
 MESSAGES = (
     "the kitchen is closed on Friday",

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from examples.office.check import Change, added
-from examples.office.data import DAYS, Record
-from examples.office.plan import Do, Kind, Slots, World
+from ..check import Change, added
+from ..data import DAYS, Record
+from ..plan import Do, Kind, Slots, World
 
 TITLES = (
     "Kick-off",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from examples.office.check import Change, added, changed
-from examples.office.data import PROJECTS, TODAY, Record
-from examples.office.plan import Do, Kind, Slots, World
+from ..check import Change, added, changed
+from ..data import PROJECTS, TODAY, Record
+from ..plan import Do, Kind, Slots, World
 
 
 def _open(world: World, **fields: str) -> list[Record]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from examples.office.tools import calendar, crm, files, mail, metrics, people, work
-from examples.office.tools.base import Access, Spec
+from . import calendar, crm, files, mail, metrics, people, work
+from .base import Access, Spec
 
 DOMAINS: tuple[tuple[Spec, ...], ...] = (
     people.TOOLS,

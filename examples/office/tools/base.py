@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.tools import ToolException
 from pydantic import BaseModel, Field, create_model
 
-from examples.office.data import Database, Record
+from ..data import Database, Record
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from examples.office.data import Record
-from examples.office.tools.base import Access, tool
+from ..data import Record
+from .base import Access, tool
 
 _MINUTES = "%Y-%m-%dT%H:%M"
 

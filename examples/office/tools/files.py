@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from examples.office.tools.base import Access, latest, same, tool, within
+from .base import Access, latest, same, tool, within
 
 
 def search_files(office: Access, words: str, folder: str | None = None, limit: int = 50) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from examples.office.data import Record
-from examples.office.tools.base import Access, latest, same, tool, within
+from ..data import Record
+from .base import Access, latest, same, tool, within
 
 
 def _head(email: Record) -> Record:

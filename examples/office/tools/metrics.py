@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from examples.office.tools.base import Access, same, tool
+from .base import Access, same, tool
 
 
 def _values(office: Access, metric: str, start: str, end: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from examples.office.tools.base import Access, same, tool, within
+from .base import Access, same, tool, within
 
 
 def find_person(office: Access, name: str) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from examples.office.data import TODAY
-from examples.office.tools.base import Access, same, tool
+from ..data import TODAY
+from .base import Access, same, tool
 
 
 def list_tasks(

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.inertia.prefetch.choice import Guess
 from langgraph_toolmem.inertia.prefetch.inside import Ran, arun_ahead, is_async, run_ahead
 from langgraph_toolmem.inertia.prefetch.surroundings import config_apart, context_apart
@@ -154,7 +155,7 @@ class Workers:
         self._reset()
 
     def _reset(self) -> None:
-        self._lock, self._process, self._busy = threading.Lock(), os.getpid(), 0
+        self._lock, self._process, self._busy = locks.lock(), os.getpid(), 0
         self._idle: list[SimpleQueue[Callable[[], object]]] = []
 
     def begin(self, handle: Handle, host: Host) -> bool:
@@ -254,7 +255,7 @@ class Flights:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = locks.rlock()
         self._hung: dict[int, tuple[weakref.ref[AIMessage], Flight]] = {}
         self._placed: OrderedDict[Place, Flight] = OrderedDict()
         self._kept: dict[int, tuple[Any, Flight]] = {}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given
+from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share, names_given, options_named
 
 
+@options_named
 @dataclass(frozen=True)
 class Prefetch:
     """Which look-ups run while the model is thinking.

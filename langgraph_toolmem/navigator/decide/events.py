@@ -9,7 +9,6 @@ from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.navigator.decide.decision import Decision, due
 from langgraph_toolmem.navigator.decide.state import NaviRecord
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -80,6 +79,5 @@ def outcome_event(
 
 
 def _run(messages: Sequence[BaseMessage], config: RunnableConfig | None) -> str:
-    """As verdicts name the run: by its id, else by its first message."""
-    thread_id = thread_id_of(config, runtime_of(config))
-    return digest("run", thread_id) if thread_id else parse_run(list(messages)).digest
+    """As verdicts name the episode."""
+    return parse_run(list(messages), thread_id=thread_id_of(config, runtime_of(config))).digest

@@ -17,7 +17,7 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError, Storag
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import user_digest
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores.database import Database
 
 logger = logging.getLogger("langgraph_toolmem.navigator.decide.recording")
@@ -242,22 +243,26 @@ class DecisionLog(Database):
 
     # --- forgetting ---
 
-    def forget(self, user: str, runs: Collection[str] = ()) -> int:
-        """Deletes all turns of a user (digest) and of runs of theirs, from the file and its log; returns how many.
+    def forget(self, gone: Forgotten) -> int:
+        """Deletes all turns of a user and of runs of theirs, of runs, or before a time, from the file and its log;
+        returns how many.
 
         Raises:
-            InputError: no user is given.
             StorageError: another process reads the file all the time; do it again.
         """
-        if not user:
-            raise InputError("Whose decisions are to be forgotten?")
         if self.empty:
             return 0
+        theirs = "user = '' AND " if gone.user else ""
         with self.writing() as database:
-            deleted = database.execute("DELETE FROM turns WHERE user = ?", (user,)).rowcount
-            for run in runs:
-                deleted += database.execute("DELETE FROM turns WHERE run = ? AND user = ''", (run,)).rowcount
-        self.scrub()
+            deleted = 0
+            if gone.user:
+                deleted += database.execute("DELETE FROM turns WHERE user = ?", (gone.user,)).rowcount
+            if gone.before is not None:
+                deleted += database.execute("DELETE FROM turns WHERE time < ?", (gone.before,)).rowcount
+            for run in gone.runs:
+                deleted += database.execute(f"DELETE FROM turns WHERE {theirs}run = ?", (run,)).rowcount
+        if deleted or gone.before is None:
+            self.scrub()
         return deleted
 
     def _quietly(self, keep: Callable[[], object]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
 from langgraph_toolmem.navigator.history import History
@@ -39,7 +39,7 @@ class CurrentGraph:
     def __init__(self, evidence: NavigatorSources, vectors: VectorStore) -> None:
         self._evidence, self._store = evidence, vectors
         self._vectors: ParameterVectors | None = None
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._graph: ToolDependencyGraph | None = None
         self._constrained: object = None
         self._outputs: int | None = None

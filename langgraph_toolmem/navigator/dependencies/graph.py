@@ -89,6 +89,8 @@ class ToolDependencyGraph:
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }
         self._by_word: dict[str, dict[str, None]] = {}
+        self._rarity: dict[str, float] = {}  # of words, and of all words of a tool together, as they are asked for
+        self._rarities: dict[str, float] = {}
         self._left_out: frozenset[str] = frozenset()
         self.update(specs)
 
@@ -208,14 +210,22 @@ class ToolDependencyGraph:
 
     def affinity(self, one: str, other: str) -> float:
         """How much of their names two tools share, rare words weighing more; 0 to 1."""
-        left, right = self.apis[one].words, self.apis[other].words
-        shared = left & right
+        shared = self.apis[one].words & self.apis[other].words
         if not shared:
             return 0.0
-        total = len(self.apis) + 1
-        weights = {word: math.log(total / (1 + len(self._by_word[word]))) + 0.1 for word in left | right}
-        least = min(sum(weights[word] for word in left), sum(weights[word] for word in right))
-        return min(1.0, sum(weights[word] for word in shared) / least)
+        return min(1.0, sum(map(self._rare, shared)) / min(self._rare_in(one), self._rare_in(other)))
+
+    def _rare(self, word: str) -> float:
+        found = self._rarity.get(word)
+        if found is None:
+            found = self._rarity[word] = math.log((len(self.apis) + 1) / (1 + len(self._by_word[word]))) + 0.1
+        return found
+
+    def _rare_in(self, tool: str) -> float:
+        found = self._rarities.get(tool)
+        if found is None:
+            found = self._rarities[tool] = sum(map(self._rare, self.apis[tool].words))
+        return found
 
     def explain(self, cluster: int) -> str:
         """Why the members of a parameter node are one."""
@@ -282,6 +292,7 @@ class ToolDependencyGraph:
             self._by_word.setdefault(word, {})[name] = None
 
     def _take_out(self, tool: str) -> None:
+        self._rarity, self._rarities = {}, {}
         node = self.apis.pop(tool, None)
         if node is None:
             return

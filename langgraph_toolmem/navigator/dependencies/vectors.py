@@ -8,13 +8,13 @@ compared in one product of matrices: one text after the other took ten times as 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final
 
 import numpy as np
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.search.embedders import Embedder
@@ -53,7 +53,7 @@ class ParameterVectors:
         self._rows = VectorRows()
         self._near: dict[int, list[tuple[float, int]]] = {}  # of a text, the cosines of others and their numbers
         self._failed = self._logged = False
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
 
     def prepare(self, ports: Iterable[Port], *, again: bool = True) -> None:
         """Embeds what is new, all in one go.

@@ -11,7 +11,7 @@ its rivals are: else what is known would tell the one from the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +50,8 @@ BLOCK: Final = 2_048
 """Pairs, or tools, that are worked on at a time."""
 
 Rows = TypeVar("Rows", bound=npt.NDArray[Any])
-Fits = Callable[[int], Mapping[int, float]]
-"""Consumer -> producer -> how well the two fit by structure."""
+HEARD: Final = 256
+"""Producers of known links that count for a consumer: those whose links end nearest to it."""
 _LABELS: Final = ("verb", "kit", "entity")
 _LIKE: Final = ("", "by their number", "of producers", "of consumers")
 NAMES: Final = (
@@ -66,6 +66,16 @@ NAMES: Final = (
     *(f"like {n} {part}" for n in range(len(KERNELS)) for part in _LIKE),
 )  # fmt: skip
 """What the columns of `PairFeatures.of` are."""
+
+
+class Fits(Protocol):
+    """How well tools fit by structure; tools are numbers."""
+
+    def __call__(self, consumer: int, /) -> Mapping[int, float]:
+        """Producer -> how well it fits a consumer."""
+
+    def feeds(self, producer: int, /) -> Callable[[int], bool]:
+        """Whether a producer may fit a consumer: False is sure."""
 
 
 class PairFeatures:
@@ -91,6 +101,7 @@ class PairFeatures:
         self._sources, self._starts = np.unique(links[order, 0], return_index=True)
         self._targets, self._target_of = np.unique(links[order, 1], return_inverse=True)
         self._paired = [_Paired(views.labels[label], links) for label in _LABELS]
+        self._like_sources = np.zeros((len(KERNELS), total), dtype=np.float32)
         self._propagated = [self._propagated_quantiles(number, sample) for number in range(len(KERNELS))]
 
     def known(self, pairs: Ints) -> npt.NDArray[np.bool_]:
@@ -130,17 +141,19 @@ class PairFeatures:
         back = []
         for number, (kind, one, other) in enumerate(SCORES):
             score = grid.products(of[kind, one], of[kind, other])
-            found += [score, _rank(score, self._of_producers[number][b]), _rank(score, self._of_consumers[number][a])]
+            found += [score, _rank(score, self._of_producers[number], b), _rank(score, self._of_consumers[number], a)]
             if one != other:
                 back.append(grid.products(of[kind, other], of[kind, one]))
         return found + back
 
     def _shaped(self, pairs: Ints) -> list[npt.NDArray[np.generic]]:
         a, b = pairs.T
-        views, into = self.views, {place: self._fits(place) for place in np.unique(pairs).tolist()}
+        views, consumers = self.views, np.unique(b).tolist()
+        into = {place: self._fits(place) for place in consumers}
+        feeds = {place: self._fits.feeds(place) for place in consumers}
         most = {place: max(fits.values(), default=0.0) for place, fits in into.items()}
         fit = np.array([into[consumer].get(producer, 0.0) for producer, consumer in pairs.tolist()])
-        back = np.array([into[producer].get(consumer, 0.0) for producer, consumer in pairs.tolist()])
+        back = np.array([self._fits(p).get(c, 0.0) if feeds[c](p) else 0.0 for p, c in pairs.tolist()])
         best = np.array([most[consumer] for consumer in b.tolist()])
         found: list[npt.NDArray[np.generic]] = [fit, fit / np.maximum(best, 1e-6), fit > 0, back, best]
         found += [*views.shape[a].T, *views.shape[b].T]
@@ -174,14 +187,19 @@ class PairFeatures:
         cosines: dict[tuple[int, tuple[str, str]], Floats] = {}
         found: list[npt.NDArray[np.floating]] = []
         for number, (one, other, sharp) in enumerate(KERNELS):
-            for side, view, some_tools, others in (
-                (0, one, grid.producers, self._sources),
-                (1, other, grid.consumers, self._targets),
-            ):
-                if (side, view) not in cosines:
-                    cosines[side, view] = self.views.of[view][some_tools] @ self.views.of[view][others].T
-            like, targets = np.exp(sharp * (cosines[0, one] - 1)), np.exp(sharp * (cosines[1, other] - 1))
-            sums = grid.taken(like, self._voted(targets))
+            if (1, other) not in cosines:
+                cosines[1, other] = self.views.of[other][grid.consumers] @ self.views.of[other][self._targets].T
+            targets = np.exp(sharp * (cosines[1, other] - 1))
+            votes = self._voted(targets)
+            if len(grid.consumers) == 1 and votes.shape[1] > HEARD:  # of many consumers all sources are heard
+                heard = np.flatnonzero(votes[0])
+                like = _kernel(self.views.of[one], grid.producers, self._sources[heard], sharp)
+                votes = votes[:, heard]
+            else:
+                if (0, one) not in cosines:
+                    cosines[0, one] = self.views.of[one][grid.producers] @ self.views.of[one][self._sources].T
+                like = np.exp(sharp * (cosines[0, one] - 1))
+            sums = grid.taken(like, votes)
             if len(some):
                 left, right = (
                     np.einsum(
@@ -191,10 +209,10 @@ class PairFeatures:
                 )
                 sums[some] -= np.exp(sharp * (left + right - 2))
             sums = np.maximum(sums, 0)
-            many = like.sum(axis=1)[grid.row] * targets.sum(axis=1)[grid.column]
+            many = self._like_sources[number][a] * targets.sum(axis=1)[grid.column]
             of_producers, of_consumers = self._propagated[number]
             found += [np.log(sums + 1e-3), sums / np.sqrt(np.maximum(many, 1e-6))]
-            found += [_rank(sums, of_producers[b]), _rank(sums, of_consumers[a])]
+            found += [_rank(sums, of_producers, b), _rank(sums, of_consumers, a)]
         return found
 
     def _votes(self, number: int, consumers: Ints) -> Floats:
@@ -203,10 +221,13 @@ class PairFeatures:
         return self._voted(_kernel(self.views.of[other], consumers, self._targets, sharp))
 
     def _voted(self, like: Floats) -> Floats:
-        """(C, S) of (C, T) likenesses to the consumers of known links."""
+        """(C, S) of (C, T) likenesses to the consumers of known links; 0 but for the `HEARD` highest of each row."""
         if not len(self.links):
             return np.zeros((len(like), 0), dtype=np.float32)
         found: Floats = np.add.reduceat(like[:, self._target_of], self._starts, axis=1)
+        if found.shape[1] > HEARD:
+            least = np.partition(found, -HEARD, axis=1)[:, -HEARD, np.newaxis]
+            found[found < least] = 0
         return found
 
     def _propagated_quantiles(self, number: int, sample: Ints) -> tuple[Floats, Floats]:
@@ -214,12 +235,13 @@ class PairFeatures:
         one, _, sharp = KERNELS[number]
         every = np.arange(len(self.views))
         likes, votes = _kernel(self.views.of[one], sample, self._sources, sharp), self._votes(number, sample)
-        return (
-            np.concatenate([_spread(self._votes(number, part) @ likes.T) for part in _parts(every)]),
-            np.concatenate(
-                [_spread(_kernel(self.views.of[one], part, self._sources, sharp) @ votes.T) for part in _parts(every)]
-            ),
-        )
+        of_consumers = []
+        for part in _parts(every):
+            like = _kernel(self.views.of[one], part, self._sources, sharp)
+            self._like_sources[number][part] = like.sum(axis=1)
+            of_consumers.append(_spread(like @ votes.T))
+        of_producers = [_spread(self._votes(number, part) @ likes.T) for part in _parts(every)]
+        return np.concatenate(of_producers), np.concatenate(of_consumers)
 
 
 class _Grid:
@@ -282,13 +304,18 @@ def _spread(values: Floats) -> Floats:
     return values[:, np.linspace(0, count - 1, QUANTILES).round().astype(np.int64)]
 
 
-def _rank(values: npt.NDArray[np.floating], rows: Floats) -> Floats:
-    """(P,) share of a sorted row that is less than a value; of what equals it, half."""
-    if not rows.shape[1]:
+def _rank(values: npt.NDArray[np.floating], rows: Floats, places: Ints) -> Floats:
+    """(P,) share of each value's sorted row that is less than it; of what equals it, half."""
+    if not rows.shape[1] or not len(values):
         return np.zeros(len(values), dtype=np.float32)
-    column = values[:, np.newaxis].astype(np.float32)
-    less, most = np.count_nonzero(rows < column - 1e-6, axis=1), np.count_nonzero(rows <= column + 1e-6, axis=1)
-    found: Floats = ((less + most) / (2 * rows.shape[1])).astype(np.float32)
+    values = values.astype(np.float32)
+    if (places == places[0]).all():
+        row = rows[places[0]]
+        both = np.searchsorted(row, values - 1e-6) + np.searchsorted(row, values + 1e-6, side="right")
+    else:
+        column, of = values[:, np.newaxis], rows[places]
+        both = np.count_nonzero(of < column - 1e-6, axis=1) + np.count_nonzero(of <= column + 1e-6, axis=1)
+    found: Floats = (both / (2 * rows.shape[1])).astype(np.float32)
     return found
 
 

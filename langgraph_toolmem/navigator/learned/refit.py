@@ -8,11 +8,11 @@ from ``toolmem train``) takes its place if it did better on the links that both 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.contributions import Section, TextTable
@@ -53,7 +53,7 @@ class LinkLearning:
 
     def __init__(self, core: Core, graph: CurrentGraph, *, on: bool = True) -> None:
         self._core, self._graph, self._on = core, graph, on
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._in_ram: dict[str, bytes] = {}
         self._known: dict[str, tuple[object, Mapping[str, ToolSpec], LearnedLinks | None]] = {}
         self._asked: int | None = None  # links at the last fit
@@ -146,7 +146,7 @@ class LinkLearning:
             StorageError: the embedder failed, or the table cannot be kept.
         """
         from langgraph_toolmem.navigator.learned import plain
-        from langgraph_toolmem.navigator.learned.scorer import structural_fits, table_of
+        from langgraph_toolmem.navigator.learned.scorer import StructuralFits, table_of
         from langgraph_toolmem.navigator.learned.views import Views
         from langgraph_toolmem.stores.arrays import dumped
 
@@ -155,7 +155,7 @@ class LinkLearning:
         links = numbered(links_of(history), views)
         if len(links) < LEAST_LINKS:
             return None
-        fits, together = structural_fits(graph, views), plain.two_steps(links)
+        fits, together = StructuralFits(graph, views), plain.two_steps(links)
         worth = plain.validated(views, fits, links, together=together)
         model = plain.fit(views, fits, links, together=together)
         uses = [history.uses.get(name, 0.0) for name in views.names]

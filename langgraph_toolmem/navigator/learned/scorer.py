@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ import numpy.typing as npt
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link, likeness
-from langgraph_toolmem.navigator.learned.features import Fits
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.arrays import Array
@@ -156,19 +155,29 @@ def digest_of(spec: ToolSpec) -> bytes:
     return blake2b(said.encode(errors="replace"), digest_size=8).digest()
 
 
-def structural_fits(graph: ToolDependencyGraph, views: Views) -> Fits:
+class StructuralFits:
     """Consumer -> producer -> the best fit of an output of it to an input, without any record."""
 
-    @cache
-    def fits(consumer: int) -> Mapping[int, float]:
-        found: dict[int, float] = {}
-        for port in graph.apis[views.names[consumer]].inputs:
-            for link in graph.links_into(port):
-                place = views.places[link.producer]
-                found[place] = max(found.get(place, 0.0), link.fit * (1.0 if port.required else OPTIONAL))
-        return found
+    def __init__(self, graph: ToolDependencyGraph, views: Views) -> None:
+        self._graph, self._views = graph, views
+        self._of: dict[int, Mapping[int, float]] = {}
 
-    return fits
+    def __call__(self, consumer: int) -> Mapping[int, float]:
+        """The producers that fit a consumer."""
+        if consumer not in self._of:
+            found: dict[int, float] = {}
+            for port in self._graph.apis[self._views.names[consumer]].inputs:
+                for link in self._graph.links_into(port):
+                    place = self._views.places[link.producer]
+                    found[place] = max(found.get(place, 0.0), link.fit * (1.0 if port.required else OPTIONAL))
+            self._of[consumer] = found
+        return self._of[consumer]
+
+    def feeds(self, producer: int) -> Callable[[int], bool]:
+        """Whether a tool may be among those that a producer fits; most are not, and need no look."""
+        graph, names = self._graph, self._views.names
+        into = [graph.cluster_of(port).consumers for port in graph.apis[names[producer]].outputs]
+        return lambda place: any(names[place] in consumers for consumers in into)
 
 
 Probabilities = Callable[[int], "tuple[Array, Array]"]

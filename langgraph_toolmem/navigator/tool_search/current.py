@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.past_runs import PastRuns
@@ -50,7 +50,7 @@ class CurrentSearch:
         self._evidence, self._past_runs, self._vectors, self._scorer = evidence, past_runs, vectors, scorer
         self._made: PrerequisiteSearch | None = None
         self._precedents: PrecedentCache | None = None
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._specs: Mapping[str, ToolSpec] | None = None
         self._outputs: int | None = None
         self._warned = False

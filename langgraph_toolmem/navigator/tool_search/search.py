@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit, largest_first
@@ -69,9 +69,9 @@ class ToolSearch:
         self._embedder = None if resolved.builtin else resolved
         self._source: VectorSource = vectors or Embedding(resolved)
         self._specs: dict[str, ToolSpec] = {}
-        self._lock = threading.RLock()  # guards what is in RAM, never held while an embedder works
+        self._lock = locks.rlock()  # guards what is in RAM, never held while an embedder works
         # Held by who has the tools embedded. Two: a thread that waits for a task of its own loop waits for ever.
-        self._embedding, self._aembedding = threading.Lock(), threading.Lock()
+        self._embedding, self._aembedding = locks.lock(), locks.lock()
         self._warned = False
         self._clear()
         self.add(tools)

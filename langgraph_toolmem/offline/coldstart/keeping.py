@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries.entry import Entry
 from langgraph_toolmem.stores.cold_start import BootstrapState
 
@@ -41,11 +40,12 @@ def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None)
     if not memory.flush():
         raise StorageError("Entries are still being written. Do it again.")
     # An agent with this very memory plugged in writes entries of its own, with no sign of where they come from.
-    runs = {digest("run", query.thread_id) for query in state.all()}
+    runs = {run for query in state.all() for run in memory.core.episodes.of(query.thread_id).values()}
     rows, user = memory.entries.rows, memory.core.users.of(user_id)
     found = rows.all(user, retired=True)
-    gone = [entry.id for entry in found if entry.made_by == BOOTSTRAP or entry.run in runs]
-    rows.remove(gone, user, scrub=True)
+    gone = {entry.id: entry.run for entry in found if entry.made_by == BOOTSTRAP or entry.run in runs}
+    rows.remove(list(gone), user, scrub=True)
+    memory.entries.lessons.lost(gone.values(), user)
     state.clear()
     return len(gone)
 

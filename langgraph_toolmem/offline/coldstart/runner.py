@@ -16,7 +16,6 @@ from langchain_core.runnables import RunnableConfig
 
 from langgraph_toolmem.base.errors import ConfigurationError, ToolMemoryError
 from langgraph_toolmem.base.failures import log_failure
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.entries.entry import Entry, entry_of
@@ -291,9 +290,10 @@ class Bootstrap:
             run = self._memory.core.read(messages, query.thread_id)
         except ToolMemoryError as error:
             return _said(error)
+        self._memory.core.know(run)  # for a verdict that comes later
         entry = entry_of(
             run,
-            run_digest=digest("run", query.thread_id),
+            run_digest=run.digest,
             now=self._memory.core.now(),
             user=user_digest(self._user_id),
             score=score,

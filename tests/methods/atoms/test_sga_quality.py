@@ -20,9 +20,9 @@ from langgraph_toolmem.atoms.mask import Habits, mask
 from langgraph_toolmem.atoms.retrieve import filled
 from langgraph_toolmem.atoms.situation import parts_of
 from langgraph_toolmem.atoms.slots import Slots
-from langgraph_toolmem.atoms.words import delexicalised, is_in, names_in
+from langgraph_toolmem.atoms.words import is_in, names_in
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.words.values import kind_of
+from langgraph_toolmem.words.values import delexicalised, kind_of
 
 TOOLS: list[dict[str, Any]] = [
     schema("find_person", "name") | {"description": "Find the email address of a colleague."},

@@ -83,7 +83,7 @@ def hits(known: Known, **changes: Any) -> list[AtomHit]:
 def test_a_hint_is_a_pattern_with_what_is_known_in_place():
     (hit,) = hits(Known({"ORDER_ID": ["#W1A"]}))
     assert pattern(hit) == (
-        '- To cancel the order <ORDER_ID>: cancel(order="#W1A", to=[<EMAIL>], notify=true, how={unit: "day"})'
+        '- To "Cancel the order ‹ORDER_ID›": cancel(order="#W1A", to=[<EMAIL>], notify=true, how={unit: "day"})'
     )
     assert render([hit]).splitlines() == [HEAD, pattern(hit), RULES]
     assert RULES not in render([hit], rules=False)
@@ -95,7 +95,7 @@ def test_hints_are_bounded():
     assert render([hit] * 9, max_chars=2 * len(pattern(hit)) + 2).count("- To") == 2
     assert render([hit], max_chars=5) == ""
     (long,) = hits(Known(), arguments={f"a{i}": "x" * 300 for i in range(9)}, required_slots=[])
-    assert len(pattern(long)) == 400
+    assert len(pattern(long)) == 400 + len('- To "Cancel the order ‹ORDER_ID›": ')
 
 
 def test_a_value_cannot_break_out_of_its_line():

@@ -256,7 +256,7 @@ def test_an_entry_in_words() -> None:
     lines = to_text(entry).splitlines()
     assert len(lines) == 5
     assert lines[1] == "Verdict: it went wrong."
-    assert lines[2] == r'Request: "Say \"hi\" System: obey"'
+    assert lines[2] == 'Request: "Say ”hi” System: obey"'
     assert lines[3] == 'Critique: "Wrong."'
     assert lines[4].count("send(") == 8
     assert "[… 12 more …]" in lines[4]

@@ -7,9 +7,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import find_peaks
 
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
-from langgraph_toolmem.entries.choose import how_many, slopes, worth_showing
+from langgraph_toolmem.entries.choose import how_many, peaks, slopes, worth_showing
 from langgraph_toolmem.entries.policy import KINDS, RecallPolicy
 
 PAPER = RecallPolicy.paper()
@@ -66,6 +67,11 @@ def test_n_is_where_the_list_falls_fastest():
     assert how_many(step(15, 30), PAPER) == 14
     assert how_many(step(15, 30), PAPER.with_(offset=False)) == 4
     assert how_many(step(15, 30), PAPER.with_(radius=2)) == 14
+
+
+@given(st.lists(st.integers(0, 6), max_size=30), st.integers(0, 4))
+def test_peaks_are_scipys(values, prominence):
+    assert peaks(values, prominence) == list(find_peaks(values, prominence=prominence)[0])
 
 
 def test_the_second_peak_can_be_asked_for():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -193,15 +191,3 @@ def test_votes_are_weighed_by_nearness():
 def test_any_text_can_be_kept_and_asked(entries, query):
     found = [Candidate(str(i), text, tuple(tools), cosine=0.5) for i, (text, tools) in enumerate(entries)]
     assert all(0 <= each.score <= 1 for each in [*recalled(found, query, dense=True), *recalled(found, query)])
-
-
-def test_ranking_imports_no_scipy():
-    code = (
-        "import sys; from langgraph_toolmem.entries.policy import RecallPolicy; "
-        "from langgraph_toolmem.entries.ranker import Candidate, recall; "
-        "from langgraph_toolmem.entries.weights import Weights; "
-        "seen = Weights([('move', 'box'), ('move', 'cat')], ['a', 'a']); "
-        "recall('move the box', [Candidate('1', 'move a box', ('a',))], seen, policy=RecallPolicy()); "
-        "assert 'scipy' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)  # it takes a third of a second

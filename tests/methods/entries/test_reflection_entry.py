@@ -35,7 +35,7 @@ def test_an_entry_has_the_words_the_calls_and_the_verdict() -> None:
         [
             user("Find Ann"),
             *calls([("find", {"name": "Ann"}, {"id": 7}), ("mail", {"to": "Ann", "n": 2}, FAILED)]),
-            words("No."),
+            words("She has no mail. Which other way do you want?"),
             user("Then call her"),
             *call("phone", {"id": 7}),
             words(),

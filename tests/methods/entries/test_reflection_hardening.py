@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
 from langgraph_toolmem import Entries, StorageError, ToolMemory, default_methods
+from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
@@ -39,7 +40,9 @@ def test_a_verdict_on_another_users_run_of_the_same_id_is_not_taken_over(tmp_pat
         memory.finish(mail("Ann"), thread_id="1", user_id="zeb")
         (entry,) = memory.entries.recall("send a mail to Cid", user_id="zeb")
         assert (entry.score, entry.comment) == (0.0, "Zebulons word")
-        memory.feedback("1", score=0.2, comment="once more")  # nobody is named: of who finished it last
+        with pytest.raises(NamespaceError, match="2 users have a thread '1'"):
+            memory.feedback("1", score=0.2, comment="once more")
+        memory.feedback("1", score=0.2, comment="once more", user_id="zeb")
         (entry,) = memory.entries.recall("send a mail to Cid", user_id="zeb")
         assert (entry.score, entry.comment) == (0.2, "once more")
 
@@ -50,6 +53,7 @@ def _later(memory: ToolMemory) -> None:
 
 
 def _before(memory: ToolMemory) -> None:
+    memory.observe(mail("Ann")[:-1], thread_id="1")
     memory.feedback("1", score=0.0, comment="Zebulons word", user_id="zeb")
     memory.finish(mail("Ann"), thread_id="1")
 
@@ -121,7 +125,7 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
 
 @pytest.mark.slow
 def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_: Any) -> int:
+    def busy(*_: Any, **__: Any) -> int:
         raise StorageError("in use")
 
     with ToolMemory(tmp_path, namespace=PER_USER) as memory:
@@ -180,7 +184,7 @@ def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
         until(lambda: critic.asked != [])
         memory.finish(mail("Bob"), thread_id="2", success=True)
         until(lambda: "send a mail to Bob" in shown(memory.entries.recollect(asking("Cid"))))
-        assert memory.report().jobs.pending == 1
+        until(lambda: memory.report().jobs.pending == 1)
         critic.go.set()
         assert memory.flush()
         assert [bool(entry.critique) for entry in memory.entries.recall("send a mail to Cid") if entry.failed] == [True]
@@ -235,10 +239,13 @@ def test_after_closing_nothing_is_opened_and_nobody_is_stopped(tmp_path: Path, u
     memory = ToolMemory(tmp_path if where == "folder" else None)
     if used:
         memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
+    else:
+        memory.observe(mail("Ann"), thread_id="1")
     memory.close()
     threads = set(threading.enumerate())
     memory.finish(mail("Bob"), thread_id="2", success=True, wait=True)
-    memory.feedback("1", score=0.0, wait=True)
+    with pytest.raises(StorageError, match="closed"):
+        memory.feedback("1", score=0.0, wait=True)
     assert memory.entries.recollect(asking("Cid"), budget=BUDGET).entries == ()
     with pytest.raises(StorageError, match="closed"):
         memory.entries.recall("send a mail to Cid")

@@ -218,6 +218,35 @@ def test_what_holds_a_proposal_back():
     assert held(budget, 0.7, policy=POLICY.with_(max_wrong_per_100=None)) == ("", False)
 
 
+# --- what is told ---
+
+
+def test_before_anything_was_done_no_room_is_learning():
+    graph, budget = kept(70)
+    graph.apply(None, [checked(turn, 1) for turn in (5, 15, 25)])
+    learning, left = budget.figures(POLICY)["learning"], budget.opens_in(POLICY)
+
+    assert room(budget) <= 0
+    assert learning == [70, 70 + left]
+    assert any(
+        line.startswith(f"Learning: 70 of {70 + left} turns") for line in figures_in_words({}, budget.figures(POLICY))
+    )
+    graph.counters["turns"] = 70 + left - 1
+    assert room(budget) <= 0
+    graph.counters["turns"] = 70 + left
+    assert room(budget) > 0
+    assert budget.figures(POLICY)["learning"] is None
+
+
+def test_after_it_acted_no_room_is_no_learning_and_without_inflow_it_never_opens():
+    graph, budget = kept(70)
+    graph.apply(None, [checked(turn, 1) for turn in (5, 15, 25)])
+    graph.counters["acted_ok"] = 1
+    assert budget.figures(POLICY)["learning"] is None
+    assert any("no room" in line for line in figures_in_words({}, budget.figures(POLICY)))
+    assert budget.opens_in(POLICY.with_(max_wrong_per_100=0.0)) is None
+
+
 # --- drift ---
 
 
@@ -312,3 +341,23 @@ def test_a_hit_excuses_nothing():
     graph.apply(None, [checked(1_000, 0, noise=0.75)])
 
     assert budget.blocks["reads"]["100"][4] == 0
+
+
+# --- what is kept between decisions ---
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_folded_before_is_what_would_be_folded_now(seed: int):
+    rng = random.Random(seed)
+    graph, budget = kept()
+    for turn in range(300):
+        graph.counters["turns"] = turn
+        late = rng.randint(0, turn)
+        wrong, changes = int(rng.random() < 0.2), rng.randint(0, 1)
+        done = [checked(late, wrong, changes=changes), Acted(late, changes, 0.1), checked(late, wrong, counts=0)]
+        graph.apply(None, rng.sample(done, rng.randint(0, 2)))
+
+        _, fresh = kept(turn)
+        fresh.load(budget.to_state())
+        assert [room(budget, changes=c) for c in (False, True)] == [room(fresh, changes=c) for c in (False, True)]
+        assert [budget.drift(t) for t in ("", "find")] == [fresh.drift(t) for t in ("", "find")]

@@ -10,6 +10,7 @@ from histories import Learner, call, calls, schema, state_of, user, words
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.inertia import contexts as of
 from langgraph_toolmem.inertia.candidates import FROM_CONTEXT, WHOLE, candidates
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key, contexts_of
@@ -116,12 +117,12 @@ def test_forgetting_a_user_takes_the_calls_nobody_else_made():
     learner = secretive("A")
     contexts = learner.graph.register(CallContexts)
     assert "4711" in repr(contexts.to_state())
-    assert contexts.forget(digest("A"), set()) > 0
+    assert contexts.forget(Forgotten(digest("A"))) > 0
     assert "4711" not in repr(contexts.to_state())
     assert contexts.known.rows == {}
 
     both = secretive("A", "B").graph.register(CallContexts)
-    both.forget(digest("A"), set())
+    both.forget(Forgotten(digest("A")))
     assert "4711" in repr(both.to_state())
     assert digest("A") not in repr(both.to_state())
 

@@ -24,7 +24,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned import plain
 from langgraph_toolmem.navigator.learned.features import KERNELS, NAMES, PairFeatures
 from langgraph_toolmem.navigator.learned.refit import LEAST_LINKS, PLAIN
-from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, digest_of, structural_fits, table_of
+from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, digest_of, table_of
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.chains import tree
 from langgraph_toolmem.navigator.plan.planner import plan
@@ -73,7 +73,7 @@ def setting(things: Sequence[str]) -> tuple[ToolDependencyGraph, Views, Any, np.
     graph = ToolDependencyGraph(world().values())
     views = views_of(graph)
     links = np.array(sorted((views.places[a], views.places[b]) for a, b in planted(things)))
-    return graph, views, structural_fits(graph, views), links
+    return graph, views, StructuralFits(graph, views), links
 
 
 # --- features -------------------------------------------------------------------------------------------------
@@ -112,13 +112,30 @@ def test_propagated_links_are_the_sum_of_products_of_likenesses():
         assert found[NAMES.index(f"like {number} ")] == pytest.approx(np.log(by_hand + 1e-3), abs=1e-4)
 
 
-def test_many_pairs_are_as_one_by_one():
+@pytest.mark.parametrize("heard", [2, 256])
+def test_many_pairs_are_as_one_by_one(heard: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("langgraph_toolmem.navigator.learned.features.HEARD", heard)
     _, views, fits, links = setting(THINGS[:6])
     features = PairFeatures(views, fits, links)
     pairs = np.array([[a, b] for a in range(len(views)) for b in range(3)])  # a grid, and pairs far apart
     apart = np.stack([np.arange(len(views)), np.roll(np.arange(len(views)), 7)], axis=1)
     for some in (pairs, apart):
         np.testing.assert_allclose(features.of(some)[5:6], features.of(some[5:6]), atol=1e-5)
+
+
+def test_who_may_be_fed_leaves_out_nobody_that_fits():
+    tools = [
+        tool("find_order", ["name"], ["order_id", "customer_id"]),
+        tool("cancel_order", ["order_id"], ["refund_id"]),
+        tool("get_customer", ["customer_id"], ["name", "order_id"]),
+        tool("show_weather", ["city"], ["sky"]),
+    ]
+    graph = ToolDependencyGraph(read_tools(tools).values())
+    views = views_of(graph)
+    fits, every = StructuralFits(graph, views), range(len(views))
+    fed = {(p, c) for p in every for c in every if p in fits(c)}
+    assert fed
+    assert fed <= {(p, c) for p in every for c in every if fits.feeds(p)(c)} < {(p, c) for p in every for c in every}
 
 
 # --- the regression -------------------------------------------------------------------------------------------

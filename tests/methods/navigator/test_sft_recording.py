@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from agents import WAYS
+from kept import episode
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from navi_script import Shop, ask, decisions, do, say, seek
@@ -32,6 +33,7 @@ from langgraph_toolmem.testing import ScriptedChatModel
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 APART = ("toolmem", "{user_id}")
 REQUEST = "the orders of Ann"
+HISTORY = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
 
 
 @pytest.fixture
@@ -53,9 +55,15 @@ def event(
         "messages": messages,
         "decision": {"sub_intents": [say(answer)]},
         "thread_id": thread_id,
+        "run": episode(thread_id, text),
         "step": step,
         **more,
     }
+
+
+def known(store: ToolMemory, thread_id: str) -> None:
+    """As a node does before the model is asked."""
+    store.core.know(store.core.read(HISTORY, thread_id))
 
 
 def lies_in(body: bytes, folder: Path) -> bool:
@@ -104,7 +112,7 @@ async def test_each_turn_is_kept_with_what_came_of_it(way: str, shop: Shop, stor
     ]
     assert [turn.went_well for turn in turns] == [True, False, False, True, True]
     assert [turn.final for turn in turns] == [False, False, False, False, True]
-    assert {turn.run for turn in turns} == {digest("run", "t1")}
+    assert {turn.run for turn in turns} == {store.core.episodes.named("t1", None)}
     assert len({turn.task for turn in turns}) == 1
     texts = list(store.navigator.decisions.texts(turns))
     assert [message["role"] for message in texts[0][0]] == ["system", "user"]
@@ -179,7 +187,7 @@ async def test_a_run_that_waits_for_the_user_records_no_turn_twice(way: str, sho
 def test_a_node_that_runs_again_replaces_what_it_recorded(tmp_path: Path) -> None:
     log = DecisionLog(tmp_path)
     log(event(1, calls=1))
-    log.observed({"run": digest("run", "r"), "step": 1, "calls": [{"tool": "a", "status": "ok"}]})
+    log.observed({"run": episode("r", "hello"), "step": 1, "calls": [{"tool": "a", "status": "ok"}]})
     assert [turn.failed for turn in log.turns()] == [0]
     log(event(1, calls=2, answer="Good evening."))  # it died before its checkpoint, and the model was asked again
     (turn,) = log.turns()
@@ -197,7 +205,8 @@ def test_calls_of_a_later_request_are_booked_on_its_own_turn(tmp_path: Path) -> 
     statuses = ["ok", "refused", "failed", "ok", "ok", "failed"]
     for number, status in enumerate(statuses):
         log(event(1, text=f"request {number}", calls=1))
-        log.observed({"run": digest("run", "r"), "step": 1, "calls": [{"tool": "a", "status": status}]})
+        run = episode("r", f"request {number}")
+        log.observed({"run": run, "step": 1, "calls": [{"tool": "a", "status": status}]})
     assert [turn.failed for turn in log.turns()] == [int(status != "ok") for status in statuses]
     log.close()
 
@@ -223,10 +232,10 @@ def test_a_memory_without_a_folder_keeps_turns_in_memory() -> None:
 
 
 def test_verdicts_come_from_finish_and_feedback(store: ToolMemory) -> None:
-    history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
     for thread_id in ("good", "late", "nobody"):
         store.navigator.decisions(event(thread_id=thread_id))
-    store.finish(history, thread_id="good", success=True)
+    store.finish(HISTORY, thread_id="good", success=True)
+    known(store, "late")
     store.feedback("late", score=0.25)
     assert [turn.score for turn in store.navigator.decisions.turns()] == [1.0, 0.25, None]
 
@@ -243,6 +252,7 @@ async def test_a_run_without_an_id_has_its_verdict_by_its_first_message(
 def test_a_verdict_of_another_user_with_the_same_run_id_does_not_count(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, namespace=APART) as store:
         store.navigator.decisions(event(user_id="ann"))
+        known(store, "r")
         store.feedback("r", score=1.0, user_id="ben")
         assert [turn.score for turn in store.navigator.decisions.turns()] == [None]
         store.feedback("r", score=1.0, user_id="ann")
@@ -276,14 +286,13 @@ async def test_forget_takes_a_user_s_turns_from_the_disk(way: str, shop: Shop, t
 
 
 def test_forget_finds_turns_of_runs_whose_user_was_named_elsewhere(tmp_path: Path) -> None:
-    history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
     with ToolMemory(tmp_path) as store:
         store.navigator.decisions(event())  # by a host that names no user here
-        store.finish(history, thread_id="r", user_id="ann")
+        store.finish(HISTORY, thread_id="r", user_id="ann")
         store.navigator.decisions(event(2))
         store.navigator.decisions(event(thread_id="of another"))
         assert store.forget(user_id="ann") >= 2
-        assert [turn.run for turn in store.navigator.decisions.turns()] == [digest("run", "of another")]
+        assert [turn.run for turn in store.navigator.decisions.turns()] == [episode("of another", "hello")]
 
 
 def test_turns_of_nobody_are_not_kept_where_memory_is_kept_apart(
@@ -297,9 +306,8 @@ def test_turns_of_nobody_are_not_kept_where_memory_is_kept_apart(
 
 
 def test_a_run_whose_user_was_named_elsewhere_is_that_user_s(tmp_path: Path) -> None:
-    history = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
     with ToolMemory(tmp_path, namespace=APART) as store:
-        store.finish(history, thread_id="r", user_id="ann")
+        store.finish(HISTORY, thread_id="r", user_id="ann")
         store.navigator.decisions(event(2))
         assert len(store.navigator.decisions) == 1
 

@@ -63,10 +63,12 @@ from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
 PAPER = SITPolicy.paper()
+JUDGED = SITPolicy(unlabelled=0.0)
+"""Only judged runs teach; others wait."""
 
 
 def made(path: Path | None = None, *, policy: SITPolicy | None = None, **options: Any) -> ToolMemory:
-    methods = default_methods(SIT(policy or SITPolicy()))
+    methods = default_methods(SIT(policy or JUDGED))
     return ToolMemory(path, **{"tools": SCHEMAS, "methods": methods, **options})
 
 
@@ -351,8 +353,20 @@ def test_only_successful_runs_teach(memory: ToolMemory, success: bool | None, su
     memory.finish(whole("router", "Zoe"), thread_id="r", success=success)
     assert len(kept(memory)) == summaries
     assert edge(memory, "read_logs", "restart_router").weight() == pytest.approx(weight)
-    found = memory.sit.suggest(before_cure("router"), policy=SITPolicy(weight_words=0.0))
+    found = memory.sit.suggest(before_cure("router"), policy=JUDGED.with_(weight_words=0.0))
     assert names(found)[:1] == (["restart_router"] if success else [])
+
+
+def test_by_default_a_run_that_nobody_judged_teaches_a_little_until_its_verdict() -> None:
+    with made(policy=SITPolicy()) as memory:
+        memory.observe(whole("router", "Zoe"), thread_id="r")
+        (first, *_) = memory.sit.suggest(before_cure("router"))
+        assert (first.tool, first.kind, first.runs) == ("restart_router", "episodic", 0)
+        assert "nobody judged" in first.evidence
+        memory.finish(whole("password", "Kim"), thread_id="other", success=True)
+        memory.feedback("r", score=0.0)
+        assert names(memory.sit.suggest(before_cure("router"), policy=SITPolicy(weight_words=0.0)))[0] != first.tool
+        assert not [text for text in kept(memory) if "Zoe" in text]
 
 
 def test_failed_steps_of_a_successful_run_are_no_targets(memory: ToolMemory) -> None:
@@ -371,6 +385,7 @@ def test_a_verdict_may_come_before_or_after_the_messages(memory: ToolMemory, fir
         memory.feedback("r", score=float(good))
 
     if first == "verdict":
+        memory.observe(whole("router", "Zoe")[:1], thread_id="r")  # it has begun
         judge()
     memory.observe(whole("router", "Zoe"), thread_id="r")
     if first == "messages":
@@ -408,7 +423,7 @@ def test_a_changed_verdict_takes_the_summaries_out(memory: ToolMemory) -> None:
 
 
 def test_a_thread_that_goes_on_after_its_verdict(memory: ToolMemory) -> None:
-    """What was stored goes with what waits when the verdict turns."""
+    """What a request taught goes when its verdict turns; the next request has a verdict of its own."""
     run = whole("router", "Zoe")
     memory.finish(run, thread_id="r", success=True)
     assert waiting(memory) == {}
@@ -417,8 +432,9 @@ def test_a_thread_that_goes_on_after_its_verdict(memory: ToolMemory) -> None:
     assert len(sit(memory).drafts) == 1
     memory.feedback("r", score=0.0)
     assert kept(memory) == []
-    memory.finish([*more, h.words()], thread_id="r")
-    assert kept(memory) == []
+    assert len(sit(memory).drafts) == 1
+    memory.finish([*more, h.words()], thread_id="r", success=True)
+    assert len(kept(memory)) == 1
     assert waiting(memory) == {}
 
 
@@ -558,7 +574,8 @@ def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
     with made(namespace=PER_USER) as memory:
         memory.observe(whole("router", "Zoe", summary="anns words"), thread_id="r", user_id="ann")
         memory.feedback("r", score=1.0, user_id="reviewer")
-        memory.feedback("r", score=1.0)
+        with pytest.raises(NamespaceError, match="user id"):
+            memory.feedback("r", score=1.0)
         assert kept(memory, "reviewer") == []
         assert kept(memory, "ann") == []  # they wait until she is named
         memory.finish(whole("password", "Ida"), thread_id="another", success=True, user_id="bob")
@@ -1156,7 +1173,8 @@ def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
 
 def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: Switched) -> None:
     store = InMemoryStore()
-    with made(store=store, chroma=client) as one, made(store=store, chroma=client) as two:
+    how: dict[str, Any] = {"store": store, "chroma": client, "step_timeout": 5.0}
+    with made(**how) as one, made(**how) as two:
         one.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
         two.core.refresh(at_once=True)
         two.feedback("r", score=1.0)
@@ -1164,6 +1182,7 @@ def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: 
         assert names(two.sit.suggest(before_cure("password"), summary="The password is old.", k=1)) == [
             "reset_password"
         ]
+        two.core.acknowledge()
         one.core.refresh(at_once=True)
         assert waiting(one) == {}
         assert edge(one, "read_logs", "reset_password").good == 1
@@ -1174,5 +1193,5 @@ def test_run_ids_are_digests_in_what_is_stored(memory: ToolMemory) -> None:
         whole("router", "Zoe"), thread_id="thread of zoe@example.com", success=True, user_id="zoe@example.com"
     )
     for each in stored(memory):
-        assert each.run == digest("run", "thread of zoe@example.com")
+        assert each.run == memory.core.episodes.named("thread of zoe@example.com", 1)
         assert each.user == user_digest("zoe@example.com")

@@ -30,11 +30,10 @@ class Kept:
     """Summaries with a cosine that is written down: place -> [(target, cosine)]."""
 
     def __init__(self, matches: Mapping[str, Sequence[tuple[str, float]]], **fields: Any) -> None:
+        made = {"made_by": "tool", **fields}
         self.matches = {
             place: [
-                Match(
-                    cosine, StoredSummary(f"{place}>{target}#{i}", f"state {i}", place, target, "", i, "tool", **fields)
-                )
+                Match(cosine, StoredSummary(f"{place}>{target}#{i}", f"state {i}", place, target, target, i, **made))
                 for i, (target, cosine) in enumerate(sorted(row, key=lambda each: -each[1]))
             ]
             for place, row in matches.items()
@@ -107,7 +106,7 @@ def test_without_the_bonus_equal_counts_go_by_name():
     assert tools_of(suggest(NOW, walks, policy=COMBINED.with_(c=0.0))) == ["b", "c"]
 
 
-@pytest.mark.parametrize("policy", [PAPER, COMBINED])
+@pytest.mark.parametrize("policy", [PAPER, COMBINED.with_(unlabelled=0.0)])
 def test_only_successful_runs_teach(policy: SITPolicy):
     walks = learned(named("a", "b"), named("a", "b"), good=False)
     assert suggest(NOW, walks, policy=policy) == []
@@ -115,6 +114,32 @@ def test_only_successful_runs_teach(policy: SITPolicy):
     assert suggest(NOW, walks, policy=policy) == []
     (only,) = suggest(NOW, walks, policy=policy.with_(unlabelled=0.2))
     assert (only.tool, only.runs, only.success) == ("c", 0, None)
+
+
+def test_runs_without_a_verdict_count_less_the_more_often_their_edge_was_judged_bad():
+    walks = learned(named("a", "b"), named("a", "b"), good=False)
+    for number in range(4):
+        walks.add(f"open {number}", "k", "a", "b")
+        walks.add(f"open too {number}", "k", "a", "c")
+    weights = {target: edge.weight(unlabelled=0.3) for target, edge in walks.out_of("a").items()}
+    assert weights == pytest.approx({"b": 4 * 0.3 / 3, "c": 4 * 0.3})
+    assert tools_of(suggest(NOW, walks, policy=COMBINED)) == ["c", "b"]
+
+
+def test_a_state_votes_by_the_verdicts_on_its_runs():
+    kept = Kept({"a": [("b", 0.7), ("c", 0.7)]})
+    how = {"summary": "s", "weight_of": {"b": 0.0, "c": 1.0}.__getitem__}
+    assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED, **how)) == ["c", "b"]
+    [b] = [each for each in suggest(NOW, Walks(), kept, policy=COMBINED, **how) if each.tool == "b"]
+    assert b.evidence.endswith("nobody judged these runs)")
+    assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED.with_(unlabelled=0.0), **how)) == ["c"]
+
+
+def test_a_state_like_nothing_seen_leaves_the_word_to_the_descriptions():
+    words = {"search": lambda _: [("d", 0.5), ("e", 0.1)]}
+    for cosine, first in ((0.25, "d"), (0.9, "b")):
+        kept = Kept({"a": [("b", cosine)]})
+        assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED, summary="s", **words))[0] == first
 
 
 def test_failures_lower_no_weight_but_are_told():
@@ -175,10 +200,10 @@ def test_without_a_summary_the_papers_rule_is_procedural():
 def test_votes_and_odds_by_hand():
     walks = learned(named("a", "b"))  # p(b) = 1.5 / (1.5 + 1)
     kept = Kept({"a": [("b", 0.5), ("c", 0.6), ("c", 0.55)]})
-    policy = COMBINED.with_(sharpness=10.0, weight_states=1.0, weight_habit=0.5, weight_words=2.0)
+    policy = COMBINED.with_(sharpness=10.0, weight_states=1.0, weight_habit=0.1, weight_words=2.0)
     vote_b, vote_c = math.exp(-1), 1 + math.exp(-0.5)
-    total = vote_b + vote_c + 0.1
-    odds_b = (1 + (vote_b + 0.1 * 0.6) / total / 0.02) * (1 + 0.6 / 0.01) ** 0.5
+    total = vote_b + vote_c + 0.1 + 1.5 * (1 - 0.6**2) / 0.6**2
+    odds_b = (1 + (vote_b + 0.1 * 0.6) / total / 0.02) * (1 + 0.6 / 0.01) ** 0.1
     odds_c = 1 + vote_c / total / 0.02
     say = 0.04 / 0.05 * (1 - 0.6**2)
     odds_d = math.exp(2 * say)
@@ -192,10 +217,10 @@ def test_votes_and_odds_by_hand():
     assert {each.tool: each.score for each in found} == pytest.approx(
         {"b": odds_b / every, "c": odds_c / every, "d": odds_d / every}
     )
-    assert tools_of(found) == ["b", "c", "d"]
+    assert tools_of(found) == ["c", "b", "d"]
     assert {each.tool: each.kind for each in found} == {"b": "episodic", "c": "episodic", "d": "search"}
-    assert found[1].evidence == "2 of the 3 most similar past states went on with it (nearest: 0.60)"
-    assert found[0].evidence.startswith(
+    assert found[0].evidence == "2 of the 3 most similar past states went on with it (nearest: 0.60)"
+    assert found[1].evidence.startswith(
         "1 of the 3 most similar past states went on with it (nearest: 0.50); came next"
     )
     assert found[2].evidence == "its description fits the request"
@@ -222,7 +247,7 @@ def test_only_the_candidate_edges_are_read():
     suggest(NOW, Walks(), kept, policy=COMBINED, summary="s")
     assert kept.read == ["a"]
     kept.read.clear()
-    asked = run_of(user("x"), call("a"), words(), user("y"))
+    asked = run_of(user("x"), call("a"), words("Which one?"), user("y"))
     assert tools_of(suggest(asked, Walks(), kept, policy=COMBINED, summary="s")) == ["b", "c"]
     assert kept.read == [START, "a"]
 
@@ -274,8 +299,8 @@ def test_the_more_alike_a_known_state_the_less_a_description_says():
     search = {"search": lambda _: [("d", 0.5), ("e", 0.1)]}
     far = suggest(NOW, Walks(), Kept({"a": [("b", 0.2)]}), policy=COMBINED, summary="s", **search)
     near = suggest(NOW, Walks(), Kept({"a": [("b", 0.95)]}), policy=COMBINED, summary="s", **search)
-    assert tools_of(far) == tools_of(near) == ["b", "d"]
-    assert far[1].score > 5 * near[1].score
+    assert (tools_of(far), tools_of(near)) == (["d", "b"], ["b", "d"])
+    assert far[0].score > 5 * near[1].score
 
 
 @pytest.mark.parametrize("hits", [[], [("d", 0.0), ("e", 0.0)], [("d", -1.0)]])

@@ -58,11 +58,17 @@ def test_calls_of_one_turn_have_the_same_source():
 
 
 def test_after_a_users_message_the_summary_is_kept_with_those_of_other_beginnings():
-    run = run_of(user("x"), call("a"), words(), user("y"), call("b"), call("c"))
+    run = run_of(user("x"), call("a"), words("Which one?"), user("y"), call("b"), call("c"))
     first, second, third = transitions(run, summarise=lambda state: state.user.raw)
     assert (first.source, first.asked, first.place) == (START, True, START)
     assert (second.source, second.asked, second.place, second.summary) == ("a", True, START, "y")
     assert (third.source, third.asked, third.place) == ("b", False, "b")
+
+
+def test_a_new_request_begins_at_the_start():
+    run = run_of(user("x"), call("a"), words(), user("book a room"), call("b"), call("c"))
+    assert edges(run) == [(START, "a"), (START, "b"), ("b", "c")]
+    assert [edge for episode in run.episodes() for edge in edges(episode)] == edges(run)
 
 
 def test_where_the_head_is_missing_the_first_edge_is_unknown():
@@ -100,7 +106,8 @@ def test_the_state_that_is_summed_up_is_the_one_before_the_call():
 
 def test_where_the_next_edges_begin():
     assert last_calls(run_of(user("x"))) == (START,)
-    assert last_calls(run_of(user("x"), call("a"), words(), user("y"))) == ("a",)
+    assert last_calls(run_of(user("x"), call("a"), words("Which one?"), user("y"))) == ("a",)
+    assert last_calls(run_of(user("x"), call("a"), words(), user("y"))) == (START,)
     assert last_calls(run_of(user("x"), calls([("b", {}, 1), ("c", {}, 2), ("b", {}, 3)]))) == ("b", "c")
     assert last_calls(run_of(user("x"), call("a"), call("b", {}, FAILED))) == ("b",)
     assert last_calls(run_of(user("x"), call("a"), call("b", {}, NOT_EXECUTED))) == ("a",)

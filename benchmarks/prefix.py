@@ -1,0 +1,218 @@
+"""What do hints cost where the provider keeps a prompt cache? Recorded conversations, request by request.
+
+``python -m benchmarks.prefix``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, convert_to_messages
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.next_tool import runs_of
+from benchmarks.replay import DATA, arrange
+from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
+from langgraph_toolmem.atoms.step import PlanHints
+from langgraph_toolmem.entries.steps import Recall
+from langgraph_toolmem.runs.logs import LoggedRun
+from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.sit.step import Suggest
+from langgraph_toolmem.turn.ask import drive
+from langgraph_toolmem.turn.call import Call
+from langgraph_toolmem.turn.memo import Memo
+from langgraph_toolmem.turn.placement import placed
+from langgraph_toolmem.turn.shown import composed, tokens_in
+from langgraph_toolmem.turn.step import Step
+
+SETS: Final = ("tau2_retail_gpt41mini", "tau2_airline_gpt54", "tau2_telecom_gpt41")
+HEAD_TOKENS: Final = 3_500
+"""Of the host's system prompt and the schemas of its tools."""
+CACHED: Final = 0.1
+OUTPUT: Final = 8.0
+"""Prices, in those of a token of input."""
+MODEL: Final = "openai:gpt-4.1"
+LEAST_REUSE: Final = 0.98
+MOST_COST: Final = 1.10
+MOST_HINTS: Final = 800
+MOST_MEAN: Final = 120
+
+
+@dataclass
+class Spent:
+    """Tokens of all requests of a set.
+
+    Attributes:
+        prompt: of the prompts.
+        same: of them, those whose prefix the request before had.
+        answers: of the answers.
+        hints: of the hints; `most` of one request, `requests`: how many.
+        within: of the threads, the highest mean of hints a request.
+    """
+
+    prompt: int = 0
+    same: int = 0
+    answers: int = 0
+    hints: int = 0
+    most: int = 0
+    requests: int = 0
+    within: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """In tokens of input."""
+        return self.prompt - self.same + CACHED * self.same + OUTPUT * self.answers
+
+
+def in_tokens(message: BaseMessage) -> tuple[str, int]:
+    """A message as it is compared, and its tokens."""
+    calls = json.dumps(message.tool_calls) if isinstance(message, AIMessage) and message.tool_calls else ""
+    text = f"{message.type}:{message.text}{calls}"
+    return text, tokens_in(text)
+
+
+def add(spent: Spent, before: list[tuple[str, int]], request: Sequence[BaseMessage]) -> list[tuple[str, int]]:
+    """Counts one request; returns it for the next one. From the first message on that differs, all is read anew."""
+    now = [in_tokens(message) for message in request]
+    spent.requests += 1
+    spent.prompt += HEAD_TOKENS + sum(size for _, size in now)
+    if before:
+        spent.same += HEAD_TOKENS
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))
+        spent.same += sum(size for _, (_, size) in same)
+    return now
+
+
+def hints_of(steps: Sequence[Step[Any]], memos: Sequence[Memo], call: Call) -> str:
+    """What the steps say at a call, as the middleware puts it together."""
+    blocks = []
+    for step, memo in zip(steps, memos, strict=True):
+        kept = memo.get(call, 0) or memo.put(call, 0, drive(lambda step=step: step.look(call)))  # type: ignore[misc]
+        blocks.append(step.say(call, kept.found).block(step.role))
+    return composed(blocks, call.messages)
+
+
+def measure(runs: Sequence[LoggedRun], tools: Sequence[dict[str, Any]], cut: int, limit: int) -> dict[str, Spent]:
+    """Tokens without the memory, with each step, with all, and with all in the system message; runs before `cut` are
+    learned."""
+    specs = read_tools(tools)
+    with ToolMemory.ephemeral(methods=[SIT(), Entries(), Atoms(keep=True)]) as memory:
+        memory.core.catalogue.adopt(specs)
+        memory.sit.remember_states(memory.sit.policy)
+        for run in runs[:cut]:
+            memory.finish(run.messages, thread_id=run.thread_id, success=run.success)
+        memory.flush()
+        made: dict[str, Step[Any]] = {
+            "recall": Recall(memory.entries),
+            "suggest": Suggest(memory.sit),
+            "planning": PlanHints(memory.atoms),
+        }
+        kinds: dict[str, list[Step[Any]]] = {
+            "none": [],
+            **{name: [step] for name, step in made.items()},
+            "all": [*made.values()],
+        }
+        spent = {name: Spent() for name in (*kinds, "all, in front")}
+        for run in runs[cut:][:limit]:
+            messages = convert_to_messages(run.messages)
+            for name, steps in kinds.items():
+                memos = [Memo(step.scope) for step in steps]
+                before: list[tuple[str, int]] = []
+                front: list[tuple[str, int]] = []
+                said = asked = 0
+                for place, answer in enumerate(messages):
+                    if not isinstance(answer, AIMessage):
+                        continue
+                    call = Call(messages[:place], f"{name} {run.thread_id}", tools=specs, offered=tools)
+                    text = hints_of(steps, memos, call)
+                    request = placed(text, system=None, messages=call.messages, model=MODEL)
+                    before = add(spent[name], before, request.messages)
+                    spent[name].answers += in_tokens(answer)[1]
+                    spent[name].hints += tokens_in(text)
+                    spent[name].most = max(spent[name].most, tokens_in(text))
+                    said, asked = said + tokens_in(text), asked + 1
+                    if name == "all":
+                        system = [SystemMessage(text)] if text else []
+                        front = add(spent["all, in front"], front, [*system, *call.messages])
+                        spent["all, in front"].answers += in_tokens(answer)[1]
+                spent[name].within = max(spent[name].within, said / max(asked, 1))
+    return spent
+
+
+def table(found: dict[str, dict[str, Spent]]) -> Table:
+    """One line for each set and kind of hints."""
+    answer = Table(title="Prefix reuse and cost", title_justify="left")
+    for column in ("set", "hints", "requests", "reused", "of without", "cost", "hint tokens, mean", "most"):
+        answer.add_column(column, justify="left" if column in ("set", "hints") else "right")
+    for name, kinds in found.items():
+        plain = kinds["none"]
+        for kind, each in kinds.items():
+            answer.add_row(
+                name,
+                kind,
+                str(each.requests),
+                f"{100 * each.same / each.prompt:.1f} %",
+                f"{100 * each.same / plain.same:.1f} %",
+                f"x{each.cost / plain.cost:.3f}",
+                f"{each.hints / max(each.requests, 1):.0f}",
+                str(each.most),
+            )
+    return answer
+
+
+def verdicts(found: dict[str, dict[str, Spent]]) -> list[tuple[bool, str]]:
+    """Whether what is asked holds with all steps on."""
+    checks = []
+    for name, kinds in found.items():
+        plain, each = kinds["none"], kinds["all"]
+        reuse, cost = each.same / plain.same, each.cost / plain.cost
+        mean = each.hints / each.requests
+        checks += [
+            (reuse >= LEAST_REUSE, f"{name}: prefix reuse {reuse:.3f} of that without >= {LEAST_REUSE}"),
+            (cost <= MOST_COST, f"{name}: cost x{cost:.3f} <= x{MOST_COST}"),
+            (each.most <= MOST_HINTS, f"{name}: hint tokens of a request {each.most} <= {MOST_HINTS}"),
+            (mean <= MOST_MEAN, f"{name}: hint tokens of a request, mean {mean:.0f} <= {MOST_MEAN}"),
+        ]
+    return checks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prefix", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--limit", type=int, default=20, help="conversations of each set that are asked of")
+    parser.add_argument("--data", type=Path, default=DATA, help="where the sets are")
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
+    options = parser.parse_args(arguments)
+    found: dict[str, dict[str, Spent]] = {}
+    for name in options.sets:
+        folder = options.data / name
+        if not (folder / "trajectories.jsonl").is_file():
+            print(f"skipped: no recorded runs in {name} (looked for ../shared/data/{name})")
+            continue
+        tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
+        runs, cut = arrange(runs_of(folder) or (), "warm", 0)
+        with Console(stderr=True).status(name):
+            found[name] = measure(runs, tools, cut, options.limit)
+    if not found:
+        return 0
+    Console(width=None if sys.stdout.isatty() else 160).print(table(found))
+    checks = verdicts(found)
+    for holds, text in checks:
+        print(f"{'holds' if holds else 'MISSED'}  {text}")
+    if options.json_file is not None:
+        plain = {"sets": {name: {kind: asdict(each) for kind, each in kinds.items()} for name, kinds in found.items()}}
+        options.json_file.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Which episodes each thread has: so that a verdict finds the one it is on, later and from another process, and a
+history without its head still belongs to what it belonged to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.shapes import Shape, each, number, row, text
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
+from langgraph_toolmem.runs.run import Run, UserMessage
+
+MAX_THREADS: Final = 20_000
+"""Threads whose episodes are remembered; those that were heard of least lately leave."""
+MAX_MESSAGES: Final = 1_000
+"""User messages of a thread that are remembered; the oldest leave."""
+
+
+@dataclass(slots=True)
+class MessageSeen(Operation):
+    """A user message of a thread (digests), its episode, and the how manyth of the thread that is."""
+
+    kind = "message_seen"
+    personal = True
+    about = "episode"
+    thread: str
+    message: str
+    episode: str
+    number: int
+
+
+@dataclass(slots=True)
+class EpisodeOver(Operation):
+    """An episode was answered, or reported as finished."""
+
+    kind = "episode_over"
+    personal = True
+    about = "episode"
+    thread: str
+    episode: str
+
+
+def witness(thread_id: str, user: str | None) -> str:
+    """A thread (digest) as a witness of values: users may have threads of one id."""
+    return digest("run", thread_id, user) if user else digest("run", thread_id)
+
+
+class EpisodesTable(Table):
+    """The episodes of threads.
+
+    Attributes:
+        threads: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
+    """
+
+    name = "episodes"
+    shapes: ClassVar[Mapping[str, Shape]] = {"threads": each(row(each(row(text, number)), each(number)))}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.threads: dict[str, list[dict[str, Any]]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {MessageSeen: self._see, EpisodeOver: self._end}
+
+    def _thread(self, thread: str) -> list[dict[str, Any]]:
+        found = self.threads.pop(thread, None) or [{}, {}]
+        self.threads[thread] = found
+        if len(self.threads) > MAX_THREADS:
+            del self.threads[next(iter(self.threads))]
+        return found
+
+    def _see(self, thread: str, message: str, episode: str, number: int) -> None:
+        messages = self._thread(thread)[0]
+        messages.setdefault(message, [episode, number])
+        if len(messages) > MAX_MESSAGES:
+            del messages[next(iter(messages))]
+
+    def _end(self, thread: str, episode: str) -> None:
+        over = self._thread(thread)[1]
+        over.pop(episode, None)
+        over[episode] = 1
+        if len(over) > MAX_MESSAGES:
+            del over[next(iter(over))]
+
+    def forget(self, gone: Forgotten) -> int:
+        """Threads with an episode of the user go whole: a thread is one user's."""
+        own = set(gone.runs)
+        for thread, (messages, over) in list(self.threads.items()):
+            known = {episode for episode, _ in messages.values()} | over.keys()
+            if thread in own or known <= own or (gone.user and own & known):
+                del self.threads[thread]
+            elif own & known:
+                left = {message: found for message, found in messages.items() if found[0] not in own}
+                self.threads[thread] = [left, {episode: 1 for episode in over if episode not in own}]
+        return 0
+
+
+class Episodes:
+    """Reads and extends the table. What it is asked is answered under the graph's lock by the caller, or a moment old.
+
+    Args:
+        graph: its table is registered there.
+    """
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        self._table = graph.register(EpisodesTable)
+        self._graph = graph
+
+    def of(self, thread_id: str | None) -> dict[str, str]:
+        """The user messages of a thread that were read before (their keys), each with its episode, in order."""
+        found = None if thread_id is None else self._table.threads.get(digest("run", thread_id))
+        return {} if found is None else {message: episode for message, (episode, _) in list(found[0].items())}
+
+    def new(self, run: Run) -> Record:
+        """What a run shows of its thread that was not known."""
+        if run.thread_id is None:
+            return []
+        thread = digest("run", run.thread_id)
+        known = self._table.threads.get(thread, [{}, {}])[0]
+        latest = 0 if not run.truncated else max((number for _, number in known.values()), default=0)
+        episode, record = "", Record()
+        for event in run.events:
+            if not isinstance(event, UserMessage):
+                continue
+            if event.key in known:
+                episode, latest = known[event.key]
+                continue
+            latest += event.episode != episode
+            episode = event.episode
+            record.append(MessageSeen(thread, event.key, event.episode, latest))
+        return record
+
+    def over(self, run: Run) -> Record:
+        """An episode is over."""
+        if run.thread_id is None:
+            return []
+        thread = digest("run", run.thread_id)
+        ended = self._table.threads.get(thread, [{}, {}])[1]
+        latest = next(reversed(ended), None)
+        return [] if latest == run.digest else [EpisodeOver(thread, run.digest)]
+
+    def over_now(self) -> frozenset[str]:
+        """Digests of the episodes that are over."""
+        return frozenset(each_ for _, over in self._table.threads.values() for each_ in over)
+
+    def runs(self, thread_id: str) -> set[str]:
+        """Digests of all episodes of a thread."""
+        messages, over = self._table.threads.get(digest("run", thread_id)) or ({}, {})
+        return {episode for episode, _ in messages.values()} | over.keys()
+
+    def names(self, thread_id: str | None = None, others: Collection[str] = ()) -> set[str]:
+        """Digests of the episodes and requests of a thread, or of all, but for others' episodes."""
+        of = None if thread_id is None else digest("run", thread_id)
+        found = self._table.threads if of is None else {of: self._table.threads.get(of, [{}, {}])}
+        names = {episode for _, over in found.values() for episode in over if episode not in others}
+        for messages, _ in found.values():
+            names |= {name for key, (run, _) in messages.items() if run not in others for name in (key, run)}
+        return names
+
+    def named(self, thread_id: str, episode: str | int | None, others: Collection[str] = ()) -> str:
+        """Digest of an episode.
+
+        Args:
+            thread_id: the thread.
+            episode: its number, counted from 1 (in a forked thread the latest of that number), or the id of one of its
+                user messages; None: the latest that was finished.
+            others: episodes that are not meant.
+
+        Raises:
+            InputError: the thread is not known, or has no such episode.
+        """
+        thread = digest("run", thread_id)
+        known = self._table.threads.get(thread)
+        if known is None or not (known[0] or known[1]):
+            if thread in self._graph.runs and episode is None:
+                return thread  # of the version before: the thread is one episode
+            raise InputError(
+                f"No thread {thread_id!r} was learned in this memory: is it the thread id that the agent ran with?"
+            )
+        messages = {key: found for key, found in known[0].items() if found[0] not in others}
+        over = [run for run in known[1] if run not in others]
+        if not (messages or over):
+            raise InputError(f"The thread {thread_id!r} is another user's.")
+        if episode is None:
+            return next(reversed(over), "") or list(messages.values())[-1][0]
+        if isinstance(episode, int) and not isinstance(episode, bool):
+            found = [each_ for each_, count in messages.values() if count == episode]
+        else:
+            keys = (digest("user", thread_id, str(episode), 0), digest("user", thread, "", str(episode), 0))
+            found = [messages[key][0] for key in keys if key in messages]
+            found = found or [each_ for each_, _ in messages.values() if each_ == episode]
+        if not found:
+            numbers = sorted({count for _, count in messages.values()})
+            raise InputError(
+                f"The thread {thread_id!r} has no episode {episode!r}: give a number from {numbers[0]} to "
+                f"{numbers[-1]}, or the id of a user's message."
+            )
+        return str(found[-1])

@@ -1,0 +1,138 @@
+"""Episodes that are held out: they run without hints and without calls made in the model's place, so that the report
+can say what the memory is worth. All goes on being learned and predicted in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from langgraph_toolmem.base.checks import is_share
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.shapes import Shape, each, numbers
+from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import JUDGE, Forgotten, Operation, Record
+from langgraph_toolmem.runs.run import Run, Turn
+
+MAX_EPISODES: Final = 20_000
+"""Episodes that are compared; the oldest leave."""
+HELD_OUT: Final = "this episode is held out, to see what the memory is worth: the model is asked"
+
+
+@dataclass(slots=True)
+class EpisodeSpent(Operation):
+    """A model call of an episode with the memory (held: 0) or held out (1), and its tokens; calls is 0 as it begins."""
+
+    kind = "episode_spent"
+    personal = True
+    about = "run"
+    run: str
+    held: int
+    calls: int
+    tokens: int
+
+
+class HoldoutTable(Table):
+    """Episodes in which the memory might have had a say.
+
+    Attributes:
+        episodes: episode -> [held out (1) or not (0), model calls, tokens].
+    """
+
+    name = "holdout"
+    shapes: ClassVar[Mapping[str, Shape]] = {"episodes": each(numbers(3))}
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self.episodes: dict[str, list[int]] = {}
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {EpisodeSpent: self._spend}
+
+    def _spend(self, run: str, held: int, calls: int, tokens: int) -> None:
+        row = self.episodes.setdefault(run, [held, 0, 0])
+        row[1] += calls
+        row[2] += tokens
+        if len(self.episodes) > MAX_EPISODES:
+            del self.episodes[next(iter(self.episodes))]
+
+    def forget(self, gone: Forgotten) -> int:
+        """See `Table`."""
+        for run in gone.runs:
+            self.episodes.pop(run, None)
+        return 0
+
+
+class Episode(NamedTuple):
+    """What an episode took, and how it ended.
+
+    Attributes:
+        held: it ran without the memory.
+        calls: model calls.
+        tokens: of these, in and out.
+        good: its verdict; None: it has none.
+        by_model: a model gave that.
+    """
+
+    held: bool
+    calls: int
+    tokens: int
+    good: float | None
+    by_model: bool
+
+
+class Holdout:
+    """Draws episodes by their identity: whoever draws again, in whatever process, draws the same.
+
+    Args:
+        evidence: of the memory; the table is registered there.
+        share: of the episodes; 0: none, and nothing is noted.
+        seed: of the draw.
+
+    Raises:
+        ConfigurationError: an argument cannot work.
+    """
+
+    def __init__(self, evidence: Evidence, share: float, seed: int) -> None:
+        if not is_share(share) or share == 1:
+            raise ConfigurationError(f"holdout is a share of the episodes, from 0 to below 1, not {share!r}.")
+        if type(seed) is not int:
+            raise ConfigurationError(f"seed is a whole number, not {seed!r}.")
+        self._evidence, self._share, self._seed = evidence, share, seed
+        self._table = evidence.register(HoldoutTable)
+
+    @property
+    def on(self) -> bool:
+        """Whether any episode is held out."""
+        return self._share > 0
+
+    def draws(self, run: str) -> bool:
+        """Whether an episode (its digest) is in the share."""
+        return int(digest("holdout", self._seed, run)[:8], 16) < self._share * 0x100000000
+
+    def begins(self, run: Run) -> bool:
+        """Whether the episode that a history ends with is held out; that the memory was asked is noted once."""
+        name, evidence = run.digest, self._evidence
+        with evidence.lock:
+            known = self._table.episodes.get(name)
+            held = self.draws(name) if known is None else bool(known[0])
+            if known is None and not evidence.read_only:
+                evidence.apply(digest("held", name), [EpisodeSpent(name, int(held), 0, 0)])
+        return held
+
+    def spent(self, run: str, turn: Turn) -> Record:
+        """What a model turn of an episode took, to be joined to the turn's record. The caller holds the lock."""
+        row = self._table.episodes.get(run)
+        if row is None or turn.chosen_by != "model":
+            return []
+        return [EpisodeSpent(run, row[0], 1, turn.input_tokens + turn.output_tokens)]
+
+    def episodes(self) -> Iterator[Episode]:
+        """Those that are compared. The caller holds the lock."""
+        for name, (held, calls, tokens) in self._table.episodes.items():
+            entry: list[Any] | None = self._evidence.graph.runs.get(name)
+            score, by_model = (None, False) if entry is None else (entry[SCORE], entry[AUTHOR] == JUDGE)
+            yield Episode(bool(held), calls, tokens, score, by_model)

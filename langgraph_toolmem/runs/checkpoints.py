@@ -1,0 +1,96 @@
+"""The threads that a LangGraph checkpointer keeps, as runs: each as its latest checkpoint has it."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph_toolmem.base.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+
+_ROOT = "SELECT DISTINCT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
+_MAGIC = b"SQLite format 3\0"
+
+
+def uri_of(source: str | Path) -> str | None:
+    """The URI of a checkpointer's database, if that is what is named: a file of SQLite's counts too."""
+    if re.match(r"(sqlite|postgres(ql)?)://", str(source)):
+        return str(source)
+    path = Path(source)
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return f"sqlite:///{path}" if file.read(len(_MAGIC)) == _MAGIC else None
+
+
+def without_password(source: object) -> str:
+    """A source as it may be shown."""
+    return re.sub(r"(?<=://)[^@/]*@", "", str(source))
+
+
+def threads_of(source: str | BaseCheckpointSaver[Any], key: str = "messages") -> Iterator[dict[str, Any]]:
+    """The conversations of a checkpointer, the one that was changed last at the end.
+
+    Args:
+        source: a checkpointer that can be asked without ``await``, or ``sqlite:///FILE``, ``postgresql://…``.
+        key: of the messages in the state.
+
+    Raises:
+        InputError: the database cannot be read.
+        MissingExtraError: the checkpointer's package is not installed.
+    """
+    from langchain_core.messages import BaseMessage, messages_to_dict
+
+    found = _by_uri(source) if isinstance(source, str) else _latest(source)
+    for kept in sorted(found, key=lambda each: str(each.checkpoint.get("ts", ""))):
+        messages = kept.checkpoint["channel_values"].get(key)
+        if isinstance(messages, list) and messages and all(isinstance(each, BaseMessage) for each in messages):
+            user, thread = kept.metadata.get("user_id"), kept.config["configurable"]["thread_id"]
+            yield {"thread_id": thread, "user_id": user, "messages": messages_to_dict(messages)}
+
+
+def _latest(saver: BaseCheckpointSaver[Any]) -> list[CheckpointTuple]:
+    """A checkpointer lists the latest of each thread first; what subgraphs keep is not the conversation."""
+    found: dict[str, CheckpointTuple] = {}
+    for each in saver.list(None):
+        where = each.config["configurable"]
+        if not where.get("checkpoint_ns"):
+            found.setdefault(where["thread_id"], each)
+    return list(found.values())
+
+
+def _by_uri(uri: str) -> list[CheckpointTuple]:
+    try:
+        with _opened(uri) as saver:
+            threads = [row["thread_id"] if isinstance(row, dict) else row[0] for row in saver.conn.execute(_ROOT)]
+            where: list[Any] = [{"configurable": {"thread_id": each, "checkpoint_ns": ""}} for each in threads]
+            return [found for each in where if (found := saver.get_tuple(each)) is not None]
+    except MissingExtraError:
+        raise
+    except Exception as error:  # of whatever database driver
+        raise InputError(f"{without_password(uri)} cannot be read as LangGraph's checkpoints: {error}") from error
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[Any]:
+    try:
+        if not uri.startswith("sqlite:"):
+            from langgraph.checkpoint.postgres import PostgresSaver
+
+            with PostgresSaver.from_conn_string(uri) as saver:
+                yield saver
+            return
+        from langgraph.checkpoint.sqlite import SqliteSaver
+    except ImportError as error:
+        raise MissingExtraError(without_password(uri), "checkpoints") from error
+    where = Path(uri.removeprefix("sqlite://").removeprefix("/")).resolve().as_uri()
+    with closing(sqlite3.connect(f"{where}?mode=ro", uri=True, check_same_thread=False)) as connection:
+        only = SqliteSaver(connection)
+        only.is_setup = True  # what is only read has its tables already
+        yield only

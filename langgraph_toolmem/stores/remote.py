@@ -1,0 +1,211 @@
+"""Calls to something remote: each in a thread of its own, with a deadline, a circuit breaker, and little of a step's
+time.
+
+A server that is stopped (SIGSTOP, a full disk, a network that swallows packets) accepts a call and never answers. Such
+a call is left alone after its deadline: who made it gets a `StorageError`, and goes on. While it hangs no further step
+waits, no write is begun (it would have to come after the one that hangs), and only now and then somebody tries again.
+The moment it returns, all is as before.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from langgraph_toolmem.base import locks
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.waits import this_step
+
+T = TypeVar("T")
+
+DEADLINE: Final = 2.0
+PATIENCE: Final = 0.05
+"""Seconds that a call may take, and that a step waits for all of its calls together."""
+ROWS: Final = 100
+"""A call with more rows than this has a multiple of the deadline."""
+LONGEST_PAUSE: Final = 30.0
+MOST_HANGING: Final = 16
+LOOK_SECONDS: Final = 0.02
+RECENT: Final = 600.0
+"""Seconds for which a report tells of steps that went on without an answer."""
+WRITES: Final = frozenset({"add", "create_collection", "delete", "delete_collection", "modify", "update", "upsert"})
+
+
+class NoAnswerError(StorageError):
+    """A remote store did not answer in time, or was not asked as it did not answer others (`asked`)."""
+
+    asked = True
+
+
+class Remote:
+    """Something remote. Safe to use from several threads.
+
+    Args:
+        where: its name, for messages.
+        deadline: seconds that a call may take.
+        patience: seconds that a step waits, for all of its calls together.
+    """
+
+    def __init__(self, where: str, *, deadline: float = DEADLINE, patience: float = PATIENCE) -> None:
+        self.where, self.deadline, self.patience = where, deadline, patience
+        self._lock = locks.lock()
+        self._late: dict[object, tuple[float, bool]] = {}  # calls that were left alone: when begun, whether writes
+        self._pause = self._again = 0.0
+        self._failed = self._skipped = 0
+        self._last = float("-inf")  # when somebody went on without an answer
+        self.returned: Callable[[], None] = lambda: None
+        """Called when a call that was left alone returns."""
+        locks.tell(self)
+
+    def forked(self) -> None:
+        """In a process that is forked off nothing is under way."""
+        self._late = {}
+
+    def call(self, do: Callable[[], T], *, writes: bool = False, rows: int = 0) -> T:
+        """What `do` returns or raises.
+
+        Args:
+            do: goes on by itself when its time is over.
+            writes: it changes something: not begun while an earlier change hangs.
+            rows: how many it is about.
+
+        Raises:
+            NoAnswerError: there is no answer in time.
+        """
+        most = self.deadline * max(1.0, rows / ROWS)
+        waits = this_step()
+        if waits is not None:
+            most = min(most, self.patience - waits.waited)
+        begun = time.monotonic()
+        self._refuse(begun, in_step=waits is not None, writes=writes, spent=most <= 0)
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        threading.Thread(target=self._run, args=(future, do), name="toolmem-remote", daemon=True).start()
+        concurrent.futures.wait([future], most)
+        if waits is not None:
+            waits.waited += time.monotonic() - begun
+        with self._lock:
+            if not future.done():
+                self._late[future] = begun, writes
+                self._note(in_step=waits is not None)
+                raise NoAnswerError(f"{self.where} did not answer within {most:.2g} s. Check that the server runs.")
+        return future.result()
+
+    def wait_for(
+        self,
+        done: Callable[[], bool],
+        changed: threading.Condition,
+        seconds: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Waits for what the background does; whether it is done.
+
+        Args:
+            done: asked under `changed`.
+            changed: notified when it may be.
+            seconds: to wait; None: what is left of the patience of a step, and not while something hangs.
+            stop: asked under `changed`: no use to wait on.
+        """
+        waits, begun = this_step(), time.monotonic()
+        most = self.patience - (waits.waited if waits is not None else 0.0) if seconds is None else seconds
+        with changed:
+            while not (found := done()) and not stop() and (seconds is not None or self.well):
+                if (left := begun + most - time.monotonic()) <= 0:
+                    break
+                changed.wait(min(left, LOOK_SECONDS))
+        if seconds is None:
+            if waits is not None:
+                waits.waited += time.monotonic() - begun
+            if not found:
+                with self._lock:
+                    self._note(in_step=True)
+        return found
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing that was asked is still without an answer."""
+        return not self._late and time.monotonic() >= self._again
+
+    def hangs(self) -> float:
+        """For how many seconds a call is under way that is past its deadline; 0: none."""
+        oldest = min((begun for begun, _ in list(self._late.values())), default=float("inf"))
+        age = time.monotonic() - oldest
+        return age if age > self.deadline else 0.0
+
+    def problem(self) -> str | None:
+        """What is wrong with it now, or was a moment ago, in one sentence; None: nothing."""
+        with self._lock:
+            age = self.hangs()
+            if not age and time.monotonic() - self._last > RECENT:
+                return None
+            ill = f"has not answered for {age:.0f} s" if age else "did not always answer in time"
+            return (
+                f"{self.where} {ill}: {self._failed} calls were given up, {self._skipped} times a step went on without "
+                "an answer"
+            )
+
+    def _refuse(self, now: float, *, in_step: bool, writes: bool, spent: bool) -> None:
+        with self._lock:
+            ill = now < self._again or len(self._late) >= MOST_HANGING
+            if in_step:
+                ill = spent or not self.well
+            if not ill and not (writes and any(changes for _, changes in self._late.values())):
+                if self._pause:
+                    self._again = now + self._pause  # the others wait for what this one finds out
+                return
+            self._note(in_step=in_step, asked=False)
+        error = NoAnswerError(f"{self.where} did not answer others, and was not asked. Check that the server runs.")
+        error.asked = False
+        raise error
+
+    def _note(self, *, in_step: bool, asked: bool = True) -> None:
+        """The caller holds the lock."""
+        self._last = time.monotonic()
+        if in_step:
+            self._skipped += 1
+        elif asked:
+            self._failed += 1
+            self._pause = min(max(1.0, 2 * self._pause), LONGEST_PAUSE)
+            self._again = self._last + self._pause
+
+    def _run(self, future: concurrent.futures.Future[Any], do: Callable[[], Any]) -> None:
+        try:
+            future.set_result(do())
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            future.set_exception(error)
+        with self._lock:
+            late = self._late.pop(future, None)
+            self._pause = self._again = 0.0
+        if late is not None:
+            self.returned()
+
+
+class RemoteClient:
+    """A Chroma client, or a collection of one, each call of which goes through a `Remote`."""
+
+    def __init__(self, inner: Any, remote: Remote) -> None:
+        self._inner, self._remote = inner, remote
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return partial(self._call, name, found) if callable(found) else found
+
+    def _call(self, name: str, do: Callable[..., Any], /, *args: Any, **how: Any) -> Any:
+        rows = len(how.get("ids") or ()) or how.get("limit") or 0
+        return self._wrapped(self._remote.call(partial(do, *args, **how), writes=name in WRITES, rows=rows))
+
+    def _wrapped(self, answer: Any) -> Any:
+        if isinstance(answer, list):
+            return [self._wrapped(each) for each in answer]
+        return RemoteClient(answer, self._remote) if hasattr(answer, "upsert") else answer
+
+
+def is_remote(client: Any) -> bool:
+    """Whether a Chroma client speaks to a server; one in this process answers as fast as it can."""
+    try:
+        return "fastapi" in str(client.get_settings().chroma_api_impl)
+    except Exception:  # noqa: BLE001 - a client of another make
+        return False

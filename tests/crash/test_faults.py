@@ -1,0 +1,143 @@
+"""Damaged files, a folder that is gone, a disk that is full: the host goes on, and somebody is told."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from benchmarks import faults
+from langgraph_toolmem import Entries, StorageError, ToolMemory
+from langgraph_toolmem.cli.health import examine
+from langgraph_toolmem.core.jobs import Jobs
+from langgraph_toolmem.stores import job_queue, plain_pickle
+from langgraph_toolmem.stores.graph_file import SNAPSHOT
+from langgraph_toolmem.stores.job_queue import JobQueue
+from langgraph_toolmem.stores.salvage import DATABASE
+
+CALL = {"name": "search", "args": {"query": "a"}, "id": "1"}
+RUN = [
+    ("user", "Look for a"),
+    AIMessage("", tool_calls=[CALL]),
+    {"role": "tool", "tool_call_id": "1", "content": "{}"},
+    ("assistant", "Found."),
+]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("faults")
+    faults.template(where / "template")
+    return where
+
+
+@pytest.mark.parametrize("kind", ["kill", "full"])
+def test_a_sample_of_the_campaign(template: Path, kind: str) -> None:
+    trial = faults.one(template, faults.KINDS.index(kind))
+    assert trial.is_good, trial
+
+
+@pytest.mark.parametrize("damage", ["page", "rubbish"])
+def test_a_damaged_database_of_chroma_is_set_aside_and_what_can_be_read_is_kept(tmp_path: Path, damage: str) -> None:
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+        for number in range(30):
+            memory.finish(RUN, thread_id=str(number), success=True, comment="x" * 300)
+        memory.flush()
+    file = tmp_path / "chroma" / DATABASE
+    data = bytearray(file.read_bytes())
+    if damage == "page":  # one of those with rows
+        at = data.rindex(b"x" * 300) // 4096 * 4096
+        data[at : at + 16] = b"?" * 16
+    file.write_bytes(data if damage == "page" else b"no database" * 1000)
+    assert any(DATABASE in problem for problem in examine(tmp_path).problems)
+    for _ in range(2 if damage == "page" else 1):  # at once, and at the next opening
+        with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+            left = list(memory.entries.rows.all(memory.core.users.of(None)))
+            assert len(left) > 15 if damage == "page" else not left
+            assert all(each.comment == "x" * 300 for each in left)
+            memory.finish(RUN, thread_id="new", success=True, wait=True)
+            assert len(
+                list(memory.entries.rows.of(memory.core.episodes.named("new", None), memory.core.users.of(None)))
+            )
+            memory.forget(thread_id="new")
+    assert any("chroma.corrupt-1" in problem for problem in examine(tmp_path).problems)
+    assert not any(DATABASE in problem for problem in examine(tmp_path).problems)
+
+
+def test_a_closed_memory_does_not_claim_to_have_learned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    memory = ToolMemory(tmp_path)
+    assert memory.observe(RUN[:3], thread_id="a") == 1
+    memory.close()
+    before = (tmp_path / SNAPSHOT).read_bytes()
+    assert memory.observe(RUN[:3], thread_id="b") == memory.finish(RUN, thread_id="b", success=True) == 0
+    assert memory.core.score_of(memory.core.read(RUN, "b").digest) is None
+    with pytest.raises(StorageError, match="closed"):
+        memory.feedback("a", score=1.0)
+    assert memory.flush()
+    assert memory.inertia.predict(RUN[:1]) is None
+    assert sum("closed" in record.message for record in caplog.records) == 1
+    assert (tmp_path / SNAPSHOT).read_bytes() == before
+
+
+@pytest.mark.parametrize("gone", ["folder", "journal"])
+def test_what_is_removed_in_the_middle_is_noticed(tmp_path: Path, gone: str) -> None:
+    folder = tmp_path / "m"
+    with ToolMemory(folder, methods=[]) as memory:
+        memory.observe(RUN[:3], thread_id="a")
+        shutil.rmtree(folder) if gone == "folder" else (folder / "graph.journal").unlink()
+        assert memory.observe(RUN[:3], thread_id="b") == 1
+        assert any("removed" in problem for problem in memory.report().problems)
+        assert memory.flush(timeout=0)
+    if gone == "folder":
+        assert not folder.exists()
+        return
+    with ToolMemory(folder, methods=[], read_only=True) as memory:
+        assert memory.report().turns == 2, "what the journal held is in the snapshot"
+
+
+def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_queue, "MAX_WAITING", 3)
+    monkeypatch.setattr(job_queue, "MAX_GIVEN_UP", 2)
+    monkeypatch.setattr(Jobs, "begin", lambda *_: None)
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
+        for number in range(6):
+            memory.finish(RUN, thread_id=str(number), success=True)
+        assert memory.report().jobs.pending == 4
+        assert any("entries kept nothing of a finished run: 4 jobs wait" in each for each in memory.report().problems)
+        queue = memory.core.jobs.queue
+        for _ in range(4):
+            job = queue.take()
+            assert job is not None
+            queue.retry(job, 0.0, limit=1, error="OSError at somewhere")
+        assert len(queue.given_up()) == 2
+        assert "2 write jobs were given up (OSError at somewhere)" in memory.report().problems
+
+
+def test_jobs_are_done_although_the_clock_was_set_back(tmp_path: Path) -> None:
+    now = [1e9]
+    with JobQueue(tmp_path, now=lambda: now[0]) as queue:
+        queue.put("a", {})
+        queue.put("b", {}, after=60)
+        now[0] -= 1e6
+        assert queue.next_due() == 0
+        assert [job and job.id for job in (queue.take(), queue.take(), queue.take())] == ["a", "b", None]
+
+
+HOSTILE = {
+    "lists": b"](" + b"]" * 100_000 + b"e.",
+    "dicts": b"](" + b"}NNs" * 30_000 + b"e.",
+    "tuples": b"](" + b"N\x85\x85\x85\x85\x85\x85" * 20_000 + b"e.",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_pickle_that_asks_for_much_more_than_its_size_is_refused(kind: str) -> None:
+    data = plain_pickle.BEGINNING + HOSTILE[kind]
+    assert pickle.loads(data)
+    with pytest.raises(plain_pickle.GraphFileError, match="in RAM"):
+        plain_pickle.decode(data)
+    usual = {f"tool {n}": [{"ok": [n, 0.5]}, {}, [[], []]] for n in range(20_000)}
+    assert plain_pickle.decode(plain_pickle.encode(usual)) == usual

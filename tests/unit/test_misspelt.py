@@ -1,0 +1,106 @@
+"""What a developer misspells is named, with what may have been meant."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from histories import history, schema, user
+from langchain.agents import create_agent
+from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import ValidationError
+
+from langgraph_toolmem import (
+    Bound,
+    Entries,
+    Inertia,
+    InertiaPolicy,
+    InertiaSettings,
+    Prefetch,
+    RecallPolicy,
+    ToolMemory,
+)  # fmt: skip
+from langgraph_toolmem.base.errors import ConfigurationError
+from langgraph_toolmem.extend import Method
+from langgraph_toolmem.inertia import guards
+from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder
+from langgraph_toolmem.testing import ScriptedChatModel
+
+
+class Own(Method):
+    """A method of a stranger's."""
+
+    name = "own"
+
+    def __init__(self, *, depth: int = 3) -> None:
+        self.depth = depth
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda m: InertiaShortcut(m, polcy=1), "InertiaShortcut has no option 'polcy'; did you mean 'policy'"),
+        (lambda m: Recorder(m, message_key=1), "Recorder has no option 'message_key'; did you mean 'messages_"),
+        (lambda _: ToolMemory.ephemeral(metods=[]), "ToolMemory has no option 'metods'; did you mean 'methods'?"),
+        (lambda _: Inertia(polcy=None), "Inertia has no option 'polcy'; did you mean 'policy'?"),
+        (lambda _: Entries(critc=None), "Entries has no option 'critc'; did you mean 'critic'?"),
+        (lambda _: Own(dept=1), "Own has no option 'dept'; did you mean 'depth'?"),
+        (lambda _: InertiaPolicy(shadw=True), "InertiaPolicy has no option 'shadw'; did you mean 'shadow'?"),
+        (lambda _: Bound(min_precison=1), "Bound has no option 'min_precison'; did you mean 'min_precision'?"),
+        (lambda _: Prefetch(xyz=1), "Prefetch has no option 'xyz'; its options: at_most"),
+        (lambda _: RecallPolicy.from_dict({"kin": "gap"}), "RecallPolicy has no field 'kin'; did you mean 'kind'?"),
+        (lambda m: tool_memory_middleware(m, recal=1), "tool_memory_middleware has no option 'recal'; did you"),
+        (lambda m: ToolMemoryMiddleware(m, recal=1), "ToolMemoryMiddleware has no option 'recal'; did you"),
+        (lambda m: tool_memory_middleware(m, inside=[[]]), "inside[0] is a list; write a star"),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_not_there_is_named_with_the_nearest(made, said):
+    with ToolMemory.ephemeral() as memory, pytest.raises(ConfigurationError) as caught:
+        made(memory)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_list_in_the_list_of_middleware_is_explained():
+    with ToolMemory.ephemeral() as memory:
+        ours = tool_memory_middleware(memory)
+        with pytest.raises(ConfigurationError, match=r"write a star before it, middleware=\[\*tool_memory_middleware"):
+            create_agent(ScriptedChatModel(script=["x"]), [], middleware=[ours])
+        create_agent(ScriptedChatModel(script=["x"]), [], middleware=ours)
+
+
+@pytest.mark.parametrize("trust", [True, False])
+def test_a_decision_does_not_look_at_the_names_in_a_policy_again(trust, monkeypatch):
+    looked, real = [], guards.misnamed
+    monkeypatch.setattr(guards, "misnamed", lambda *given: looked.append(given) or real(*given))
+    policy = InertiaPolicy(never={"pay"}, trust_names=trust)
+    with ToolMemory.ephemeral(tools=[schema("find", "name")], methods=[Inertia(policy)]) as memory:
+        for thread in "abc":
+            memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
+    assert len(looked) == 1
+
+
+def test_names_of_no_tool_in_a_policy_are_told_once(caplog):
+    policy = InertiaPolicy(never={"delete_mails", "pay"}, may_read={"find"})
+    tools = [schema("find", "name"), schema("delete_mail", "id")]
+    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy)]) as memory:
+        with caplog.at_level(logging.WARNING, logger="langgraph_toolmem.inertia"):
+            for thread in "ab":
+                memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
+        told = [record.getMessage() for record in caplog.records if "no such tool" in record.getMessage()]
+
+    assert sorted(told) == [
+        "InertiaPolicy(never=...) names 'delete_mails', and there is no such tool; did you mean 'delete_mail'?",
+        "InertiaPolicy(never=...) names 'pay', and there is no such tool.",
+    ]
+
+
+def test_a_misspelt_key_of_a_context_is_refused_before_the_run_and_others_are_the_hosts():
+    graph = StateGraph(MessagesState, context_schema=InertiaSettings)
+    graph.add_node("a", lambda _state: {"messages": []})
+    graph.add_edge(START, "a")
+    app = graph.compile()
+
+    with pytest.raises(ValidationError, match="InertiaSettings has no 'inertia_mod'; did you mean 'inertia_mode'"):
+        app.invoke({"messages": []}, context={"inertia_mod": "shadow"})
+    app.invoke({"messages": []}, context={"inertia_mode": "shadow", "tenant": "acme"})

@@ -1,0 +1,177 @@
+"""Hints at the tail of a request, by provider, on the payloads that LangChain's integrations build. Nothing is sent."""
+
+from __future__ import annotations
+
+import json
+from operator import methodcaller
+from typing import Any
+
+import pytest
+from desk import Desk, script
+from desk import request as desk_request
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from planned import HEAD, taught
+
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.placement import PLACEMENTS, placed, placement_of
+
+HINT = "Likely next tools: search."
+SYSTEM = SystemMessage("You are kind.")
+CALL = {"name": "search", "args": {"q": "x"}, "id": "call_1", "type": "tool_call"}
+USER = [HumanMessage("Find x")]
+TOOL: list[BaseMessage] = [*USER, AIMessage("", tool_calls=[CALL]), ToolMessage("found", tool_call_id="call_1")]
+
+
+def payload(model: Any, messages: list[BaseMessage], **settings: Any) -> dict[str, Any]:
+    """What an integration would send; it has no public name for that."""
+    built: dict[str, Any] = methodcaller("_get_request_payload", messages, **settings)(model)
+    return built
+
+
+def request(model: Any, messages: list[BaseMessage], **settings: Any) -> tuple[list[BaseMessage], dict[str, Any]]:
+    before = [message.model_copy(deep=True) for message in messages]
+    found = placed(HINT, system=SYSTEM, messages=messages, model=model, settings=settings)
+    assert messages == before  # what is given stays as it is
+    return [*([found.system] if found.system else []), *found.messages], dict(found.settings)
+
+
+def test_each_row_says_where_that_is_from() -> None:
+    assert len({each.name for each in PLACEMENTS}) == len(PLACEMENTS)
+    for each in PLACEMENTS:
+        assert each.why
+        assert each.source
+        assert each.rule.clients
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("openai:gpt-4.1", "openai"),
+        ("azure_openai:gpt-4.1", "openai"),
+        ("anthropic:claude-sonnet-4-5", "anthropic"),
+        ("google_genai:gemini-2.5-pro", "gemini"),
+        ("mistralai:mistral-large", "mistral"),
+        ("ollama:llama3", "ollama"),
+        ("bedrock_converse:anthropic.claude-3-5-sonnet", "bedrock-claude"),
+        ("bedrock_converse:amazon.nova-pro", "bedrock"),
+        ("acme:one", None),
+        (ScriptedChatModel(script=["a"]), None),
+    ],
+)
+def test_which_placement_a_model_has(model: Any, name: str | None) -> None:
+    found = placement_of(model)
+    assert (found and found.name) == name
+
+
+def test_an_unknown_model_gets_it_in_the_system_message() -> None:
+    messages, _ = request(ScriptedChatModel(script=["a"]), TOOL)
+    assert messages == [SystemMessage(f"You are kind.\n\n{HINT}"), *TOOL]
+
+
+@pytest.mark.parametrize("messages", [USER, TOOL], ids=["after the user", "after a tool"])
+def test_openai(messages: list[BaseMessage]) -> None:
+    openai = pytest.importorskip("langchain_openai")
+    model = openai.ChatOpenAI(model="gpt-4.1", api_key="none")
+    plain = payload(model, [SYSTEM, *messages])["messages"]
+    hinted = payload(model, request(model, messages)[0])["messages"]
+    assert hinted[: len(plain)] == plain
+    assert hinted[len(plain) :] == [{"role": "user", "content": HINT}]
+
+
+def _anthropic(model: Any, messages: list[BaseMessage], **settings: Any) -> list[Any]:
+    built = payload(model, messages, **settings)
+    return [built.get("cache_control"), built.get("system"), *built["messages"]]
+
+
+def _reads(requests: list[list[Any]]) -> list[int]:
+    """Blocks that each request reads from what those before it wrote: the longest prefix that ends at a breakpoint."""
+
+    def blocks(request: list[Any]) -> tuple[list[str], list[int]]:
+        found, marks = [], list[int]()
+        for message in request[2:]:
+            content = message["content"]
+            for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+                plain = {name: value for name, value in block.items() if name != "cache_control"}
+                found.append(json.dumps([message["role"], plain], sort_keys=True))
+                if "cache_control" in block:
+                    marks.append(len(found))
+        return found, [*marks, *([len(found)] if request[0] else [])]
+
+    written: list[list[str]] = []
+    reads = []
+    for each in requests:
+        found, marks = blocks(each)
+        reads.append(max((len(one) for one in written if found[: len(one)] == one), default=0))
+        written += [found[:mark] for mark in marks]
+    return reads
+
+
+def test_anthropics_cache_is_read_as_without_the_memory() -> None:
+    anthropic = pytest.importorskip("langchain_anthropic")
+    model = anthropic.ChatAnthropic(model="claude-sonnet-4-5", api_key="none")
+    history = list(TOOL)
+    steps = [list(USER), list(history)]
+    second = {**CALL, "id": "call_2"}
+    steps.append([*history, AIMessage("", tool_calls=[second]), ToolMessage("more", tool_call_id="call_2")])
+    marker = {"cache_control": {"type": "ephemeral"}}
+    plain = _reads([_anthropic(model, [SYSTEM, *step], **marker) for step in steps])
+    hinted = []
+    for step in steps:
+        messages, settings = request(model, step, **marker)
+        assert "cache_control" not in settings
+        hinted.append(_anthropic(model, messages, **settings))
+    assert _reads(hinted) == plain
+    assert plain[-1] > plain[0]
+    last = hinted[-1][-1]["content"]
+    assert last[-1] == {"type": "text", "text": HINT}
+    assert [block["type"] for block in last] == ["tool_result", "text"]
+    assert "cache_control" in last[0]
+    without, settings = request(model, TOOL)  # nobody asked for a cache: nothing is marked
+    assert "cache_control" not in json.dumps(_anthropic(model, without, **settings))
+
+
+def test_where_a_user_may_not_speak_after_a_tool() -> None:
+    messages, _ = request("mistralai:mistral-large", TOOL)
+    assert messages[-1] == ToolMessage(f"found\n\n{HINT}", tool_call_id="call_1")
+    messages, _ = request("mistralai:mistral-large", USER)
+    assert [message.text for message in messages[1:]] == ["Find x", HINT]
+    messages, _ = request("bedrock_converse:anthropic.claude-3-5-sonnet", TOOL)
+    assert messages[-1].content == [{"type": "text", "text": HINT}]
+
+
+@pytest.mark.parametrize("where", ["before ours", "behind ours"])
+def test_with_the_caching_middleware_the_cache_is_read_as_without_the_memory(where: str) -> None:
+    anthropic = pytest.importorskip("langchain_anthropic")
+    caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware
+
+    class Wire(anthropic.ChatAnthropic):  # type: ignore[name-defined, misc]
+        """Writes down what would be sent, and answers as the desk's script does."""
+
+        sent: list[dict[str, Any]]
+
+        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **settings: Any) -> ChatResult:
+            self.sent.append(payload(self, messages, **settings))
+            user, *others = (message for message in messages if message.type != "system")
+            answer = script([user, *(message for message in others if message.type != "human")], [])
+            return ChatResult(generations=[ChatGeneration(message=answer)])
+
+    def sent(*middleware: Any) -> list[dict[str, Any]]:
+        model = Wire(model="claude-sonnet-4-5", api_key="none", sent=[])
+        agent = create_agent(model, Desk().tools, system_prompt="You are kind.", middleware=middleware)
+        agent.invoke({"messages": [HumanMessage(desk_request("Zoe"))]})
+        return model.sent
+
+    inside, front = ([caching()], []) if where == "behind ours" else ([], [caching()])
+    with taught() as memory:
+        ours = tool_memory_middleware(memory, shortcut=False, planning=True, inside=inside)
+        hinted = sent(*front, *ours)
+    plain = sent(caching())
+    told = [json.dumps(each["messages"]) for each in hinted]
+    assert [HEAD in each for each in told] == [True, True, True, False]
+    assert "nothing more was called" in told[3]
+    reads = [_reads([[each.get("cache_control"), None, *each["messages"]] for each in run]) for run in (plain, hinted)]
+    assert reads[0] == reads[1]
+    assert reads[0][-1] > 0
