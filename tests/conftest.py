@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, wraps
+from traceback import walk_stack
 from typing import Any
 
 import pytest
@@ -72,14 +73,21 @@ def closed_afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     @wraps(ephemeral)
     def noted(cls: type[ToolMemory], **options: Any) -> ToolMemory:
-        made.append(ephemeral(cls, **options))
-        return made[-1]
+        memory = ephemeral(cls, **options)
+        if not _importing():
+            made.append(memory)
+        return memory
 
     monkeypatch.setattr(ToolMemory, "ephemeral", classmethod(noted))
     yield
     for each in made:
         with suppress(Exception):  # what a test broke
             each.close()
+
+
+def _importing() -> bool:
+    """Is a module being imported? What an example makes then is there for all tests that come after."""
+    return any(frame.f_globals.get("__name__") == "importlib._bootstrap" for frame, _ in walk_stack(None))
 
 
 @pytest.fixture
