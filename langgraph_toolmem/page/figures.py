@@ -39,8 +39,6 @@ GRAPH_HEIGHTS = ((8, 420), (16, 540))
 """Up to so many tools, so many pixels."""
 GRAPH_HEIGHT = 640
 CHART_HEIGHT = 220
-MOST_DOTS = 40
-"""On a line."""
 _TOOLTIP = """<div style="max-width: 360px; padding: 2px 4px; font: 13px/1.45 system-ui, sans-serif">
 <div style="font-weight: 600; overflow-wrap: anywhere">{head}</div>
 <div style="white-space: pre-line; overflow-wrap: anywhere">{body}</div></div>"""
@@ -140,6 +138,7 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
         return {}
     unit = 1 if size == RUN else 1000 * size  # runs stand side by side, whatever the time between them
     starts = [i + 0.5 for i in range(len(found))] if size == RUN else [1000 * b.start for b in found]
+    gap = math.nan  # None would be drawn as 0
     columns: dict[str, list[Any]] = {
         "time": [start + unit / 2 for start in starts],
         "label": [_label(b.start, size, i) for i, b in enumerate(found, 1)],
@@ -148,8 +147,8 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
         "ok": [b.skipped - b.skipped_failed for b in found],
         "failed": [b.skipped_failed for b in found],
         "so_far": [b.skipped_so_far for b in found],
-        "precision": [_or_gap(b.precision) for b in found],
-        "precision_so_far": [_or_gap(b.precision_so_far) for b in found],
+        "precision": [gap if b.precision is None else b.precision for b in found],
+        "precision_so_far": [gap if b.precision_so_far is None else b.precision_so_far for b in found],
         "checked": [_checked(b) for b in found],
         "zero": [0] * len(found),
     }
@@ -169,7 +168,7 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
     saved = _chart("saved", span, unit, source, "@so_far model calls skipped so far")
     saved.varea(x="time", y1=0, y2="so_far", source=source, name="skipped", fill_alpha=0.15)
     saved.line(x="time", y="so_far", source=source, name="skipped", line_width=2)
-    if len(found) <= MOST_DOTS:
+    if len(found) <= 40:
         saved.scatter(x="time", y="so_far", source=source, name="skipped", size=5, line_color=None)
 
     source = ColumnDataSource(columns)
@@ -216,11 +215,6 @@ def _chart(
     )
     plot.xaxis.ticker = DatetimeTicker(desired_num_ticks=5)
     return plot
-
-
-def _or_gap(share: float | None) -> float:
-    """What a chart leaves open: None it would draw as 0."""
-    return math.nan if share is None else share
 
 
 def _checked(bucket: Bucket) -> str:

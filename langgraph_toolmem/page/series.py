@@ -49,10 +49,7 @@ def bucket_size(periods: Sequence[Period], runs: Sequence[Period] = ()) -> int:
 def buckets(periods: Sequence[Period], size: int, before: tuple[int, int, int] = (0, 0, 0)) -> list[Bucket]:
     """The periods summed to buckets of `size` seconds, oldest first; buckets with nothing in them are left out.
 
-    Args:
-        periods: oldest first, if each is a bucket of its own (RUN).
-        size: of a bucket.
-        before: skipped, right and wrong of what is older.
+    `before`: skipped, right and wrong of what is older.
     """
     offset = _MONDAY if size == WEEK else 0
     sums: dict[tuple[int, int], list[int]] = {}
