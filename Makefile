@@ -20,12 +20,12 @@ demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens
 	$(BIN)/python -m examples.office.demo $(ARGS)
 
 quick: lint ## lint, types and the tests of units, plugs and methods, but for slow ones: for every commit
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow" tests/unit tests/contract tests/core tests/methods $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not long" tests/unit tests/contract tests/core tests/methods $(ARGS)
 
-test: lint ## lint, types and all tests; those that are there sync and async run in one of the two ways
-	$(BIN)/python -m pytest -n auto --dist loadgroup --one-twin $(ARGS)
+test: lint ## lint, types and the tests; those that are there sync and async run in one of the two ways, long ones not
+	$(BIN)/python -m pytest -n auto --dist loadgroup --one-twin -m "not long" $(ARGS)
 
-test-all: lint ## the same, both ways
+test-all: lint ## the same, both ways, with long ones
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-oldest: ## the unit tests with the oldest release of each range, in a venv of its own

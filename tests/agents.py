@@ -98,7 +98,7 @@ def both(
     *,
     desk: Callable[[], Desk] = Desk,
     memory: ToolMemory | None = None,
-    runs: int = 24,
+    runs: int = 12,
     model: Callable[[], Any] | None = None,
     **options: Any,
 ) -> tuple[Agent, Agent]:

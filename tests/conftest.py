@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,11 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-twin", action="store_true", help="of a test that is there sync and async, run one")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: a third of the time is waiting for servers, children and deadlines."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -51,6 +51,8 @@ class Neighbour:
         call: its arguments as JSON.
         sources: per argument, descriptors of the sources that had its value then.
         request: the request that it is near to.
+        made: the arguments of its calls so far and of the next ones, as JSON.
+        looked: whether its latest output looked as the run's does (`RunState.signature`).
     """
 
     similarity: float
@@ -60,6 +62,8 @@ class Neighbour:
     call: str
     sources: Mapping[str, list[str]]
     request: str
+    made: tuple[str, ...] = ()
+    looked: bool = True
 
     @cached_property
     def args(self) -> dict[str, Any]:
@@ -264,21 +268,24 @@ class CaseIndex:
             if len(found) >= _SHORTLIST * k:
                 break
         found.sort(key=lambda item: -item[0])
-        return [self._neighbour(similarity, case_id, len(prefix), text) for similarity, case_id in found[:k]]
+        return [self._neighbour(similarity, case_id, len(prefix), text, look) for similarity, case_id in found[:k]]
 
-    def _neighbour(self, similarity: float, case_id: str, position: int, request: str) -> Neighbour:
-        text, _, calls, _ = self.cases[case_id]
+    def _neighbour(self, similarity: float, case_id: str, position: int, request: str, look: str) -> Neighbour:
+        text, _, calls, answers = self.cases[case_id]
         if position not in calls:
-            return Neighbour(similarity, case_id, text, None, "{}", {}, request)
-        tool, args, _, sources, _, beside = calls[position]
+            return Neighbour(
+                similarity, case_id, text, None, "{}", {}, request, self.arguments(case_id), answers[position] == look
+            )
+        tool, args, _, sources, seen, beside = calls[position]
         if beside:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
             tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
-        return Neighbour(similarity, case_id, text, tool, args, sources, request)
+        made = self.arguments(case_id, position + beside)
+        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, seen == look)
 
-    def arguments(self, case_id: str) -> tuple[str, ...]:
-        """The arguments of the calls that followed a request, as JSON."""
-        return tuple(call[1] for call in self.cases[case_id][2].values())
+    def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
+        """The arguments of the calls that followed a request, up to the one at position `last`, as JSON."""
+        return tuple(call[1] for at, call in self.cases[case_id][2].items() if at <= last)
 
     # --- persistence ---
 

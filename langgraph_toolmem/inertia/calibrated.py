@@ -70,7 +70,8 @@ def decide(
     named = [(c, rules_of(c, state)) for c in found]
     recorded = [(probability(rules, c, of), c, of) for c, of in named]
     strangers = Strangers(state, neighbours, graph.cases)
-    unlike = [strangers.of(c) for c in found]
+    changing = {c.tool for c in found if c.tool in specs and may_write(c.tool, specs, policy)}
+    unlike = [strangers.of(c, changes=c.tool in changing) for c in found]
     shares = [tables.likeness.share(c.tool, value) for c, value in zip(found, unlike, strict=True)]
     strange = [(2.0 if value is None else value, share) for value, share in zip(unlike, shares, strict=True)]
     features = features_of(recorded, state, neighbours, rules, strange)
@@ -87,7 +88,7 @@ def decide(
             _rule(state, c),
             p,
             pack(row),
-            int(c.tool in specs and may_write(c.tool, specs, policy)),
+            int(c.tool in changing),
             tables.contexts.noise(state, c.key) if n == 0 else 0.0,
             s,
         )
@@ -98,9 +99,10 @@ def decide(
             c.tool,
             args,
             p,
-            _refused(p, c, specs=specs, policy=policy, graph=graph, state=state) or tables.likeness.refusal(c.tool, s),
+            _refused(p, c, specs=specs, policy=policy, graph=graph, state=state)
+            or tables.likeness.refusal(c.tool, s, changes=bool(j.changes), looked=strangers.looked(c)),
         )
-        for p, c, _, _, s in weighed[:MAX_OPTIONS]
+        for (p, c, _, _, s), j in zip(weighed[:MAX_OPTIONS], judged, strict=False)
         for args in c.calls[:1] or ({},)
     )
     foreseen = tuple(_foreseen(w[0], w[1], j, specs, policy, state) for w, j in zip(weighed, judged, strict=True))

@@ -29,6 +29,8 @@ from langgraph_toolmem.runs.values import canon
 
 LEVEL: Final = 0.05
 """Share of the known requests that may be taken for a stranger's."""
+WRITE_LEVEL: Final = 0.2
+"""The same where something may be changed."""
 KEPT: Final = 64
 """Latest right predictions of a tool whose requests are remembered."""
 ENOUGH: Final = 8
@@ -93,13 +95,20 @@ class Likeness(Table):
         alike = [other for _, other in seen if other >= as_strange]
         return len(alike) / (len(seen) + 1) if len(seen) >= ENOUGH else 0.0
 
-    def refusal(self, tool: str, strangeness: float | None) -> str:
-        """Why a request is taken for a stranger's; "" if it is one of those that the record is about."""
+    def refusal(self, tool: str, strangeness: float | None, *, changes: bool = False, looked: bool = True) -> str:
+        """Why a request is taken for a stranger's; "" if it is one of those that the record is about.
+
+        Args:
+            tool: the tool foreseen.
+            strangeness: see `Strangers.of`.
+            changes: whether the tool may change something.
+            looked: whether the latest output looks as it did before one of them (`Strangers.looked`).
+        """
         if strangeness is None:
             return f"no request before that went on with {tool} went the same way so far"
-        if self.share(tool, strangeness) <= LEVEL:
+        if self.share(tool, strangeness) <= (WRITE_LEVEL if changes else LEVEL):
             return f"the request is worded unlike those that went on with {tool} before ({strangeness:.2f})"
-        return ""
+        return "" if looked or not changes else f"the latest answer looks unlike those that went on with {tool} before"
 
 
 class Strangers:
@@ -116,11 +125,12 @@ class Strangers:
         self._called = [step.args for step in state.since_user]
         self._near = [(n, _wording_of(n.text, cases.arguments(n.case_id))) for n in neighbours] if self._text else []
 
-    def of(self, candidate: Candidate) -> float | None:
+    def of(self, candidate: Candidate, *, changes: bool = False) -> float | None:
         """0 (the same wording) to 1; None if no past request went on with the candidate's tool; 0 without a request.
 
         It is the Dice distance to the most alike of those, without the values of calls; 1 if a word of TURNING is in
-        none of them.
+        none of them, or if by then each of them left over fewer names and numbers that no call had taken up: "with Ann
+        and Bob" is not "with Ann".
         """
         if not self._text:
             return 0.0
@@ -128,11 +138,20 @@ class Strangers:
         others = [words for near, words in self._near if near.tool == following]
         if not others:
             return None
-        own = wording(self._text, (*self._called, *candidate.calls))
+        calls = (*self._called, *candidate.calls)
+        own = wording(self._text, calls)
         turning = own & TURNING
         if turning and not any(turning <= other for other in others):
             return 1.0
+        left = left_over(self._text, calls, numbers=changes)
+        before = (_left_over_of(near.text, near.made, changes) for near, _ in self._near if near.tool == following)
+        if left and not any(len(left) <= len(other) for other in before):
+            return 1.0
         return min(len(own ^ other) / max(1, len(own) + len(other)) for other in others)
+
+    def looked(self, candidate: Candidate) -> bool:
+        """Whether before the candidate's tool the latest output has looked as it does now, after one of them."""
+        return not self._text or any(near.looked for near, _ in self._near if near.tool == candidate.following)
 
 
 def wording(text: str, calls: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -142,6 +161,17 @@ def wording(text: str, calls: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """
     values = {word for args in calls for value in args.values() for word in _words(canon(value))}
     return _words(text) - (values - {"?"}) - (_names(text) - TURNING)
+
+
+def left_over(text: str, calls: Iterable[Mapping[str, Any]], *, numbers: bool) -> frozenset[str]:
+    """The names of a request that no call has taken up; with `numbers` whatever has a digit, too."""
+    found = _names(text) | (_numbers(text) if numbers else frozenset())
+    return found - {word for args in calls for value in args.values() for word in _WORD.findall(canon(value).lower())}
+
+
+@lru_cache(maxsize=4096)
+def _left_over_of(text: str, calls: tuple[str, ...], numbers: bool) -> frozenset[str]:
+    return left_over(text, map(json.loads, calls), numbers=numbers)
 
 
 @lru_cache(maxsize=4096)
@@ -158,3 +188,8 @@ def _words(text: str) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def _names(text: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _NAME.findall(text))
+
+
+@lru_cache(maxsize=4096)
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(word for word in _WORD.findall(text.lower()) if any(map(str.isdigit, word)))

@@ -78,7 +78,9 @@ def test_an_agent_asks_the_model_less_often_and_does_the_same(name: str, capsys:
     assert "is refunded." in last
 
 
-@pytest.mark.parametrize("name", ["state_graph", "agent", "react_agent"])
+@pytest.mark.parametrize(
+    "name", ["agent", *(pytest.param(name, marks=pytest.mark.long) for name in ("state_graph", "react_agent"))]
+)
 def test_an_example_goes_the_same_way_each_time(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(name, capsys) == printed(name, capsys)
 

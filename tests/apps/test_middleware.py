@@ -13,7 +13,19 @@ from typing import Any
 
 import pytest
 from agents import WAYS, Agent, asked, both, build_agent, same_calls
-from desk import EAGER, NAMED, NAMES, Desk, assert_answered, expected, script, shortcuts, thread, warm
+from desk import (
+    EAGER,
+    NAMED,
+    NAMES,
+    WARM_TURNS,
+    Desk,
+    assert_answered,
+    expected,
+    script,
+    shortcuts,
+    thread,
+    warm,
+)
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, convert_to_messages
@@ -268,7 +280,7 @@ async def test_a_forced_tool_choice_is_the_models_affair(way: str, choice: Any, 
     if not skipped:
         reasons = {e["reason"] for e in told if e["node"] == "inertia" and e["proposal"]}
         assert reasons == {"the request settles which tools may be called: the model is asked"}
-        assert memory.report().turns == 96 + 4
+        assert memory.report().turns == WARM_TURNS + 4
 
 
 # --- settings of one run ---
@@ -290,7 +302,7 @@ async def test_settings_from_the_context(way: str) -> None:
         assert [e["decision"] for e in decisions] == ["ask_model"] * 4
         assert {e["reason"] for e in decisions[:3]} == {reason}
         assert agent.model_calls == 4 * (i + 1)
-        assert memory.report().turns == 96 + 4 * (i + 1), "the record goes on"
+        assert memory.report().turns == WARM_TURNS + 4 * (i + 1), "the record goes on"
     assert memory.report().right == right + 6
     for context in ({"inertia_mode": "act"}, None, InertiaSettings()):
         i += 1
@@ -405,7 +417,7 @@ async def test_a_closed_memory_is_passed_over(way: str, tmp_path: Any, caplog: p
     assert agent.desk.done == [*expected("Ann"), *expected("Ben")]
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) <= 3
     with ToolMemory(tmp_path / "memory") as again:
-        assert again.report().turns == 96
+        assert again.report().turns == WARM_TURNS
 
 
 async def test_nothing_of_the_memory_runs_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -558,7 +570,7 @@ async def test_requests_are_the_model_calls_not_skipped(way: str, streaming: boo
     assert [m["role"] for m in sent] == ["user", *["assistant", "tool"] * 3]
     assert "toolmem" not in json.dumps(sent), "the mark stays here"
     assert all("name" not in m for m in sent if m["role"] == "assistant")
-    assert memory.report().turns == 96 + 16
+    assert memory.report().turns == WARM_TURNS + 16
 
 
 # --- without langchain ---

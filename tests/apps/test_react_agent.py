@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from agents import WAYS, asked
-from desk import EAGER, NAMES, Desk, assert_answered, expected, script, shortcuts, thread, warm
+from desk import EAGER, NAMES, WARM_TURNS, Desk, assert_answered, expected, script, shortcuts, thread, warm
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, trim_messages
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolNode, create_react_agent
@@ -260,7 +260,7 @@ async def test_events_and_settings(way: str) -> None:
         assert sum(e["learned_turns"] for e in told if e["node"] == "recorder") >= 1
         json.dumps(told)
     assert len(model.calls) == 1 + 4 + 4
-    assert memory.report().turns == 96 + 12
+    assert memory.report().turns == WARM_TURNS + 12
 
 
 class ChatAnthropic(ScriptedChatModel):
@@ -277,7 +277,7 @@ async def test_the_provider_guard(way: str, force: bool, made: int) -> None:
     model = ChatAnthropic(script=script, thinking={"type": "enabled", "budget_tokens": 2000})
     graph, _ = react(memory, Desk(), way, model, model_options={"force": force})
     assert len(shortcuts((await run(graph, 0, way))["messages"])) == made
-    assert memory.report().turns == 100
+    assert memory.report().turns == WARM_TURNS + 4
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -23,7 +23,7 @@ from langgraph_toolmem.testing import OpenAIStubServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="kill -9")]
 
-KILLS = 6
+KILLS = 3
 PLACES = ["Rome", "Oslo", "Bern", "Lima", "Cairo", "Delhi", "Quito", "Tunis", "Paris", "Milan", "Dakar", "Seoul"]
 REQUESTS = [f"Book the {room} room in {place} for everybody" for place in PLACES for room in ("blue", "green")]
 PROCESS = """

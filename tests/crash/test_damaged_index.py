@@ -74,7 +74,9 @@ def found(each: VectorStore) -> list[str]:
     return [hit.id for hit in each.query("entries", TEXT, k=1)]
 
 
-@pytest.mark.parametrize("seed", range(100, 112))
+@pytest.mark.parametrize(
+    "seed", [*range(100, 106), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(106, 112))]
+)
 def test_a_damaged_file_costs_neither_the_process_nor_a_row(templates: Path, seed: int) -> None:
     outcome = damage.one(templates, seed)
     assert outcome.is_good, outcome

@@ -57,7 +57,7 @@ def pool(postgres: Postgres) -> Iterator[Any]:
         yield store
 
 
-@pytest.mark.parametrize("folder", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("folder", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_runs_go_on_while_both_servers_hang_and_all_of_them_is_there_afterwards(
     folder: bool, postgres: Postgres, pool: Any, chroma: tuple[int, Any], tmp_path: Path
 ) -> None:

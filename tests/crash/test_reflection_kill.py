@@ -137,7 +137,7 @@ def reply(request: dict[str, Any]) -> str:
     return json.dumps({"went_wrong": f"{name} is no address.", "call": 1, "instead": "Look the address up."})
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
 def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     finished: dict[str, str] = {}

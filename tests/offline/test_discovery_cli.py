@@ -267,7 +267,7 @@ def test_killed_at_any_moment_nothing_finished_is_lost_and_the_atoms_are_the_sam
     ]
     command[1:3] = ["-c", "from langgraph_toolmem.cli import main; main()"]
     done = 0
-    for _life in range(4):
+    for _life in range(2):
         begun.unlink(missing_ok=True)
         child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60

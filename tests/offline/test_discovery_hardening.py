@@ -523,7 +523,7 @@ from test_discovery_runner import office, office_tasks
 from langgraph_toolmem.atoms.atoms import to_plain
 from langgraph_toolmem.offline.discovery import Discovery
 import json
-with Discovery(office, office_tasks(4), seed=3) as discovery:
+with Discovery(office, office_tasks(2), seed=3) as discovery:
     discovery.run()
     print(json.dumps([to_plain(atom) for atom in discovery.atoms()]))
 """
@@ -542,4 +542,4 @@ def test_another_process_finds_the_same_atoms() -> None:
         for seed in ("1", "77")
     ]
     assert said[0] == said[1]
-    assert len(json.loads(said[0])) > 2
+    assert len(json.loads(said[0])) > 1

@@ -77,9 +77,9 @@ def test_tasks_become_atoms_without_values() -> None:
     assert report.depth == 2
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_any_number_of_workers_gives_the_same_atoms(workers: int) -> None:
-    tasks = office_tasks(6)
+    tasks = office_tasks(4)
     with Discovery(office, tasks, seed=3) as alone:
         alone.run()
         expected = (alone.found(), alone.atoms())
@@ -89,7 +89,7 @@ def test_any_number_of_workers_gives_the_same_atoms(workers: int) -> None:
         assert (together.found(), together.atoms()) == expected
     assert expected[1]
     assert [step.done for step in steps] == sorted(step.done for step in steps)
-    assert steps[-1].done == 6
+    assert steps[-1].done == 4
 
 
 def test_the_office_is_searched_without_a_model() -> None:

@@ -430,7 +430,7 @@ def test_without_a_user_a_namespace_that_needs_one_refuses(nobody: str | None) -
 
 
 @pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
-@pytest.mark.parametrize("user", ["zeb@example.org", "z/e\\b"])
+@pytest.mark.parametrize("user", [pytest.param("zeb@example.org", marks=pytest.mark.long), "z/e\\b"])
 def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ...], user: str) -> None:
     critic = Critic()
     with ToolMemory(tmp_path, namespace=namespace, methods=default_methods(Entries(critic=critic))) as memory:

@@ -127,7 +127,7 @@ def acted_out(share: float, *, seed: int, runs: int = 220) -> tuple[int, int, in
         return memory.report().turns, made, missed, unchecked
 
 
-@pytest.mark.parametrize("share", [1.0, 0.9, 0.75])
+@pytest.mark.parametrize("share", [0.9, *(pytest.param(share, marks=pytest.mark.long) for share in (1.0, 0.75))])
 @pytest.mark.slow
 def test_the_estimate_of_misses_is_near_the_truth(share: float):
     actual = estimated = turns = made = 0.0

@@ -14,6 +14,10 @@ from langgraph_toolmem.inertia.strangers import Likened, Likeness
 
 TOOLS = [schema("find", "name"), schema("refund", "order")]
 FREE = InertiaPolicy(may_read={"find"}, may_write={"refund"}).with_(max_wrong_per_100=None, audit_rate=0.0)
+FREELY = [
+    f"Give the money back to {{}} {word}"
+    for word in ("now", "please", "today", "quickly", "kindly", "again", "soon", "just", "really", "finally", "thanks")
+]
 WORDED = ["Give the money back to {}", "Please give {} the money back", "Money back for {} please", "Refund {} please"]
 
 
@@ -77,13 +81,46 @@ def test_the_reason_says_so(strict: Learner):
 
 
 def test_where_people_write_as_they_like_anotherwording_is_let_pass(strict: Learner):
-    more = ["now", "please", "today", "quickly", "kindly", "again", "soon", "just", "really", "finally", "thanks"]
-    broad = desk([f"Give the money back to {{}} {word}" for word in more])
+    broad = desk(FREELY)
     new = "Give the money back to Bob presently"
     assert second(broad, new).acts
     assert not second(strict, new).acts
 
     assert not second(broad, "Give the money back to Bob never").acts
+
+
+@pytest.mark.parametrize("more", ["and Cem Day", "and 4711"])
+def test_what_no_call_has_taken_up_is_left_to_the_model(more: str):
+    """Where people write as they like "and" is no sign; a name or a number more than before is one."""
+    broad = desk(FREELY)
+    assert second(broad, "Give the money back to Bob and").acts
+
+    decision = second(broad, f"Give the money back to Bob {more}")
+    assert not decision.would_act
+    assert "worded unlike" in decision.reason
+
+
+def test_names_that_were_left_over_before_may_be_left_over_again():
+    both = desk(["Give the money back to {} and tell Cem Day", "Give {} the money back and tell Cem Day"])
+    assert second(both, "Give the money back to Bob and tell Ann Lee").acts
+    assert not second(both, "Give the money back to Bob and tell Ann Mae Lee").acts
+
+
+def test_nothing_is_changed_after_an_answer_that_looks_unlike_those_before():
+    learner = Learner(TOOLS, FREE)
+    for i in range(40):
+        found = call("find", {"name": f"Name{i}"}, {"order": f"O-{i}{i}", "open": True})
+        run = [user(f"Give the money back to Name{i}"), found, call("refund", {"order": f"O-{i}{i}"}), words()]
+        learner.learn(*run, thread_id=str(i))
+
+    def decided(*, is_open: bool) -> Any:
+        found = call("find", {"name": "Bob"}, {"order": "O-9999", "open": is_open})
+        return learner.decide(user("Give the money back to Bob"), found)
+
+    assert decided(is_open=True).acts
+    assert not decided(is_open=False).would_act
+    assert "the latest answer looks unlike" in spread().refusal("find", 0.0, changes=True, looked=False)
+    assert spread().refusal("find", 0.0, looked=False) == "", "a look-up changes nothing"
 
 
 def test_a_question_is_known_where_questions_were_asked():
@@ -117,6 +154,12 @@ def test_one_in_twenty_is_the_limit():
     assert "worded unlike" in spread(*[0.1] * 18, 0.5).refusal("find", 0.5)
     assert spread(*[0.1] * 17, 0.5, 0.5).refusal("find", 0.5) == ""
     assert spread(*[0.1] * 30, 0.5).refusal("find", 0.1) == ""
+
+
+def test_where_something_may_be_changed_it_is_one_in_five():
+    assert "worded unlike" in spread(*[0.1] * 18, 0.5).refusal("find", 0.5, changes=True)
+    assert "worded unlike" in spread(*[0.1] * 16, *[0.5] * 3).refusal("find", 0.5, changes=True)
+    assert spread(*[0.1] * 15, *[0.5] * 4, 0.6).refusal("find", 0.5, changes=True) == ""
 
 
 def test_a_request_that_is_not_strange_is_always_known():
