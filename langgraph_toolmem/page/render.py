@@ -89,7 +89,7 @@ def render_page(
         by_run=size == RUN,
         most_runs=MAX_NEWEST,
         buckets=found,
-        known=bool(data["tools"]),
+        drawn={tool["name"] for tool in data["tools"]},
         style=_asset("page.css"),
         scripts=scripts,
         hashes=[_hash(script) for script in scripts],

@@ -253,6 +253,7 @@ def test_what_stands_in_the_place_of_a_tool_is_told_in_words() -> None:
     page = render_page(Report(sections=kinds_of_predictions(*rules)), DESK)
     told = re.findall(r'<td class="name">(?:<button[^>]*>)?([^<]+)', page[page.index('<table id="rules">') :])
     assert told == ["several read at once", "an answer in words", "read", "several tools at once"]
+    assert 'data-tool="an answer' not in page, "the graph has no such tool to lead to"
 
 
 def test_the_page_names_no_address() -> None:
@@ -646,6 +647,10 @@ def test_narrow_windows_need_no_sideways_scrolling(show: Opener, width: int) -> 
     page.click("#never-right summary")
     page.click(f"#tools [data-tool='{long}']")
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    ends = page.evaluate(
+        "[...document.querySelectorAll('.figures, .figures > :last-child')].map((e) => e.getBoundingClientRect().right)"
+    )
+    assert ends[0] == pytest.approx(ends[1], abs=0.1), "the last row of figures has no gap"
     wide = (
         "[...document.querySelectorAll('table')].filter((t) => t.scrollWidth > t.closest('.scroll').clientWidth).length"
     )
