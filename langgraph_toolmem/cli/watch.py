@@ -17,6 +17,7 @@ from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.ledger import Followed, ItemsJudged, LedgerTable, Shown
 from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.evidence import FIGURES, EvidenceGraph
+from langgraph_toolmem.graph.newest import NewestRuns, RunCounted
 from langgraph_toolmem.graph.operations import GOOD, Operation, Record
 from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed, TurnOpened
@@ -29,10 +30,10 @@ from langgraph_toolmem.stores import wire
 from langgraph_toolmem.stores.folder_lock import holder, is_held
 from langgraph_toolmem.stores.tail import GraphTail
 
-_TABLES: Final = (InertiaEvidence, SITEvidence, LedgerTable)
+_TABLES: Final = (InertiaEvidence, SITEvidence, LedgerTable, NewestRuns)
 _COUNTS: Final = (op.Count, op.ToolCount, op.Outcome, op.RunSeen, op.Verdict, op.UserForgotten, op.RunsForgotten)
 _COUNTED: Final[Mapping[type[Operation], Mapping[str, Any]]] = {
-    **{kind: {} for kind in (*_COUNTS, TurnClosed, DraftsTaken, Shown, Followed, ItemsJudged)},
+    **{kind: {} for kind in (*_COUNTS, RunCounted, TurnClosed, DraftsTaken, Shown, Followed, ItemsJudged)},
     TurnOpened: {"windows": [], "rules": [], "judged": []},
     TransitionSeen: {"step": "", "source": "", "target": ""},  # that a run is there, whatever it did
     Draft: {"place": "", "target": "", "text": "", "made_by": ""},

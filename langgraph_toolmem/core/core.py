@@ -28,6 +28,7 @@ from langgraph_toolmem.core.row_kinds import RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.evidence import Table
+from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
@@ -106,6 +107,7 @@ class Core(Evidence):
         tables: list[type[Table]] = [
             LedgerTable,
             EpisodesTable,
+            NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
         where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}

@@ -21,6 +21,7 @@ from langgraph_toolmem.core.listener import EndedRun, LearnedTurn, Listener
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.core.verdicts import Verdicts
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
+from langgraph_toolmem.graph.newest import counted
 from langgraph_toolmem.graph.operations import FORMER_KEYS, Outcome, Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.executions import ExecutionLog, last_step
@@ -328,7 +329,7 @@ class Events:
             user=learned.user,
             hour=learned.hour,
         )
-        return record
+        return record + counted(learned.run, self._evidence.now(), record)
 
     def _again(self, learned: LearnedTurn) -> Record:
         """The model was asked again at a known point (a fork) and did the same again."""

@@ -9,7 +9,7 @@ from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.describe import describe
 from langgraph_toolmem.graph.evidence import HIT, MISS, EvidenceGraph
-from langgraph_toolmem.graph.state import CUT, SEPARATOR, START, USER, WORDS, RunState
+from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER, WORDS, RunState
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
@@ -168,7 +168,9 @@ def rules_table(rules: Iterable[RuleRecord]) -> TextTable:
     for rule in rules:
         of = rule.hits + rule.misses
         right, share = (f"{rule.hits:,} of {of:,}", f"{rule.hits / of:.0%}") if of else ("–", "–")
-        rows.append((f"{symbol_in_words(rule.after)} → {rule.tool}", rule.sources_in_words, right, share))
+        rows.append(
+            (f"{symbol_in_words(rule.after)} → {tool_in_words(rule.tool)}", rule.sources_in_words, right, share)
+        )
     columns = ("after → foreseen", "arguments from", "right", "share")
     return TextTable("Kinds of predictions, acted on or not", columns, tuple(rows), most=15)
 
@@ -181,7 +183,14 @@ def symbol_in_words(symbol: str) -> str:
         return "the missing head of the history"
     if symbol == USER:
         return "a further user message"
-    return f"a failed {symbol[:-1]}" if symbol.endswith("!") else symbol
+    return f"a failed {symbol[:-1]}" if symbol.endswith("!") else tool_in_words(symbol)
+
+
+def tool_in_words(name: str) -> str:
+    """A predicted tool, or what stands in the place of one, as a person reads it."""
+    if name.startswith(PARALLEL):
+        return f"several {name.removeprefix(PARALLEL) or 'tools'} at once"
+    return "an answer in words" if name == WORDS else name
 
 
 def _evidence(

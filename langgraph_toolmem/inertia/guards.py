@@ -86,6 +86,12 @@ def may_write(tool: str, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -
     return _nature(specs[tool], policy).kind != "reads"
 
 
+def changing(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> dict[str, str]:
+    """The tools that may change something, each with the reason to think so."""
+    natures = {name: _nature(spec, policy) for name, spec in sorted(specs.items())}
+    return {name: nature.why for name, nature in natures.items() if nature.kind != "reads"}
+
+
 def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
     """Why no record whatever lets a tool be called without the model, in words; "" if a record may.
 

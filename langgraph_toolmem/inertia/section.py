@@ -10,7 +10,7 @@ from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.calibrated import rules_table
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, RuleRecord
-from langgraph_toolmem.inertia.guards import may_write, trusted
+from langgraph_toolmem.inertia.guards import changing, may_write, trusted
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import record as ahead_record
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -133,5 +133,5 @@ def section_of(
     )
     lines = (*figures_in_words(graph.counters, figures), *tools.in_words, *ahead_record.in_words(ahead))
     figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
-    figures["unskipped"] = [each._asdict() for each in idle]
+    figures |= {"unskipped": [each._asdict() for each in idle], "changing": changing(specs, policy)}
     return Section("Kinds of predictions", figures | ahead, lines, tables)

@@ -5,12 +5,14 @@ Colours are set by the script from the page's style sheet, so that light and dar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from bokeh.embed import json_item
 from bokeh.model import Model
 from bokeh.models import (
+    BasicTicker,
     ColumnDataSource,
     DataRange1d,
     DatetimeTicker,
@@ -30,7 +32,7 @@ from bokeh.models.glyphs import MultiLine, Patches, Scatter, Text
 from bokeh.plotting import figure
 
 from langgraph_toolmem.graph.operations import HOUR
-from langgraph_toolmem.page.series import DAY, NAMES, Bucket
+from langgraph_toolmem.page.series import DAY, NAMES, RUN, Bucket
 
 _DASH = (5, 4)
 GRAPH_HEIGHTS = ((8, 420), (16, 540))
@@ -67,7 +69,7 @@ def graph_item(tools: int) -> dict[str, Any]:
     heads = ColumnDataSource({key: [] for key in ("xs", "ys", "colour", "alpha")}, name="heads")
     node_keys = ("x", "y", "size", "marker", "colour", "alpha", "line", "line_width", "head", "body", "tool")
     nodes = ColumnDataSource({key: [] for key in node_keys}, name="nodes")
-    labels = ColumnDataSource({key: [] for key in ("x", "y", "text", "offset", "alpha")}, name="labels")
+    labels = ColumnDataSource({key: [] for key in ("x", "y", "text", "offset", "alpha", "head", "body")}, name="labels")
 
     drawn = plot.add_glyph(edges, _lines(), hover_glyph=_lines(alpha=1.0))
     streams = plot.add_glyph(flows, _lines(dash=_DASH), hover_glyph=_lines(dash=_DASH, alpha=1.0))
@@ -77,7 +79,7 @@ def graph_item(tools: int) -> dict[str, Any]:
         selection_glyph=None,
         nonselection_glyph=None,
     )
-    plot.add_glyph(
+    written = plot.add_glyph(
         labels,
         Text(
             x="x",
@@ -114,7 +116,7 @@ def graph_item(tools: int) -> dict[str, Any]:
         SaveTool(filename="toolmem-graph"),
         tap,
         HoverTool(renderers=[drawn, streams], tooltips=_GRAPH_TOOLTIP, line_policy="interp", visible=False),
-        HoverTool(renderers=[points], tooltips=_GRAPH_TOOLTIP, visible=False),
+        HoverTool(renderers=[points, written], tooltips=_GRAPH_TOOLTIP, visible=False),
     )
     plot.toolbar.active_drag = pan
     plot.toolbar.active_scroll = wheel
@@ -134,40 +136,43 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
     """The charts over time, by name: `turns`, `saved`, `precision`. None of them where nothing happened."""
     if not found:
         return {}
+    unit = 1 if size == RUN else 1000 * size  # runs stand side by side, whatever the time between them
+    starts = [i + 0.5 for i in range(len(found))] if size == RUN else [1000 * b.start for b in found]
+    gap = math.nan  # None would be drawn as 0
     columns: dict[str, list[Any]] = {
-        "time": [1000 * (b.start + size / 2) for b in found],
-        "label": [_label(b.start, size) for b in found],
+        "time": [start + unit / 2 for start in starts],
+        "label": [_label(b.start, size, i) for i, b in enumerate(found, 1)],
         "turns": [b.turns for b in found],
         "asked": [b.turns - b.skipped for b in found],
         "ok": [b.skipped - b.skipped_failed for b in found],
         "failed": [b.skipped_failed for b in found],
         "so_far": [b.skipped_so_far for b in found],
-        "precision": [b.precision for b in found],
-        "precision_so_far": [b.precision_so_far for b in found],
+        "precision": [gap if b.precision is None else b.precision for b in found],
+        "precision_so_far": [gap if b.precision_so_far is None else b.precision_so_far for b in found],
         "checked": [_checked(b) for b in found],
         "zero": [0] * len(found),
     }
-    margin = 1000 * size * max(0.6, 0.02 * (found[-1].start - found[0].start) / size)
-    first, last = 1000 * found[0].start, 1000 * (found[-1].start + size)
-    span = (first - margin / 2, last + margin / 2)
+    margin = max(0.6 * unit, 0.02 * (starts[-1] - starts[0]))
+    span = (starts[0] - margin / 2, starts[-1] + unit + margin / 2)
 
     source = ColumnDataSource(columns)  # each figure is a document of its own and shares nothing
     turns = _chart(
-        "turns", span, size, source, "@turns turns\n@ok skipped, call went well\n@failed skipped, call failed"
+        "turns", span, unit, source, "@turns turns\n@ok skipped, call went well\n@failed skipped, call failed"
     )
-    renderers = turns.vbar_stack(["ok", "failed", "asked"], x="time", width=1000 * size * 0.8, source=source)
+    renderers = turns.vbar_stack(["ok", "failed", "asked"], x="time", width=unit * 0.8, source=source)
     for name, renderer in zip(("skipped", "failed", "asked"), renderers, strict=True):
         renderer.name = name
         renderer.glyph.line_color = None
 
     source = ColumnDataSource(columns)
-    saved = _chart("saved", span, size, source, "@so_far model calls skipped so far")
+    saved = _chart("saved", span, unit, source, "@so_far model calls skipped so far")
     saved.varea(x="time", y1=0, y2="so_far", source=source, name="skipped", fill_alpha=0.15)
     saved.line(x="time", y="so_far", source=source, name="skipped", line_width=2)
-    saved.scatter(x="time", y="so_far", source=source, name="skipped", size=5, line_color=None)
+    if len(found) <= 40:
+        saved.scatter(x="time", y="so_far", source=source, name="skipped", size=5, line_color=None)
 
     source = ColumnDataSource(columns)
-    precision = _chart("precision", span, size, source, "@checked", share=True)
+    precision = _chart("precision", span, unit, source, "@checked", share=True)
     precision.yaxis.formatter = NumeralTickFormatter(format="0%")
     precision.yaxis.ticker = [0, 0.25, 0.5, 0.75, 1]
     precision.scatter(x="time", y="precision", source=source, name="asked", size=6, line_color=None)
@@ -178,14 +183,14 @@ def chart_items(found: Sequence[Bucket], size: int) -> dict[str, dict[str, Any]]
 
 
 def _chart(
-    name: str, span: tuple[float, float], size: int, source: ColumnDataSource, text: str, *, share: bool = False
+    name: str, span: tuple[float, float], unit: int, source: ColumnDataSource, text: str, *, share: bool = False
 ) -> figure:
     plot = figure(
         name=name,
         height=CHART_HEIGHT,
         sizing_mode="stretch_width",
         min_width=0,
-        x_axis_type="datetime",
+        x_axis_type="linear" if unit == 1 else "datetime",
         x_range=Range1d(start=span[0], end=span[1]),
         y_range=Range1d(start=0, end=1.05) if share else DataRange1d(start=0),
         tools=[],
@@ -195,13 +200,16 @@ def _chart(
     )
     tooltip = _TOOLTIP.format(head="@label", body=text)
     # Unseen columns of a bucket's width: whatever is drawn there, pointing anywhere above or below it tells.
-    unseen = plot.vbar(x="time", top="zero", width=1000 * size, source=source, alpha=0, name="unseen")
+    unseen = plot.vbar(x="time", top="zero", width=unit, source=source, alpha=0, name="unseen")
     plot.add_tools(HoverTool(renderers=[unseen], tooltips=tooltip, mode="vline", point_policy="follow_mouse"))
     plot.xgrid.visible = False
     _clear(plot)
     plot.axis.minor_tick_line_color = None
     plot.axis.axis_label = None
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+    if unit == 1:
+        plot.xaxis.formatter, plot.xaxis.ticker = NumeralTickFormatter(format="0,0"), BasicTicker(min_interval=1)
+        return plot
     plot.xaxis.formatter = DatetimeTickFormatter(
         hours="%H:%M", days="%d %b", months="%b", years="%Y", hourmin="%H:%M", minutes="%H:%M", context="%Y"
     )
@@ -222,10 +230,12 @@ def _clear(plot: figure) -> None:
     plot.outline_line_color = None
 
 
-def _label(start: int, size: int) -> str:
+def _label(start: int, size: int, number: int) -> str:
     from datetime import datetime, timezone
 
     at = datetime.fromtimestamp(start, tz=timezone.utc)
+    if size == RUN:
+        return f"run {number}, {at:%Y-%m-%d %H:%M} UTC"
     if size == HOUR:
         return f"{at:%Y-%m-%d %H:%M} to {(at.hour + 1) % 24:02}:00 UTC"
     return f"{at:%Y-%m-%d}" if size == DAY else f"{NAMES[size]} of {at:%Y-%m-%d}"

@@ -8,7 +8,7 @@ from typing import Any
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.graph.sources import MARKS
-from langgraph_toolmem.inertia.calibrated import symbol_in_words
+from langgraph_toolmem.inertia.calibrated import symbol_in_words, tool_in_words
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page.layout import place, times
 from langgraph_toolmem.report.report import Report, ToolReport
@@ -53,9 +53,9 @@ def picture(report: Report, view: GraphView) -> dict[str, Any]:
     """
     counts = _tools(report, view)
     names = sorted(counts, key=lambda name: (name != START, -counts[name].calls, name))
-    shown = names[:MAX_TOOLS]
-    index = {name: i for i, name in enumerate(shown)}
-    places = place(shown, view.edges)
+    drawn = names[:MAX_TOOLS]
+    index = {name: i for i, name in enumerate(drawn)}
+    places, changing = place(drawn, view.edges), report["inertia"].get("changing", {})
     edges = sorted(
         (edge for edge in view.edges if edge.source in index and edge.target in index and times(edge)),
         key=lambda edge: (-times(edge), edge.source, edge.target),
@@ -67,13 +67,14 @@ def picture(report: Report, view: GraphView) -> dict[str, Any]:
     return {
         "tools": [
             {
-                "name": _shown(name),
+                "name": shown(name),
                 "start": name == START,
+                "changes": clip(changing.get(name, "")),
                 "depth": places[name].depth,
                 "rank": places[name].rank,
                 **_record(name, counts[name], report),
             }
-            for name in shown
+            for name in drawn
         ],
         "edges": [[index[e.source], index[e.target], times(e), e.ok, e.failed, e.count] for e in edges[:MAX_EDGES]],
         "flows": [
@@ -92,7 +93,7 @@ def picture(report: Report, view: GraphView) -> dict[str, Any]:
             for r in report["inertia"].get("rules", ())
         ],
         "left_out": {
-            "tools": len(names) - len(shown),
+            "tools": len(names) - len(drawn),
             "edges": len(view.edges) - min(len(edges), MAX_EDGES),
             "flows": max(len(flows) - MAX_FLOWS, 0),
         },
@@ -148,8 +149,9 @@ def _record(name: str, counts: ToolCounts, report: Report) -> dict[str, int]:
     }
 
 
-def _shown(name: str) -> str:
-    return START_LABEL if name == START else clip(name) or "(no name)"
+def shown(name: str) -> str:
+    """What a tool is called on the page."""
+    return START_LABEL if name == START else clip(tool_in_words(name)) or "(no name)"
 
 
 def _tool_of(symbol: str) -> str:

@@ -16,9 +16,10 @@ from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.export import GraphView
+from langgraph_toolmem.graph.newest import MAX_NEWEST
 from langgraph_toolmem.inertia.prefetch.record import in_words as ahead_in_words
-from langgraph_toolmem.page.picture import after_in_words, clip, picture, sources_in_words
-from langgraph_toolmem.page.series import NAMES, bucket_size, buckets
+from langgraph_toolmem.page.picture import after_in_words, clip, picture, shown, sources_in_words
+from langgraph_toolmem.page.series import NAMES, RUN, over_time
 from langgraph_toolmem.report.report import Report
 
 _SCRIPTS = ("tables.js", "geometry.js", "panel.js", "explorer.js", "start.js")
@@ -55,15 +56,15 @@ def render_page(
     except ImportError as error:
         raise MissingExtraError("The HTML page", "html") from error
 
-    inertia, size = report["inertia"], bucket_size(report.periods)
-    over_time = buckets(() if lead else report.periods, size)
+    inertia, (found, size) = report["inertia"], over_time(report)
+    rules = [(after_in_words(r.after), shown(r.tool), sources_in_words(r), r) for r in inertia.get("rules", ())]
     data = picture(report, view)
     drawings = {"graph": graph_item(len(data["tools"]))} if data["tools"] else {}
-    data["items"] = {**drawings, **chart_items(over_time, size)}
+    data["items"] = {**drawings, **chart_items(() if lead else found, size)}
     bokeh = Resources(mode="inline", components=["bokeh"], minified=True, log_level="warn")
     scripts = [*bokeh.js_raw, _asset("script")]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(count=_count, share=_share, name=clip)
+    environment.filters.update(count=_count, share=_share, name=clip, tool=shown)
     return environment.from_string(_asset("page.html")).render(
         title=printable(title),
         generated=_time(generated),
@@ -72,8 +73,11 @@ def render_page(
         currency=clip(report.currency or ""),
         tools=sorted(report.tools.items(), key=lambda item: (-item[1].calls, item[0])),
         inertia=inertia,
-        rules=[(after_in_words(r.after), clip(r.tool), sources_in_words(r), r) for r in inertia.get("rules", ())],
+        rules=rules,
+        right=[rule for rule in rules if rule[-1].hits or not rule[-1].misses],
+        wrong=[rule for rule in rules if rule[-1].misses and not rule[-1].hits],
         hints=[(clip(title), figures) for title, figures in report.hints()],
+        sums=_sums(report),
         told=[
             printable(line)
             for name, each in report.sections.items()
@@ -82,13 +86,22 @@ def render_page(
         problems=[clip(problem) for problem in report.problems],
         lead=[(isinstance(each, str), printable(each) if isinstance(each, str) else each) for each in lead],
         unit=NAMES[size],
-        buckets=over_time,
-        known=bool(data["tools"]),
+        by_run=size == RUN,
+        most_runs=MAX_NEWEST,
+        buckets=found,
+        drawn={tool["name"] for tool in data["tools"]},
         style=_asset("page.css"),
         scripts=scripts,
         hashes=[_hash(script) for script in scripts],
         data=_inside_script(data),
     )
+
+
+def _sums(report: Report) -> dict[str, float]:
+    """What all methods showed the model, and how runs ended that were shown something."""
+    figures = [section.figures for name, section in report.sections.items() if name != "inertia"]
+    names = ("shown", "followed", "right", "helped", "hurt")
+    return {name: sum(n for of in figures if isinstance(n := of.get(name), (int, float))) for name in names}
 
 
 def _inside_script(value: Any) -> str:

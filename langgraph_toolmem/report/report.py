@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, EvidenceGraph
+from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import GOOD, HOUR, JUDGE
 from langgraph_toolmem.report.holdout import HoldoutReport
 from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words, time_in_words
@@ -75,6 +77,7 @@ class Report:
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         periods: the hours in which something happened, oldest first.
+        newest_runs: the same of each of the newest runs (100), which start with their first turn.
         sections: what each method did, by its name; ``report["sit"]`` has its figures.
         holdout: episodes with the memory against those held out; None without ``holdout=``.
         jobs: what is still being done in the background.
@@ -103,6 +106,7 @@ class Report:
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
     periods: tuple[Period, ...] = ()
+    newest_runs: tuple[Period, ...] = ()
     sections: Mapping[str, Section] = field(default_factory=dict)
     holdout: HoldoutReport | None = None
     jobs: JobsReport = field(default_factory=JobsReport)
@@ -246,7 +250,8 @@ def make_report(
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},
-        periods=_periods(graph.periods),
+        periods=_periods((int(hour) * HOUR, counters) for hour, counters in graph.periods.items()),
+        newest_runs=_periods(graph.register(NewestRuns).runs.values()),
         sections=sections,
         holdout=holdout,
         jobs=JobsReport(**jobs),
@@ -258,16 +263,16 @@ def _rounded(number: float | None) -> int | None:
     return None if number is None else round(number)
 
 
-def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
+def _periods(counted: Iterable[Sequence[Any]]) -> tuple[Period, ...]:
     found = []
-    for hour, counters in hours.items():
+    for start, counters in sorted(counted, key=itemgetter(0)):
 
         def number(name: str, counters: Mapping[str, float] = counters) -> int:
             return int(counters.get(name, 0))
 
         found.append(
             Period(
-                start=int(hour) * HOUR,
+                start=int(start),
                 turns=number("turns"),
                 skipped=sum(map(number, _SKIPPED)),
                 skipped_failed=number("acted_failed"),
@@ -277,7 +282,7 @@ def _periods(hours: Mapping[str, Mapping[str, float]]) -> tuple[Period, ...]:
                 output_tokens=number("tokens_out"),
             )
         )
-    return tuple(sorted(found, key=lambda period: period.start))
+    return tuple(found)
 
 
 def _known(graph: EvidenceGraph, name: str) -> bool:

@@ -52,7 +52,7 @@ class TokenPrice:
 
 @dataclass(frozen=True)
 class Period:
-    """One hour (UTC) in which something happened.
+    """One hour (UTC) in which something happened, or one run.
 
     Attributes:
         start: its first second, in seconds since 1970.

@@ -245,13 +245,15 @@ def test_one_that_cannot_forget_or_close_keeps_no_other_from_it(kind: type[Metho
 
 # --- left out ---
 
+CORE_TABLES = {"ledger", "episodes", "holdout", "newest_runs"}
+
 
 @each_method
 def test_a_memory_without_it_has_nothing_of_it(kind: type[Method], tmp_path: Path) -> None:
     with memory_of(tmp_path / "alone", make(kind)) as memory:
         work(memory)
         tables, kept = (
-            set(memory.core.graph.to_state()["tables"]) - {"ledger", "episodes", "holdout"},
+            set(memory.core.graph.to_state()["tables"]) - CORE_TABLES,
             set(rows(memory)),
         )
     with memory_of(tmp_path / "others", *(make(each) for each in KINDS if each is not kind)) as memory:
@@ -266,7 +268,7 @@ def test_a_memory_without_methods_has_its_graph_and_no_other_file(tmp_path: Path
     with memory_of(tmp_path / "memory") as memory:
         work(memory, user="ann")
         memory.forget(user_id="ann")
-        assert memory.core.graph.to_state()["tables"].keys() == {"ledger", "episodes", "holdout"}
+        assert memory.core.graph.to_state()["tables"].keys() == CORE_TABLES
     assert files(tmp_path / "memory").keys() == {"graph.journal", "graph.lock", "graph.pickle"}
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place
 from langgraph_toolmem.page.picture import picture, sources_in_words
-from langgraph_toolmem.page.series import DAY, HOUR, WEEK, bucket_size, buckets
+from langgraph_toolmem.page.series import DAY, HOUR, RUN, WEEK, bucket_size, buckets, over_time
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.report.savings import Period
 
@@ -95,6 +96,16 @@ RECORD = Report(
 )
 
 
+RUNS = (
+    Period(MONDAY + 60, turns=4, right=1),
+    Period(MONDAY + 60, turns=5, skipped=1),
+    Period(MONDAY + 62, turns=3, skipped=2, skipped_failed=1, wrong=1),
+)
+FIRST_HOUR = Report(
+    turns=12, skipped=3, right=1, wrong=1, periods=(Period(MONDAY, turns=12, skipped=3, right=1, wrong=1),)
+)
+
+
 def crowd(tools: int) -> GraphView:
     """Chains of five tools, the first ones the most used."""
     names = [f"server.tool_{i:03}" for i in range(tools)]
@@ -150,6 +161,28 @@ def test_weeks_begin_on_monday() -> None:
     assert [(b.start, b.turns) for b in buckets([sunday, monday], WEEK)] == [(MONDAY - WEEK, 1), (MONDAY, 2)]
 
 
+def test_runs_are_told_one_by_one_while_all_is_within_four_hours() -> None:
+    at = [Period(MONDAY), Period(MONDAY + 3 * HOUR)]
+    assert bucket_size(at, RUNS) == RUN
+    assert bucket_size(at, RUNS[:1]) == HOUR
+    assert bucket_size([*at, Period(MONDAY + 4 * HOUR)], RUNS) == HOUR
+
+
+def test_two_runs_of_one_second_are_two() -> None:
+    found, size = over_time(replace(FIRST_HOUR, newest_runs=RUNS))
+    assert size == RUN
+    assert [(b.turns, b.skipped, b.skipped_so_far, b.precision_so_far) for b in found] == [
+        (4, 0, 0, 1.0),
+        (5, 1, 1, 1.0),
+        (3, 2, 3, 0.5),
+    ]
+
+
+def test_what_runs_that_are_not_told_did_counts_in_what_is_so_far() -> None:
+    found, _ = over_time(replace(FIRST_HOUR, newest_runs=RUNS[1:]))
+    assert [(b.skipped_so_far, b.precision_so_far) for b in found] == [(1, 1.0), (3, 0.5)]
+
+
 def test_nothing_checked_is_no_precision() -> None:
     (bucket,) = buckets([Period(MONDAY, turns=3)], HOUR)
     assert bucket.precision is None
@@ -195,7 +228,32 @@ def test_what_each_method_tells_is_on_the_page() -> None:
     )
     assert "Of 4 states, 3 are kept." in page
     assert "Budget of misses" not in page, "there is no shortcut in this memory"
+    assert "of 4 shown before a turn; 1 of these calls went well</dd>" in page
     assert "hints-title" not in render_page(RECORD, DESK)
+
+
+def test_savings_beside_the_skipped_calls_are_told() -> None:
+    ahead = {"started": 20, "served": 1_200, "in_time": 4, "wasted": 9, "seconds_saved": 3.25, "by_tool": {}}
+    sections = {
+        **kinds_of_predictions(prefetch=ahead),
+        "sit": Section("Next tools", {"shown": 4, "followed": 3, "right": 2, "helped": 1, "hurt": 0}),
+        "entries": Section("Past runs", {"kept": 9, "helped": 5, "hurt": 2}),
+    }
+    page = render_page(Report(turns=1, sections=sections), DESK)
+    assert "<dd>1,200 <small>served</small></dd>" in page
+    assert "of 20; 3.2 seconds of waiting saved" in page
+    assert "of 4 shown before a turn; 2 of these calls went well. Runs that saw some: 6 ended well, 2 badly" in page
+    plain = render_page(Report(turns=1), DESK)
+    assert "Look-ups run ahead" not in plain
+    assert "Hints followed" not in plain
+
+
+def test_what_stands_in_the_place_of_a_tool_is_told_in_words() -> None:
+    rules = (RuleRecord("<parallel>read", "<words>", "", 3, 0), RuleRecord("read", "<parallel>", "l", 2, 0))
+    page = render_page(Report(sections=kinds_of_predictions(*rules)), DESK)
+    told = re.findall(r'<td class="name">(?:<button[^>]*>)?([^<]+)', page[page.index('<table id="rules">') :])
+    assert told == ["several read at once", "an answer in words", "read", "several tools at once"]
+    assert 'data-tool="an answer' not in page, "the graph has no such tool to lead to"
 
 
 def test_the_page_names_no_address() -> None:
@@ -432,16 +490,30 @@ def test_tables_are_sorted_and_filtered(show: Opener) -> None:
     def first() -> list[str]:
         return [text.strip() for text in page.locator("#rules tbody tr:visible td:nth-child(2)").all_inner_texts()]
 
-    assert first() == ["read", "search", "read"]
+    assert first() == ["read", "search"]
     page.click("#rules th:has-text('share') button")
-    assert page.locator("#rules tbody td:last-child").all_inner_texts() == ["90%", "80%", "0%"]
+    assert page.locator("#rules tbody td:last-child").all_inner_texts() == ["90%", "80%"]
     page.click("#rules th:has-text('misses') button")
-    assert page.locator("#rules tbody td:nth-child(5)").all_inner_texts() == ["5", "3", "1"]
+    assert page.locator("#rules tbody td:nth-child(5)").all_inner_texts() == ["5", "1"]
     page.click("#rules th:has-text('misses') button")
-    assert page.locator("#rules tbody td:nth-child(5)").all_inner_texts() == ["1", "3", "5"]
+    assert page.locator("#rules tbody td:nth-child(5)").all_inner_texts() == ["1", "5"]
+
+
+def test_what_was_never_right_is_folded_away_and_found(show: Opener) -> None:
+    page = show()
+    wrong = page.locator("#rules-wrong tbody tr:visible")
+    assert wrong.count() == 0
+    assert page.inner_text("#never-right summary") == "1 of them was never right"
+    page.click("#never-right summary")
+    assert wrong.locator("td").all_inner_texts() == ["a failed read", "read", "no arguments", "0", "3", "0%"]
+    assert "holds them below the bar" in page.inner_text("#never-right")
+    page.click("#never-right summary")
     page.fill("[data-filters=rules]", "failed read")
-    assert page.locator("#rules tbody tr:visible").count() == 1
+    assert (wrong.count(), page.locator("#rules tbody tr:visible").count()) == (1, 0)
     assert "1 of 3 shown" in page.inner_text("[data-counts=rules]")
+    page.fill("[data-filters=rules]", "search")
+    assert (wrong.count(), page.locator("#rules tbody tr:visible").count()) == (0, 2)
+    assert "never-right" not in render_page(Report(), DESK).partition("<script")[0]
 
 
 def test_of_many_tools_the_most_used_are_drawn_first(show: Opener) -> None:
@@ -494,11 +566,96 @@ def test_one_hour_is_drawn_too(show: Opener) -> None:
     assert (38, 115, 168) in colours(page, "#turns")
 
 
-@pytest.mark.parametrize("width", [360, 768])
+def test_a_first_session_is_drawn_run_by_run(show: Opener) -> None:
+    page = show(replace(FIRST_HOUR, newest_runs=RUNS), DESK)
+    text = page.inner_text("main")
+    assert "Model turns per run" in text
+    assert "Run by run, oldest first; by the hour" in text
+    script = """(name) => {
+        const figure = Bokeh.documents.map((d) => d.roots()[0]).find((root) => root.name === name);
+        const data = figure.renderers[0].data_source.data;
+        return [data.time, data.turns, data.so_far].map((column) => Array.from(column));
+    }"""
+    assert page.evaluate(script, "turns") == [[1, 2, 3], [4, 5, 3], [0, 1, 3]]
+    page.locator("#saved").scroll_into_view_if_needed()
+    box = page.locator("#saved").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 40, box["y"] + 60)
+    seen = "[...document.querySelectorAll('.bk-Tooltip')].map((t) => t.shadowRoot.textContent).join('')"
+    until(page, f"{seen}.includes('run 3, 2026-10-05 00:01 UTC')")
+
+
+def test_where_nothing_was_checked_the_chart_is_open(show: Opener) -> None:
+    page = show()
+    drawn = page.evaluate("""() => {
+        const figure = Bokeh.documents.map((d) => d.roots()[0]).find((root) => root.name === "precision");
+        const shares = figure.renderers[0].data_source.data.precision;
+        return Array.from(shares, (share) => Number.isNaN(share) ? "open" : share);
+    }""")
+    assert drawn == [0.75, "open", 1]
+
+
+def test_tools_that_may_change_something_are_marked(show: Opener) -> None:
+    report = replace(
+        RECORD, sections=kinds_of_predictions(changing={"write": "its name <says> so", "mail": "it sends"})
+    )
+    page = show(report)
+    marked = page.locator("#tools tr:has(.tag) [data-tool]")
+    assert marked.all_inner_texts() == ["write", "mail"]
+    assert page.get_attribute("#tools tr:has-text('write') .tag", "title") == (
+        "may change something: its name <says> so"
+    )
+    markers = dict(zip(column(page, "nodes", "head"), column(page, "nodes", "marker"), strict=True))
+    assert {name for name, marker in markers.items() if marker == "diamond"} == {"write", "mail"}
+    assert page.locator(".legend .diamond").count() == 1
+    page.click("#tools [data-tool=write]")
+    assert "May change something: its name <says> so." in page.inner_text("#details")
+    page.click("#tools [data-tool=read]")
+    assert "May change" not in page.inner_text("#details")
+
+
+def test_a_long_name_stands_in_two_lines_and_is_whole_on_hover(show: Opener) -> None:
+    long, longer = "check_availability_of_rooms", "server.of.the.company__" + "check_availability_" * 4
+    edges = [EdgeView(START if i == 0 else f"t{i - 1}", f"t{i}", 9, 9, 0) for i in range(6)]
+    tools = {name: ToolCounts(9, 0) for name in (long, longer, *(f"t{i}" for i in range(6)))}
+    page = show(Report(), GraphView(tools, [*edges, EdgeView("t0", long, 5, 5, 0), EdgeView("t1", longer, 5, 5, 0)]))
+    labels = dict(zip(column(page, "labels", "head"), column(page, "labels", "text"), strict=True))
+    assert labels[long] == "check_\navailability_of_rooms" or labels[long].replace("\n", "") == long
+    assert labels[long].count("\n") == 1
+    assert "…" in labels[longer]
+    page.locator("#graph").scroll_into_view_if_needed()
+    below = column(page, "labels", "offset")[column(page, "labels", "head").index(longer)] + 8
+    x, y = place_of(page, longer)
+    page.mouse.move(x, y + below)
+    until(page, "(name) => document.querySelector('.bk-Tooltip')?.shadowRoot.textContent.includes(name)", arg=longer)
+
+
+@pytest.mark.parametrize("width", [360, 375, 768])
 def test_narrow_windows_need_no_sideways_scrolling(show: Opener, width: int) -> None:
-    page = show(width=width)
+    long = "server.of.the.company__" + "check_availability_" * 6
+    rule = RuleRecord(long, long, "+".join(("l", "uq", "us", "o", "i", "t")), 12_345, 678)
+    told = {"shown": 123_456, "followed": 98_765, "right": 98_765, "helped": 1, "hurt": 1}
+    ahead = {"started": 20, "served": 10, "in_time": 4, "wasted": 9, "seconds_saved": 3.25}
+    figures = {"wrong_per_100": 0.5, "budget_open": True, "prefetch": ahead, "changing": {long: "it " * 90}}
+    report = replace(
+        RECORD,
+        tools={**RECORD.tools, long: ToolReport(123_456, 1, 2, 3, 4)},
+        newest_runs=RUNS,
+        sections={**kinds_of_predictions(rule, replace(rule, hits=0), **figures), "sit": Section(long, told)},
+    )
+    page = show(report, width=width)
+    page.click("#never-right summary")
+    page.click(f"#tools [data-tool='{long}']")
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert len(names(page)) == 4
+    ends = page.evaluate(
+        "[...document.querySelectorAll('.figures, .figures > :last-child')].map((e) => e.getBoundingClientRect().right)"
+    )
+    assert ends[0] == pytest.approx(ends[1], abs=0.1), "the last row of figures has no gap"
+    wide = (
+        "[...document.querySelectorAll('table')].filter((t) => t.scrollWidth > t.closest('.scroll').clientWidth).length"
+    )
+    assert page.evaluate(wide) == (0 if width > 600 else 4), "they scroll in boxes of their own"
+    assert len(names(page)) == 5
     assert max(column(page, "nodes", "x")) < width
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from langgraph_toolmem import Inertia, ToolMemory
 from langgraph_toolmem.graph import evidence
 from langgraph_toolmem.graph.evidence import OPEN, EvidenceGraph
+from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import Count, RunSeen, Verdict, redacted
 from langgraph_toolmem.graph.view import view_of
 from langgraph_toolmem.inertia import evidence as inertia
@@ -119,18 +120,19 @@ def test_a_graph_read_from_storage_decides_alike():
 
 
 def test_the_journal_gives_the_live_graph(tmp_path: Path):
-    live = GraphStore(tmp_path, shared=None, namespace=("t",), tables=Inertia.tables)
+    tables = (*Inertia.tables, NewestRuns)
+    live = GraphStore(tmp_path, shared=None, namespace=("t",), tables=tables)
     for key, record in learned([history(user("Look up Ann"), call("find", {"name": "Ann"}), words())]).records:
         live.apply(key, record)
     live.apply(None, [Count("turns"), Verdict("r", 1.0, "fine", None)])
 
-    again = GraphStore(tmp_path, shared=None, namespace=("t",), tables=Inertia.tables, read_only=True)
+    again = GraphStore(tmp_path, shared=None, namespace=("t",), tables=tables, read_only=True)
     assert again.graph.to_state() == live.graph.to_state()
     assert again.graph.cases.nearest("Look up Ann", [], look="")
     again.close()
     live.close()
 
-    closed = GraphStore(tmp_path, shared=None, namespace=("t",), tables=Inertia.tables)  # now from the snapshot
+    closed = GraphStore(tmp_path, shared=None, namespace=("t",), tables=tables)  # now from the snapshot
     assert closed.graph.to_state() == live.graph.to_state()
     closed.close()
 

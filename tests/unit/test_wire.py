@@ -49,7 +49,8 @@ def figures(memory: ToolMemory) -> dict[str, Any]:
     """The report in the words of version 4."""
     report = memory.report().to_dict()
     assert report.pop("problems") == ()
-    del report["jobs"], report["holdout"], report["judged_by_model"]  # what version 4 did not know
+    for later in ("jobs", "holdout", "judged_by_model", "newest_runs"):
+        del report[later]  # what version 4 did not know
     inertia, sit, entries, atoms = (report["sections"].get(name) for name in ("inertia", "sit", "entries", "atoms"))
     for later in (
         "read_by_name",
@@ -59,6 +60,7 @@ def figures(memory: ToolMemory) -> dict[str, Any]:
         "wrong_per_100",
         "learning",
         "unskipped",
+        "changing",
     ):
         del inertia[later]  # the budget is another one, which starts anew
     verdicts = ("runs", "helped", "hurt")

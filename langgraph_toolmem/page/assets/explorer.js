@@ -8,7 +8,7 @@ const Explorer = (() => {
   const ARROWS_OF_CHOSEN = 24;
   const NARROW = 520;
 
-  const { shorten, places, curve, bends } = Geometry;
+  const { shorten, inTwo, places, curve, bends } = Geometry;
   const { make, number, percent, times } = Panel;
 
   function start(figure, data, colours) {
@@ -89,6 +89,7 @@ const Explorer = (() => {
     function toolText(tool) {
       if (tool.start) return "where every run begins";
       const lines = [`${number(tool.calls)} calls, ${number(tool.failed)} failed`];
+      if (tool.changes) lines.push("may change something");
       if (tool.skipped) lines.push(`${number(tool.skipped)} made without asking the model`);
       if (tool.right + tool.wrong) lines.push(`checked: ${number(tool.right)} right, ${number(tool.wrong)} wrong`);
       return lines.join("\n");
@@ -181,8 +182,8 @@ const Explorer = (() => {
         const near = state.chosen < 0 || scene.near.has(tool.i);
         dots.x.push(x);
         dots.y.push(y);
-        dots.size.push(2 * radius(tool));
-        dots.marker.push(tool.start ? "square" : "circle");
+        dots.size.push((tool.changes ? 2.7 : 2) * radius(tool));
+        dots.marker.push(tool.start ? "square" : tool.changes ? "diamond" : "circle");
         dots.colour.push(tool.start ? c.start : tool.calls ? c.success(tool.ok / tool.calls) : c.neutral);
         dots.alpha.push(near ? 1 : 0.2);
         dots.line.push(tool.i === state.chosen ? c.text : c.surface);
@@ -208,15 +209,16 @@ const Explorer = (() => {
         const [[x, y], r] = [pixel.get(tool.i), 0.7 * radius(tool)];
         return [tool.i, [x - r, y - r, x + r, y + r]];
       });
-      const made = { x: [], y: [], text: [], offset: [], alpha: [] };
+      const made = { x: [], y: [], text: [], offset: [], alpha: [], head: [], body: [] };
       for (const tool of order) {
-        const text = tool.i === state.chosen ? shorten(tool.name, 48) : shorten(tool.name, room);
-        const half = pen.measureText(text).width / 2 + 4;
+        const text = tool.i === state.chosen ? shorten(tool.name, 48) : inTwo(tool.name, room);
+        const parts = text.split("\n");
+        const half = Math.max(...parts.map((part) => pen.measureText(part).width)) / 2 + 4;
         const [middle, y] = pixel.get(tool.i);
         const x = Math.max(half, Math.min(size[0] * kx - half, middle));
         const offset = tool.start ? -radius(tool) - 18 : radius(tool) + 3;
         const top = y + offset;
-        const box = [x - half, top, x + half, top + 15];
+        const box = [x - half, top, x + half, top + 15 * parts.length];
         const apart = (b) => box[2] < b[0] || b[2] < box[0] || box[3] < b[1] || b[3] < box[1];
         const free = taken.every(apart) && spots.every(([i, b]) => i === tool.i || apart(b));
         if (!free && tool.i !== state.chosen) continue;
@@ -224,6 +226,8 @@ const Explorer = (() => {
         made.x.push(x / kx);
         made.y.push(scene.places.found.get(tool.i)[1]);
         made.text.push(text);
+        made.head.push(tool.name);
+        made.body.push(toolText(tool));
         made.offset.push(offset);
         made.alpha.push(state.chosen < 0 || scene.near.has(tool.i) ? 1 : 0.25);
       }

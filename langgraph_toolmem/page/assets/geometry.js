@@ -17,6 +17,16 @@ const Geometry = (() => {
     return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
   }
 
+  /* In two lines if it is too long for one: between words, as near to the middle as may be. */
+  function inTwo(text, most) {
+    if (text.length <= most) return text;
+    const short = shorten(text, 2 * most - 2);
+    const cost = (at) => Math.abs(2 * at - short.length) - (/[^\p{L}\p{N}]/u.test(short[at - 1]) ? most : 0);
+    const cuts = [...short].map((_, i) => i + 1).filter((at) => at <= most && short.length - at <= most);
+    const cut = cuts.reduce((best, at) => (cost(at) < cost(best) ? at : best), cuts[0]);
+    return cut ? `${short.slice(0, cut)}\n${short.slice(cut)}` : short;
+  }
+
   /* Columns from the start of a run on; in a column, tools that follow each other stay at one height. */
   function places(kept, links, starts, width, height) {
     const flow = kept.filter((tool) => !tool.start).sort((a, b) => a.depth - b.depth || a.rank - b.rank);
@@ -134,5 +144,5 @@ const Geometry = (() => {
     return chosen;
   }
 
-  return { shorten, places, curve, bends };
+  return { shorten, inTwo, places, curve, bends };
 })();

@@ -68,6 +68,7 @@ const Panel = (() => {
         figures.push(["made without the model", number(tool.skipped)]);
         figures.push(["checked proposals", tool.right + tool.wrong ? `${number(tool.right)} right, ${number(tool.wrong)} wrong` : "none"]);
         list(panel, "Record", figures, true);
+        if (tool.changes) panel.append(make("p", `May change something: ${tool.changes}.`, "changes"));
       }
       const next = arrows.filter((a) => a.from === tool.i);
       const before = arrows.filter((a) => a.to === tool.i);

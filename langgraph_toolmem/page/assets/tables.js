@@ -36,9 +36,10 @@ const Tables = (() => {
   }
 
   function filterable(input) {
-    const table = document.getElementById(input.dataset.filters);
+    const folded = document.getElementById(input.dataset.with);
+    const tables = [document.getElementById(input.dataset.filters), folded?.querySelector("table")];
     const told = document.querySelector(`[data-counts="${input.dataset.filters}"]`);
-    const rows = [...table.tBodies[0].rows];
+    const rows = tables.flatMap((table) => (table ? [...table.tBodies[0].rows] : []));
     input.addEventListener("input", () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
@@ -47,6 +48,7 @@ const Tables = (() => {
         row.hidden = !words.every((word) => text.includes(word));
         shown += row.hidden ? 0 : 1;
       }
+      if (folded) folded.open = words.length > 0 && !!folded.querySelector("tbody tr:not([hidden])");
       told.textContent = words.length ? `${shown} of ${rows.length} shown.` : "";
     });
   }
