@@ -584,6 +584,8 @@ def test_forgetting_needs_the_shared_store_and_says_if_it_failed(desk: Desk) -> 
     store = Flaky()
     with worker(desk, store, namespace=PER_USER) as one:
         taught(one)
+        assert one.flush()
+        assert any(secret in kept_in(store) for secret in SECRETS)
         store.broken = True
         with pytest.raises(StorageError, match="call forget again"):
             one.forget(user_id="ann")
