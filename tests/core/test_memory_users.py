@@ -569,14 +569,11 @@ class Flaky(InMemoryStore):
     """A store that refuses to write once it is told to."""
 
     broken = False
-    writes = 0
 
     def batch(self, ops: Any) -> Any:
         ops = list(ops)
         if self.broken and any(isinstance(op, PutOp) for op in ops):
-            self.writes += 1
-            if self.writes > 3:
-                raise ConnectionError("the database is down")
+            raise ConnectionError("the database is down")
         return super().batch(ops)
 
 
