@@ -27,7 +27,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.runs.values import canon
 
-LEVEL: Final = 0.05
+LEVEL: Final = 0.1
 """Share of the known requests that may be taken for a stranger's."""
 WRITE_LEVEL: Final = 0.2
 """The same where something may be changed."""

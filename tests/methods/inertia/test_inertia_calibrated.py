@@ -369,8 +369,8 @@ def before_second(memory: ToolMemory, name: str, run: str) -> Any:
     return memory.inertia.begin_turn(parts, thread_id=run)
 
 
-def practised_memory(policy: InertiaPolicy) -> ToolMemory:
-    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(policy)))
+def practised_memory(policy: InertiaPolicy, **options: Any) -> ToolMemory:
+    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(policy)), **options)
     for i in range(40):
         memory.finish(visit(NAMES[i % 8] + str(i)), thread_id=str(i))
     return memory
@@ -408,7 +408,7 @@ def test_a_turn_reported_later_is_booked_once():
 def test_reporting_at_once_and_reporting_later_make_the_same_record():
     records = []
     for begin in (False, True):
-        with practised_memory(FREE.with_(shadow=True)) as memory:
+        with practised_memory(FREE.with_(shadow=True), now=lambda: 1_000_000.0) as memory:
             if begin:
                 before_second(memory, "Zoe", "z")
             memory.finish(visit("Zoe"), thread_id="z", wait=True)

@@ -150,9 +150,10 @@ def test_the_share_of_known_requests_that_were_as_strange():
     assert spread(0.1, 0.1).share("find", 0.1) == 0.0, "too few of all"
 
 
-def test_one_in_twenty_is_the_limit():
-    assert "worded unlike" in spread(*[0.1] * 18, 0.5).refusal("find", 0.5)
-    assert spread(*[0.1] * 17, 0.5, 0.5).refusal("find", 0.5) == ""
+def test_one_in_ten_is_the_limit():
+    assert "worded unlike" in spread(*[0.1] * 8, 0.5).refusal("find", 0.5)
+    assert "worded unlike" in spread(*[0.1] * 17, 0.5, 0.5).refusal("find", 0.5)
+    assert spread(*[0.1] * 16, 0.5, 0.5).refusal("find", 0.5) == ""
     assert spread(*[0.1] * 30, 0.5).refusal("find", 0.1) == ""
 
 
