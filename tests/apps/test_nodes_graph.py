@@ -154,7 +154,7 @@ async def test_sync_and_async_decide_and_learn_the_same(monkeypatch: pytest.Monk
     for asynchronous in (False, True):
         numbered_uuids(monkeypatch)
         desk = Desk()
-        with ToolMemory.ephemeral(tools=desk.tools) as memory:
+        with ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as memory:
             often_audited = NAMED.with_(audit_rate=0.25)
             graph, model = build(memory, desk.tools, policy=often_audited, checkpointer=InMemorySaver())
             events: list[Any] = []

@@ -50,8 +50,11 @@ def test_told_twice_and_piece_by_piece(memory: ToolMemory) -> None:
     assert memory.view() == view
 
 
-def test_piece_by_piece_and_at_once_teach_the_same(desk: Desk, memory: ToolMemory) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools) as other:
+def test_piece_by_piece_and_at_once_teach_the_same(desk: Desk) -> None:
+    with (
+        ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as memory,
+        ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as other,
+    ):
         for i in range(8):
             messages = history(i)
             for n in range(len(messages) + 1):
@@ -251,8 +254,11 @@ def test_a_verdict_on_a_run_without_an_id(memory: ToolMemory) -> None:
     assert memory.report().runs_good == 1
 
 
-async def test_async_twins_do_the_same(desk: Desk, memory: ToolMemory) -> None:
-    with ToolMemory.ephemeral(tools=desk.tools) as twin:
+async def test_async_twins_do_the_same(desk: Desk) -> None:
+    with (
+        ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as memory,
+        ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as twin,
+    ):
         for i in range(14):
             assert memory.observe(history(i), thread_id=str(i)) == await twin.aobserve(history(i), thread_id=str(i))
         assert memory.finish(history(14), thread_id="14", success=True) == 4
