@@ -22,21 +22,21 @@ LITTLE = 16_000_000
 DEFAULT_FOLDER = Path(".toolmem")
 
 REQUIRED = {
-    "langgraph": "1.2",
-    "langchain-core": "1.4",
+    "langgraph": "1.2.11",
+    "langchain-core": "1.6.3",
     "jsonschema-rs": "0.29",
     "filelock": "3.16",
     "numpy": "1.26",
     "pyyaml": "6",
-    "typer": "0.15",
+    "typer": "0.16",
     "rich": "13.9",
 }
 """Packages the core needs, with their lowest releases, as in pyproject.toml."""
 
 OPTIONAL = {
-    "memory": ("chromadb", "1.3.5", "suggestions, recall and planning: text that is searched by meaning"),
+    "memory": ("chromadb", "1.5.2", "suggestions, recall and planning: text that is searched by meaning"),
     "openai": ("langchain-openai", "1.0", "models behind OpenAI's protocol"),
-    "agents": ("langchain", "1.3", "middleware for create_agent"),
+    "agents": ("langchain", "1.4.2", "middleware for create_agent"),
     "html": ("bokeh", "3.9", "the page of `toolmem report --html`"),
     "mcp": ("langchain-mcp-adapters", "0.3", "tools of MCP servers"),
     "studio": ("langgraph-cli", "0.4", "LangGraph Studio (`langgraph dev`)"),
