@@ -15,7 +15,7 @@ import typer
 
 from langgraph_toolmem.base.errors import MissingExtraError, has_package
 from langgraph_toolmem.cli.tables import table
-from langgraph_toolmem.cli.terminal import console, progress, write_text
+from langgraph_toolmem.cli.terminal import console, progress
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -52,7 +52,7 @@ def demo(
         with ToolMemory(folder / "memory", **how) as memory:
             passes.append(("with", runs.run_tasks(runs.scripted_model(), memory=memory, **work)))
             report, view = memory.report(), memory.view()
-    write_text(log := folder / "runs.jsonl", "\n".join(lines) + "\n")
+    (log := folder / "runs.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     shown = [(name, runs.totals(outcomes)) for name, outcomes in passes]
     columns = ("memory", "model calls", "skipped", "tokens", "done right")
@@ -66,9 +66,8 @@ def demo(
     if has_package("bokeh"):
         from langgraph_toolmem.page import render_page
 
-        write_text(
-            page := folder / "report.html", render_page(report, view, title="toolmem demo", generated=time.time())
-        )
+        shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
+        (page := folder / "report.html").write_text(shown_as, encoding="utf-8")
         to.print(f"What the memory did, as a page: {page.resolve()}", soft_wrap=True)
     else:
         to.print(str(MissingExtraError("The page", "html")), soft_wrap=True)

@@ -62,8 +62,8 @@ class Neighbour:
     call: str
     sources: Mapping[str, list[str]]
     request: str
-    made: tuple[str, ...] = ()
-    looked: bool = True
+    made: tuple[str, ...]
+    looked: bool
 
     @cached_property
     def args(self) -> dict[str, Any]:
