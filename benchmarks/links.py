@@ -18,10 +18,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.links_data import SETS, Figures, Fold, Scores, catalogue, figures, folds_of, interval, negatives
+from benchmarks.links_data import (
+    PLANTED,
+    SETS,
+    Figures,
+    Fold,
+    Scores,
+    catalogue,
+    figures,
+    folds_of,
+    interval,
+    negatives,
+)
 from benchmarks.navigator_data import catalogue as enlarged
 from benchmarks.replay import DATA
 from benchmarks.sit import embedder_named, missing
@@ -30,7 +42,7 @@ from langgraph_toolmem.navigator.dependencies.links import Known, Link
 from langgraph_toolmem.navigator.learned.features import SCORES
 from langgraph_toolmem.navigator.learned.plain import fit, two_steps
 from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
-from langgraph_toolmem.navigator.learned.views import Embed, Views
+from langgraph_toolmem.navigator.learned.views import Embed, Ints, Views
 
 TOOLBENCH: Final = "toolbench_catalog"
 TARGETS: Final = {
@@ -51,42 +63,42 @@ Ranker = Callable[[Fold, int], Scores]
 
 def structure(fold: Fold, _: int) -> Scores:
     """How well the two fit, without any record."""
-    found = np.zeros((len(fold.views), len(fold.views)))
-    for consumer in range(len(fold.views)):
-        for producer, value in fold.fits(consumer).items():
-            found[producer, consumer] = value
-    return found
+    return lambda pairs: np.array([fold.fits(consumer).get(producer, 0.0) for producer, consumer in pairs.tolist()])
 
 
 def untrained(number: int, fold: Fold, _: int) -> Scores:
     """One of the plain scorer's untrained scores."""
     kind, one, other = SCORES[number]
-    found: Scores = (fold.views.of[kind, one] @ fold.views.of[kind, other].T).astype(np.float64)
-    return found
+    of = fold.views.of
+
+    def scores(pairs: Ints) -> npt.NDArray[np.float64]:
+        return np.einsum("pd,pd->p", of[kind, one][pairs[:, 0]], of[kind, other][pairs[:, 1]], dtype=np.float64)
+
+    return in_blocks(scores)
 
 
 def plain(fold: Fold, seed: int) -> Scores:
     """The plain scorer."""
-    total = len(fold.views)
-    model = fit(fold.views, fold.fits, fold.known, together=two_steps(fold.known), seed=seed)
-    every = np.stack(np.divmod(np.arange(total * total), total), axis=1)
-    return model.sums(every).reshape(total, total)
+    return in_blocks(fit(fold.views, fold.fits, fold.known, together=two_steps(fold.known), seed=seed).sums)
 
 
 def graph_model(embed: Embed, head: str, how: Mapping[str, Any], fold: Fold, seed: int) -> Scores:
     """The model of `hgt`."""
-    from langgraph_toolmem.hgt.export import pair_logits
+    from langgraph_toolmem.hgt.export import pair_scorer
     from langgraph_toolmem.hgt.model import Sizes
     from langgraph_toolmem.hgt.train import Material, Trainer, Training
 
-    total, options = len(fold.views), dict(how)
+    options = dict(how)
     make = Training.published if options.pop("published", False) else Training
     sizes: dict[str, Any] = {"head": head, "layers": options.pop("layers", 2), "width": options.pop("width", 256)}
     given = Material(fold.graph, fold.views, fold.fits, fold.history, fold.known, embed, two_steps(fold.known))
-    training = make(sizes=Sizes(**sizes), seed=seed, **options)
-    trainer = Trainer(given, training).run()
-    every = np.stack(np.divmod(np.arange(total * total), total), axis=1)
-    return pair_logits(trainer, every).astype(np.float64).reshape(total, total)
+    logits = pair_scorer(Trainer(given, make(sizes=Sizes(**sizes), seed=seed, **options)).run())
+    return in_blocks(lambda pairs: logits(pairs).astype(np.float64))
+
+
+def in_blocks(scores: Scores) -> Scores:
+    """The same, some pairs at a time."""
+    return lambda pairs: np.concatenate([scores(pairs[start : start + 8_192]) for start in range(0, len(pairs), 8_192)])
 
 
 GRAPH_MODELS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
@@ -132,7 +144,10 @@ def measured(name: str, embedder: str, ranker: str, made: Ranker, folds: Sequenc
 
     def mean(of: Callable[[Figures], Sequence[float]]) -> tuple[float, tuple[float, float]]:
         # A link counts once, with the mean over the seeds, so that intervals are of links.
-        halves = [np.mean([of(each) for each in found[half * seeds : (half + 1) * seeds]], axis=0) for half in (0, 1)]
+        each_fold = range(len(folds))
+        halves = [
+            np.mean([of(each) for each in found[half * seeds : (half + 1) * seeds]], axis=0) for half in each_fold
+        ]
         return float(np.mean([half.mean() for half in halves])), interval(np.concatenate(halves).tolist())
 
     all_links, unseen = mean(lambda each: each.parts[0]), mean(lambda each: each.parts[1])
@@ -155,9 +170,8 @@ def embedding(kind: str) -> Embed:
 
 def rows_of(options: argparse.Namespace, name: str, kind: str, console: Console) -> list[Row]:
     """All rankers on one set with one embedder."""
-    specs, tasks = catalogue(options.data, name)
     embed = embedding(kind)
-    folds = folds_of(specs, tasks, embed)
+    folds = folds_of(catalogue(options.data, name, options.planted), embed)[: options.folds]
     found = []
     for number, (of, one, other) in enumerate(SCORES):
         found.append(measured(name, kind, f"{of} {one}-{other}", partial(untrained, number), folds, 1))
@@ -203,7 +217,7 @@ def table(rows: Sequence[Row]) -> Table:
 
 def cost(data: Path, tools: int) -> dict[str, float]:
     """What features of one consumer, and weighing an edge, cost in a catalogue of so many tools."""
-    specs, _ = catalogue(data, TOOLBENCH)
+    specs = catalogue(data, TOOLBENCH).specs
     many = {spec.name: spec for spec in enlarged(list(specs.values()), tools, own_parameters=True)}
     graph, embed = ToolDependencyGraph(many.values()), embedding("built-in")
     began = time.perf_counter()
@@ -294,7 +308,10 @@ def step_times(device: str, rounds: int = 2) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.links", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sets", nargs="+", default=list(SETS), help=f"{', '.join(SETS)}, {TOOLBENCH}")
+    every = ", ".join((*SETS, TOOLBENCH, *PLANTED))
+    parser.add_argument("--sets", nargs="+", default=list(SETS), help=every)
+    parser.add_argument("--planted", type=int, default=10_000, metavar="TOOLS", help="of a made catalogue")
+    parser.add_argument("--folds", type=int, default=2, choices=(1, 2), help="1: half of the time")
     parser.add_argument("--embedders", nargs="*", default=["built-in", "MiniLM"], choices=["built-in", "MiniLM"])
     parser.add_argument("--seeds", type=int, default=5, help="of the plain scorer's negatives")
     parser.add_argument("--graph-model", action="store_true", help="train the models of hgt, too (needs torch)")
@@ -315,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"skipped: embedder {kind}: {why}")
             continue
         for name in options.sets:
-            if not (options.data / name).is_dir():
+            if name not in PLANTED and not (options.data / name).is_dir():
                 print(f"skipped: {name} is not there (looked for ../shared/data/{name})")
                 continue
             rows += rows_of(options, name, kind, console)

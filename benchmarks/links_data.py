@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+import random
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -24,9 +25,17 @@ from langgraph_toolmem.navigator.learned.views import Embed, Ints, Views
 from langgraph_toolmem.runs.tools import ToolSpec
 
 SETS: Final = ("nestful", "bfcl_v3_multi_turn")
+PLANTED: Final = {"planted": 0.5, "planted-opaque": 0.9}
+"""Made catalogues, and the share of their tools whose words say nothing."""
+MOST_ASKED: Final = 1_500
+"""Links of a fold that are asked, by chance where there are more."""
+RIVALS: Final = 512
+"""Other producers of a consumer that a right one is ranked among, by chance where there are more."""
+_FIRST: Final = ("tor", "mal", "ber", "san", "qui", "lor", "ven", "dax", "pim", "gar", "hol", "zet", "fun", "jar")
+_LAST: Final = ("in", "ot", "eso", "ula", "ark", "om", "ido", "eph", "ast", "ung", "iro", "elk", "ump", "asi", "orn")
 Pair = tuple[int, int]
-Scores = npt.NDArray[np.float64]
-"""(N, N): producer by consumer, more is likelier."""
+Scores = Callable[[Ints], npt.NDArray[np.float64]]
+"""(P, 2) producers and consumers -> (P,), more is likelier."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,14 @@ class Task:
     calls: tuple[str, ...]
 
 
+class Catalogue(NamedTuple):
+    """Tools, tasks, and the links that are true beside those of the tasks."""
+
+    specs: Mapping[str, ToolSpec]
+    tasks: Sequence[Task]
+    true: Sequence[tuple[str, str]]
+
+
 @dataclass(frozen=True)
 class Fold:
     """What one half teaches and the other one asks.
@@ -52,7 +69,7 @@ class Fold:
         graph, views, fits: the tools.
         known: (L, 2) links of the half that may be learned.
         asked: links of the other half.
-        barred: links of either half: none is a negative.
+        barred: links of either half, and those that are known to be true beside them: none is a negative.
         together: pairs used in one task of the other half, that are no links.
         history: counts of the half that may be learned.
     """
@@ -103,32 +120,75 @@ def _edges(query: Mapping[str, Any], calls: Sequence[str]) -> list[tuple[str, st
     return [(one, other) for one in calls for other in calls if one != other]
 
 
-def folds_of(specs: Mapping[str, ToolSpec], tasks: Sequence[Task], embed: Embed) -> list[Fold]:
+def folds_of(of: Catalogue, embed: Embed) -> list[Fold]:
     """Both ways: what one half of the tasks shows, the other half is asked about."""
+    specs, tasks, true = of
     graph = ToolDependencyGraph(specs.values())
     views = Views(graph.apis, embed)
     fits = StructuralFits(graph, views)
     halves = [[task for task in tasks if crc32(task.text.encode()) % 2 == half] for half in (0, 1)]
     found = []
     links = [sorted({_placed(views, link) for task in half for link in task.links}) for half in halves]
-    barred = frozenset((*links[0], *links[1]))
+    barred = frozenset((*links[0], *links[1], *(_placed(views, link) for link in true)))
     for half in (0, 1):
         calls = [[views.places[call] for call in task.calls] for task in halves[1 - half]]
         together = {(a, b) for each in calls for a in each for b in each if a != b} - barred
         known = np.array(links[half], dtype=np.int64).reshape(-1, 2)
+        asked = random.Random(half).sample(links[1 - half], min(MOST_ASKED, len(links[1 - half])))
         found.append(
             Fold(
-                graph,
-                views,
-                fits,
-                known,
-                tuple(links[1 - half]),
-                barred,
-                tuple(sorted(together)),
-                _history(halves[half]),
+                graph, views, fits, known, tuple(sorted(asked)), barred, tuple(sorted(together)), _history(halves[half])
             )
-        )
+        )  # fmt: skip
     return found
+
+
+def planted(opaque: float, tools: int, *, sorts: int = 200, areas: int = 20, seed: int = 0) -> Catalogue:
+    """A catalogue with known links: a tool of an area takes and gives sorts of things, and feeds the tools of its area
+    that take what it gives. The words of some tell nothing of area or sort: what they link to must tell.
+
+    Args:
+        opaque: share of such tools.
+        tools: how many there are.
+        sorts, areas: how many of each; tools draw theirs.
+        seed: of every draw.
+
+    Returns:
+        The tools, tasks (a request each, that walks along two to four links), and all true links.
+    """
+    draw = random.Random(seed)
+    things = [f"{a}{b}" for a, b in product(_FIRST, _LAST)][:sorts]
+    specs, takes, gives = {}, defaultdict(list), []
+    for number in range(tools):
+        area, taken = draw.randrange(areas), draw.sample(range(sorts), draw.choice((1, 1, 2)))
+        given = draw.randrange(sorts)
+        dull = draw.random() < opaque
+        verb = draw.choice(("get", "find", "create", "update", "list", "send"))
+        name = f"svc_{number}" if dull else f"{verb}_{things[given]}_{number}"
+        inputs = [f"arg{at}" if dull else f"{things[sort]}_id" for at, sort in enumerate(taken)]
+        output = "value" if dull else f"{things[given]}_id"
+        specs[name] = ToolSpec(
+            name,
+            "Calls the service."
+            if dull
+            else f"{verb.title()} a {things[given]} of the {things[-1 - area]} department.",
+            {"type": "object", "properties": {each: {"type": "string"} for each in inputs}, "required": inputs},
+            {"type": "object", "properties": {output: {"type": "string"}}},
+            toolkit="" if dull else f"{things[-1 - area]} department",
+        )
+        for sort in taken:
+            takes[area, sort].append(name)
+        gives.append((name, area, given))
+    after = {name: [each for each in takes[area, given] if each != name] for name, area, given in gives}
+    starts = [name for name, then in after.items() if then]
+    tasks = []
+    for number in range(tools // 2):
+        way = [draw.choice(starts)]
+        while len(way) < 5 and after[way[-1]]:
+            way.append(draw.choice(after[way[-1]]))
+        links = frozenset((a, b) for a, b in pairwise(way) if a != b)
+        tasks.append(Task(f"task {number}", links, tuple(way)))
+    return Catalogue(specs, tasks, [(name, each) for name, then in after.items() for each in then])
 
 
 def _placed(views: Views, link: tuple[str, str]) -> Pair:
@@ -188,18 +248,27 @@ class Figures:
 
 def figures(fold: Fold, scores: Scores, draws: Sequence[Ints]) -> Figures:
     """The figures of one ranking; links that are known come first whatever it says."""
-    ranked = scores.copy()
-    ranked[tuple(fold.known.T)] += 1e6
+    total, known = len(fold.views), np.sort(fold.known[:, 0] * len(fold.views) + fold.known[:, 1])
+
+    def ranked(pairs: Ints) -> npt.NDArray[np.float64]:
+        return scores(pairs) + 1e6 * np.isin(pairs[:, 0] * total + pairs[:, 1], known)
+
     asked, unseen = np.array(fold.asked), fold.unseen
-    values = ranked[tuple(asked.T)]
-    shares = [np.array([above(value, ranked[tuple(drawn.T)]) for value in values]) for drawn in draws]
+    values, drawn = ranked(asked), np.split(ranked(np.concatenate(draws)), len(draws))
+    shares = [np.array([above(value, each) for value in values]) for each in drawn]
+    some = list(range(total)) if total <= RIVALS else sorted(random.Random(0).sample(range(total), RIVALS))
+    others = {
+        consumer: np.array([(a, consumer) for a in some if a != consumer and (a, consumer) not in fold.barred])
+        for consumer in sorted(set(asked[unseen, 1].tolist()))
+    }
+    ends = np.cumsum([len(each) for each in others.values()])[:-1]
+    columns = dict(zip(others, np.split(ranked(np.concatenate([*others.values()])), ends), strict=True))
     within, reciprocal = [], []
-    for producer, consumer in asked[unseen].tolist():
-        others = [a for a in range(len(ranked)) if a != consumer and (a, consumer) not in fold.barred]
-        column = ranked[others, consumer]
-        within.append(above(ranked[producer, consumer], column))
-        ties = np.count_nonzero(column == ranked[producer, consumer])
-        reciprocal.append(1 / (1 + np.count_nonzero(column > ranked[producer, consumer]) + ties / 2))
+    for value, consumer in zip(values[unseen].tolist(), asked[unseen, 1].tolist(), strict=True):
+        column = columns[consumer]
+        within.append(above(value, column))
+        ties = np.count_nonzero(column == value)
+        reciprocal.append(1 / (1 + np.count_nonzero(column > value) + ties / 2))
     mean = np.mean(shares, axis=0)
     return Figures(
         float(mean.mean()),
@@ -218,7 +287,9 @@ def interval(values: Sequence[float], *, draws: int = 2_000, seed: int = 0) -> t
     return float(low), float(high)
 
 
-def catalogue(data: Path, name: str) -> tuple[dict[str, ToolSpec], list[Task]]:
-    """A set: its tools and tasks."""
+def catalogue(data: Path, name: str, tools: int = 10_000) -> Catalogue:
+    """A set: its tools, tasks and, of a made one of so many tools, all true links."""
+    if name in PLANTED:
+        return planted(PLANTED[name], tools)
     specs = specs_of(data / name)
-    return specs, tasks_of(data / name, specs)
+    return Catalogue(specs, tasks_of(data / name, specs), [])

@@ -90,22 +90,26 @@ def without(history: History, views: Views, hidden: Ints) -> History:
 def measured(trainer: Trainer, asked: Ints, links: Ints) -> float:
     """AUC within a consumer on links that a model has never seen, as the plain scorer is measured."""
     asked, rest = plain.rivals(asked, links, len(trainer.material.views))
-    logits = pair_logits(trainer, np.concatenate([asked, plain.paired(rest, asked[:, 1].tolist())]))
+    logits = pair_scorer(trainer)(np.concatenate([asked, plain.paired(rest, asked[:, 1].tolist())]))
     ends = np.cumsum([len(each) for each in rest])[:-1]
     return plain.within(logits[: len(asked)], np.split(logits[len(asked) :], ends))
 
 
-def pair_logits(trainer: Trainer, pairs: Ints, arrays: Mapping[str, Array] | None = None) -> Floats:
-    """(P,) logits by the exported vectors and head, in numpy."""
+def pair_scorer(trainer: Trainer, arrays: Mapping[str, Array] | None = None) -> Callable[[Ints], Floats]:
+    """(P, 2) pairs -> (P,) logits by the exported vectors and head, in numpy."""
     arrays = vectors_of(trainer) if arrays is None else arrays
-    features = None
-    if trainer.training.features:
-        known = PairFeatures(trainer.material.views, trainer.material.fits, trainer.material.links)
-        hidden = np.where(known.known(pairs)[:, np.newaxis], pairs, -1)
-        features = trainer.scaled(known.of(pairs, hidden=hidden))
-    tools = arrays["vectors"]
+    tools, material, kind = arrays["vectors"], trainer.material, trainer.training.sizes.head
     head = {name.removeprefix("links."): each for name, each in arrays.items() if name.startswith("links.")}
-    return head_logits(trainer.training.sizes.head, head, tools[pairs[:, 0]], tools[pairs[:, 1]], features)
+    known = PairFeatures(material.views, material.fits, material.links) if trainer.training.features else None
+
+    def logits(pairs: Ints) -> Floats:
+        features = None
+        if known is not None:
+            hidden = np.where(known.known(pairs)[:, np.newaxis], pairs, -1)
+            features = trainer.scaled(known.of(pairs, hidden=hidden))
+        return head_logits(kind, head, tools[pairs[:, 0]], tools[pairs[:, 1]], features)
+
+    return logits
 
 
 def vectors_of(trainer: Trainer) -> dict[str, Array]:
@@ -130,7 +134,7 @@ def exported(trainer: Trainer, specs: Mapping[str, Any]) -> tuple[dict[str, Arra
     uses = [material.history.uses.get(name, 0.0) for name in views.names]
     consumers = sorted(range(len(views)), key=lambda place: -uses[place])[:EXPORTED]
     producers = [shortlist.candidates(consumer) for consumer in consumers]
-    logits = pair_logits(trainer, plain.paired(producers, consumers), arrays)
+    logits = pair_scorer(trainer, arrays)(plain.paired(producers, consumers))
     likely = np.split(sigmoid(slope * logits + shift), np.cumsum([len(each) for each in producers])[:-1])
     table = table_of(views.names, zip(consumers, producers, likely, strict=True), specs)
     manifest = {

@@ -11,7 +11,7 @@ went in and normed [O]. Heads:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -73,6 +73,15 @@ class LinkHead(nn.Module):
         else:
             self.first, self.last = nn.Identity(), nn.Linear(2 * sizes.width, 1)
         self.direct = nn.Linear(features, 1, bias=False) if features else None
+
+    def begin_with(self, weights: Iterable[float], bias: float) -> None:
+        """Begins as a regression on the features [O]; what the vectors add to it is learned from nothing."""
+        assert self.direct is not None
+        with torch.no_grad():
+            self.direct.weight.copy_(torch.tensor([*weights])[None])
+            if isinstance(self.last, nn.Linear):
+                self.last.weight.zero_()
+                self.last.bias.fill_(bias)
 
     def forward(self, source: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
         """(P,) logits of (P, width) sources and targets and (P, F) features."""

@@ -23,15 +23,13 @@ from langgraph_toolmem.hgt.tensors import WHOLE, GraphTensors, neighbourhood, te
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned import plain
-from langgraph_toolmem.navigator.learned.features import NAMES, Fits, PairFeatures
+from langgraph_toolmem.navigator.learned.features import NAMES, Fits
 from langgraph_toolmem.navigator.learned.views import Embed, Floats, Ints, Views
 
 BEFORE: Final = (API, "before", API)
 GIVES: Final = (API, "gives", PARAMETER)
 LOOK_EVERY: Final = 5
 """Epochs from one validation to the next."""
-DIRECT: Final = 20.0
-"""How much faster the weights of features are learned."""
 
 
 @dataclass(frozen=True)
@@ -142,18 +140,19 @@ class Trainer:
         self.material, self.training, self._checkpoint = material, training, checkpoint
         self.device = device_of(training.device)
         self.validation, self.learned = plain.held_out(material.links, training.seed + 1, training.validation)
-        self.features = PairFeatures(material.views, material.fits, self.learned)
+        self.plain = plain.fit(
+            material.views, material.fits, self.learned, together=material.together, seed=training.seed
+        )
+        self.features = self.plain.features
         self.tensors = material.tensors(self.validation).to(self.device)
         self._pools()
         widths = {kind: each.shape[1] for kind, each in self.tensors.features.items()}
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
             self.model = LinkModel(widths, training.sizes, len(NAMES) if training.features else 0).to(self.device)
-        # What weighs features directly has few numbers and a long way to go.
-        direct = [each for name, each in self.model.named_parameters() if "direct" in name]
-        others = [each for name, each in self.model.named_parameters() if "direct" not in name]
-        groups: list[dict[str, Any]] = [{"params": others}, {"params": direct, "lr": DIRECT * training.rate}]
-        self._optimizer = torch.optim.AdamW(groups, lr=training.rate, weight_decay=training.decay)
+        if training.features:
+            self.model.links.begin_with(self.plain.weights.weights, self.plain.weights.bias)
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=training.rate, weight_decay=training.decay)
         self.losses: list[dict[str, float]] = []
         self.best: tuple[float, int] = (-1.0, -1)
         self._best_state: dict[str, Tensor] = {}
@@ -189,8 +188,7 @@ class Trainer:
             "mixed": of(self._mixed),
             "asked": of(np.concatenate([asked, plain.paired(rest, asked[:, 1].tolist())])),
         }
-        every = np.concatenate([raw["links"], raw["replaced"], raw["mixed"]])
-        self.mean, self.scale = every.mean(axis=0), every.std(axis=0) + 1e-3
+        self.mean, self.scale = self.plain.weights.mean, self.plain.weights.scale
         self._given = {name: torch.from_numpy(self.scaled(each)).to(self.device) for name, each in raw.items()}
 
     def scaled(self, features: Floats) -> Floats:

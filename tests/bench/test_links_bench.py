@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import links as bench
-from benchmarks.links_data import Task, figures, folds_of, interval, negatives
+from benchmarks.links_data import Catalogue, Task, figures, folds_of, interval, negatives
 from benchmarks.replay import DATA
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -27,7 +27,7 @@ def two_folds():
     names = [f"tool_{number}" for number in range(TOOLS)]
     tools = [{"name": name, "description": name, "parameters": {"type": "object", "properties": {}}} for name in names]
     specs = read_tools([{"type": "function", "function": each} for each in tools])
-    return folds_of(specs, made(), bench.embedding("built-in"))
+    return folds_of(Catalogue(specs, made(), []), bench.embedding("built-in"))
 
 
 def test_what_one_fold_learns_the_other_is_asked():
@@ -46,12 +46,12 @@ def test_what_one_fold_learns_the_other_is_asked():
 def test_known_links_come_first_and_a_perfect_ranking_is_one():
     fold, _ = two_folds()
     draws = [negatives(fold, seed) for seed in range(2)]
-    right = np.zeros((TOOLS, TOOLS))
-    right[tuple(np.array(fold.asked).T)] = 1.0
-    best = figures(fold, right, draws)
+    asked = set(fold.asked)
+
+    best = figures(fold, lambda pairs: np.array([float(tuple(pair) in asked) for pair in pairs.tolist()]), draws)
     assert 0 < fold.unseen.sum() < len(fold.asked)
     assert best.all == best.unseen == 1.0
-    flat = figures(fold, np.zeros((TOOLS, TOOLS)), draws)
+    flat = figures(fold, lambda pairs: np.zeros(len(pairs)), draws)
     share = 1 - fold.unseen.mean()
     assert flat.all == pytest.approx(share + (1 - share) * 0.5)  # co-occurrence first, then a coin
     assert set(flat.within) == {0.5}

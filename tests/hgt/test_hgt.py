@@ -19,7 +19,7 @@ from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError  # noqa: E402
 from langgraph_toolmem.cli.app import app  # noqa: E402
 from langgraph_toolmem.hgt.attention import RelationalAttention, segment_softmax  # noqa: E402
-from langgraph_toolmem.hgt.export import pair_logits, train, vectors_of  # noqa: E402
+from langgraph_toolmem.hgt.export import pair_scorer, train, vectors_of  # noqa: E402
 from langgraph_toolmem.hgt.loss import adaptive_margin, share_of_first, soft_cross_entropy  # noqa: E402
 from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS, LinkModel, Sizes  # noqa: E402
 from langgraph_toolmem.hgt.tensors import neighbourhood  # noqa: E402
@@ -185,7 +185,7 @@ def test_training_learns_and_numpy_says_what_torch_does(device: str, head: Any):
     assert trainer.losses[-1]["entropy"] < trainer.losses[0]["entropy"]
     arrays = vectors_of(trainer)
     pairs = np.array([[0, 1], [4, 2], [7, 9]])
-    found = pair_logits(trainer, pairs, arrays)
+    found = pair_scorer(trainer, arrays)(pairs)
     given = trainer.scaled(plain_features(trainer, pairs))
     ends = torch.from_numpy(arrays["vectors"])
     with torch.no_grad():
