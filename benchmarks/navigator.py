@@ -23,6 +23,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.links import embedding
 from benchmarks.navigator_data import (
     GoldFlow,
     catalogue,
@@ -30,6 +31,7 @@ from benchmarks.navigator_data import (
     nestful_flows,
     nestful_histories,
     recorded_flows,
+    recorded_histories,
     specs_of,
 )
 from benchmarks.replay import DATA
@@ -39,13 +41,24 @@ from langgraph_toolmem.navigator import fields
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import History
+from langgraph_toolmem.navigator.learned.plain import fit, two_steps
+from langgraph_toolmem.navigator.learned.refit import links_of, numbered
+from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
+from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.words.result_paths import paths_of
 
 SIZES: Final = (1_000, 4_000, 16_000)
 STRATEGIES: Final[tuple[Strategy, ...]] = ("alpha_beta", "annealing")
-RECORDED: Final = ("bfcl_v3_multi_turn", "tau_retail_gold", "tau_airline_gold")
+RECORDED: Final = (
+    "bfcl_v3_multi_turn",
+    "tau_retail_gold",
+    "tau_airline_gold",
+    "tau2_retail_gpt41mini",
+    "tau2_airline_gpt54",
+    "tau2_telecom_gpt41",
+)
 BUILD_S, ADD_MS, PLAN_P50_MS, PLAN_P99_MS, MEMORY_MIB = 60.0, 50.0, 50.0, 200.0, 1024.0
 """What is asked for at 16,000 tools."""
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -169,12 +182,15 @@ def density(graph: ToolDependencyGraph, *, near: int = 0) -> tuple[float, float]
 class Chains:
     """How often the chains to a target hold all tools that really gave it values; nothing but the target is known.
 
+    Where several tools had given a value, one of them is enough.
+
     Attributes:
         best: share of targets for which the best chain does, in %.
         any: for which the up to three chains together do.
         further: other tools in the best chain, per target.
     """
 
+    graph: str
     strategy: str
     knows: str
     group: str
@@ -185,35 +201,50 @@ class Chains:
 
 
 def chains(
-    graph: ToolDependencyGraph, flows: Sequence[GoldFlow], halves: Mapping[bool, History], *, by: str = ""
+    name: str, graph: ToolDependencyGraph, flows: Sequence[GoldFlow], halves: Mapping[bool, History]
 ) -> list[Chains]:
-    """Cold, and with the history of the half of the queries that the target is not in; `by`: what made the graph."""
+    """Cold, and with the history of the half of the tasks that the target is not in."""
     found = []
-    upstream_of: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    upstream_of: dict[tuple[str, str, str], set[frozenset[str]]] = defaultdict(set)
     for flow in flows:
-        for tool, _ in flow.sources:
-            if tool != flow.consumer:
-                upstream_of[flow.task, flow.group, flow.consumer].add(tool)
-    for knows in ("nothing", "the other half"):
+        if (tools := frozenset(tool for tool, _ in flow.sources) - {flow.consumer}) and flow.consumer in graph:
+            upstream_of[flow.task, flow.group, flow.consumer].add(tools)
+    scorers = {half: learned(graph, history) for half, history in halves.items()}
+    for knows in ("nothing", "the other half", "the other half, links learned"):
         for strategy in STRATEGIES:
             tally: dict[str, Counter[str]] = defaultdict(Counter)
             for (task, group, target), wanted in upstream_of.items():
-                history = halves[not measured(task)] if knows != "nothing" else None
-                answer = plan(graph, target, history=history, strategy=strategy)
-                best = set(answer.chains[0].tools)
-                row = {"targets": 1, "best": wanted <= best, "any": wanted <= set(answer.tools)}
-                for name in (group, "all"):
-                    tally[name].update(row)
-                    tally[name]["further"] += len(best - wanted) - 1
-            found += _means(f"{strategy}{by}", knows, tally)
+                half = not measured(task)
+                history = halves[half] if knows != "nothing" else None
+                scorer = scorers[half] if "learned" in knows else None
+                answer = plan(graph, target, history=history, strategy=strategy, scorer=scorer)
+                best, some = set(answer.chains[0].tools), set(answer.tools)
+                row = {"targets": 1, "best": all(best & each for each in wanted)}
+                row["any"] = all(some & each for each in wanted)
+                for of in {group, "all"} - {name}:
+                    tally[of].update(row)
+                    tally[of]["further"] += len(best.difference(*wanted)) - 1
+            found += _means(name, strategy, knows, tally)
     return found
 
 
-def _means(strategy: str, knows: str, tally: Mapping[str, Counter[str]]) -> list[Chains]:
+def learned(graph: ToolDependencyGraph, history: History) -> LearnedLinks:
+    """What a memory learns of links from some runs, with the built-in embedder."""
+    views = Views(graph.apis, embedding("built-in"))
+    links = numbered(links_of(history), views)
+    model = fit(views, StructuralFits(graph, views), links, together=two_steps(links))
+    specs = {name: node.spec for name, node in graph.apis.items()}
+    table = table_of(views.names, model.rows(range(len(views))), specs)
+    return LearnedLinks({"embedder": "built-in"}, table, specs, "built-in")
+
+
+def _means(graph: str, strategy: str, knows: str, tally: Mapping[str, Counter[str]]) -> list[Chains]:
     found = []
     for group, c in sorted(tally.items()):
         n = c["targets"]
-        found.append(Chains(strategy, knows, group, n, 100 * c["best"] / n, 100 * c["any"] / n, c["further"] / n))
+        found.append(
+            Chains(graph, strategy, knows, group, n, 100 * c["best"] / n, 100 * c["any"] / n, c["further"] / n)
+        )
     return found
 
 
@@ -231,17 +262,19 @@ def flow_report(data: Path, embedder: Embedder | None = None) -> dict[str, Any]:
             name = f"nestful, {'same meaning' if not near else f'else {near} near clusters'}"
             report["shares"] += map(asdict, shares(graph, flows, name, near=near))
             report["density"].append(_dense(name, graph, near=near))
-        report["chains"] += map(asdict, chains(graph, flows, halves))
+        report["chains"] += map(asdict, chains("nestful", graph, flows, halves))
         if embedder is not None:
             graph = ToolDependencyGraph(specs_of(folder).values(), vectors=ParameterVectors(embedder))
             report["shares"] += map(asdict, shares(graph, flows, f"nestful{BY_MEANING}"))
             report["density"].append(_dense(f"nestful{BY_MEANING}", graph))
-            report["chains"] += map(asdict, chains(graph, flows, halves, by=BY_MEANING))
+            report["chains"] += map(asdict, chains(f"nestful{BY_MEANING}", graph, flows, halves))
     for name in RECORDED:
         folder = data / name
         if not (folder / "trajectories.jsonl").exists():
             continue
         recorded, outputs = recorded_flows(folder)
+        halves = recorded_histories(folder, recorded)
+        report["chains"] += map(asdict, chains(name, ToolDependencyGraph(specs_of(folder).values()), recorded, halves))
         flows = [flow for flow in recorded if measured(flow.task)]
         seen: dict[str, fields.Row] = defaultdict(dict)
         for task, tool, output in outputs:
@@ -320,8 +353,9 @@ def show(scales: Sequence[Mapping[str, Any]], flow: Mapping[str, Any]) -> None:
         )
         table.add_row(row["graph"], row["group"], str(n), *cells, *tail)
     console.print(table)
-    table = Table(title="nestful: all tools that gave the target values are in …", title_justify="left")
+    table = Table(title="all tools that gave the target values are in …", title_justify="left")
     for head in (
+        "set",
         "strategy",
         "knows",
         "group",
@@ -330,10 +364,10 @@ def show(scales: Sequence[Mapping[str, Any]], flow: Mapping[str, Any]) -> None:
         "three chains %",
         "further tools in the best",
     ):
-        table.add_column(head, justify="left" if head in ("strategy", "knows", "group") else "right")
+        table.add_column(head, justify="left" if head in ("set", "strategy", "knows", "group") else "right")
     for row in flow["chains"]:
         in_percent = [f"{row['best']:.1f}", f"{row['any']:.1f}", f"{row['further']:.2f}"]
-        table.add_row(row["strategy"], row["knows"], row["group"], str(row["targets"]), *in_percent)
+        table.add_row(row["graph"], row["strategy"], row["knows"], row["group"], str(row["targets"]), *in_percent)
     console.print(table)
     busy, cores = max((row["load"] for row in scales), default=0.0), os.cpu_count() or 1
     if busy > cores:

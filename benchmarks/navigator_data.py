@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -81,6 +82,31 @@ def nestful_histories(folder: Path) -> dict[bool, History]:
                 uses[call["name"]] += 1
                 given.update((call["name"], name) for name in call["arguments"] if (index, name) not in fed)
         halves[half] = History(uses=uses, transitions=steps, flows=flows, given=given)
+    return halves
+
+
+def recorded_histories(folder: Path, flows: Iterable[GoldFlow]) -> dict[bool, History]:
+    """What the runs of each half teach, by whether `measured` says so of their tasks; of sources each has a share."""
+    halves: dict[bool, History] = {}
+    runs = [json.loads(line) for line in (folder / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()]
+    for half in (False, True):
+        uses: Counter[str] = Counter()
+        steps: Counter[tuple[str, str]] = Counter()
+        given: Counter[tuple[str, str]] = Counter()
+        fed: dict[Flow, float] = defaultdict(float)
+        for run in runs:
+            if measured(run["task"]) is half:
+                calls = [call for message in run["messages"] for call in message.get("tool_calls") or ()]
+                names = [call["function"]["name"] for call in calls]
+                uses.update(names)
+                steps.update(pairwise(names))
+                given.update((name, key) for name, call in zip(names, calls, strict=True) for key in _arguments(call))
+        for flow in flows:
+            if measured(flow.task) is half:
+                given[flow.consumer, flow.parameter] -= 1
+                for source, path in flow.sources:
+                    fed[Flow(source, path, flow.consumer, flow.parameter)] += 1 / len(flow.sources)
+        halves[half] = History(uses=uses, transitions=steps, flows=fed, given=+given)
     return halves
 
 

@@ -81,7 +81,7 @@ def test_shares_and_density_by_hand(nestful: Path):
 
 def test_chains_are_asked_for_every_target(nestful: Path):
     graph = ToolDependencyGraph(specs_of(nestful).values())
-    found = bench.chains(graph, nestful_flows(nestful), nestful_histories(nestful))
+    found = bench.chains("nestful", graph, nestful_flows(nestful), nestful_histories(nestful))
     cold = next(row for row in found if (row.strategy, row.knows, row.group) == ("alpha_beta", "nothing", "g"))
     assert (cold.targets, cold.best, cold.further) == (4, 50.0, 0.0)
 
@@ -89,7 +89,7 @@ def test_chains_are_asked_for_every_target(nestful: Path):
 def test_nobody_is_asked_what_it_taught(nestful: Path):
     def teaching(half: bool) -> bench.Chains:
         halves = {half: nestful_histories(nestful)[half], not half: History()}
-        found = bench.chains(graph, [flow for flow in flows if measured(flow.task) is half], halves)
+        found = bench.chains("nestful", graph, [flow for flow in flows if measured(flow.task) is half], halves)
         return next(r for r in found if (r.strategy, r.knows, r.group) == ("alpha_beta", "the other half", "g"))
 
     graph, flows = ToolDependencyGraph(specs_of(nestful).values()), nestful_flows(nestful)

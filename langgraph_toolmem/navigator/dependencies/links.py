@@ -14,10 +14,12 @@ probability p(a→b) that an output of tool a feeds an input of tool b, and mayb
 says of the link from output o to input i [O]:
 
     p(o→i) = p(a→b) · (½ + ½ likeness(o, i)),  or  √(p(a→b) p(a→i)) · (½ + ½ likeness(o, i))
-    w = (n + PRIOR · p(o→i)) / (N(b) + PRIOR)
+    w = max(w(i→j), (n + PRIOR · p(o→i)) / (N(b) + PRIOR))
 
 likeness is 1 for values of one cluster, else the share of words that both names have (Dice). So a learned probability
-stands where structure stood, and what was seen since it was learned counts as it did.
+stands where structure stood if it is more, and what was seen since it was learned counts as it did. It is never less
+than without: a link that was not seen yet is learned as unlikely, and plans lost right chains by that
+(`benchmarks.navigator`).
 """
 
 from __future__ import annotations

@@ -24,8 +24,10 @@ from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.stores.arrays import Array
 from langgraph_toolmem.words.ports import Port
 
-LEAST: Final = 0.2
-"""Probability from which a link is proposed."""
+LEAST: Final = 0.4
+"""Probability from which a link is proposed to plans."""
+TOLD: Final = 0.2
+"""Probability from which a link is told of."""
 OPTIONAL: Final = 0.7
 """What the fit of an optional input counts."""
 _SAME_TOOLS: Final = 0.5
@@ -84,7 +86,7 @@ class LearnedLinks(EdgeScorer):
                 continue
             if (towards := self._towards(link)) is not None:
                 probability = math.sqrt(probability * towards)
-            found.append(of.joined(probability * (0.5 + 0.5 * likeness(link))))
+            found.append(max(of.weight, of.joined(probability * (0.5 + 0.5 * likeness(link)))))
         return found
 
     def propose(self, port: Port, k: int) -> list[str]:
@@ -98,7 +100,7 @@ class LearnedLinks(EdgeScorer):
             (producer, consumer, probability)
             for consumer in self._rows
             for producer, probability in self._row(consumer).items()
-            if probability >= LEAST and (producer, consumer) not in known
+            if probability >= TOLD and (producer, consumer) not in known
         ]
         return sorted(found, key=lambda each: (-each[2], each[1], each[0]))[:k]
 
