@@ -42,7 +42,7 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned.plain import fit, two_steps
-from langgraph_toolmem.navigator.learned.refit import links_of, numbered
+from langgraph_toolmem.navigator.learned.refit import LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
@@ -228,10 +228,12 @@ def chains(
     return found
 
 
-def learned(graph: ToolDependencyGraph, history: History) -> LearnedLinks:
-    """What a memory learns of links from some runs, with the built-in embedder."""
+def learned(graph: ToolDependencyGraph, history: History) -> LearnedLinks | None:
+    """What a memory learns of links from some runs, with the built-in embedder; None: too little."""
     views = Views(graph.apis, embedding("built-in"))
     links = numbered(links_of(history), views)
+    if len(links) < LEAST_LINKS:
+        return None
     model = fit(views, StructuralFits(graph, views), links, together=two_steps(links))
     specs = {name: node.spec for name, node in graph.apis.items()}
     table = table_of(views.names, model.rows(range(len(views))), specs)

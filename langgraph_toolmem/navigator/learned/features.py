@@ -85,11 +85,14 @@ class PairFeatures:
         views: the tools.
         fits: how well producers fit a consumer by structure.
         links: (L, 2) producer and consumer of each known link, each link once.
+        new: tools that are taken for ones of which no link is known.
     """
 
-    def __init__(self, views: Views, fits: Fits, links: Ints) -> None:
-        self.views, self.links, self._fits = views, links, fits
+    def __init__(self, views: Views, fits: Fits, links: Ints, *, new: Ints | None = None) -> None:
+        self.views, self._fits = views, fits
         total = len(views)
+        self._known = np.sort(links[:, 0] * total + links[:, 1])
+        self.links = links = links if new is None else links[~np.isin(links, new).any(axis=1)]
         rng = np.random.default_rng(0)
         sample = np.arange(total) if total <= SAMPLE else np.sort(rng.choice(total, SAMPLE, replace=False))
         of = views.of
@@ -106,12 +109,11 @@ class PairFeatures:
 
     def known(self, pairs: Ints) -> npt.NDArray[np.bool_]:
         """(P,) whether a pair is a known link."""
-        keys = pairs[:, 0] * len(self.views) + pairs[:, 1]
-        at = np.searchsorted(self._keys, keys)
-        found: npt.NDArray[np.bool_] = np.zeros(len(pairs), dtype=np.bool_)
-        inside = at < len(self._keys)
-        found[inside] = self._keys[at[inside]] == keys[inside]
-        return found
+        return _among(self._known, pairs[:, 0] * len(self.views) + pairs[:, 1])
+
+    def _counts(self, pairs: Ints) -> npt.NDArray[np.bool_]:
+        """(P,) whether a pair is a link of which features tell."""
+        return _among(self._keys, pairs[:, 0] * len(self.views) + pairs[:, 1])
 
     def of(self, pairs: Ints, *, hidden: Ints | None = None) -> Floats:
         """(P, F) features, columns as `NAMES`.
@@ -123,7 +125,7 @@ class PairFeatures:
         if len(pairs) > BLOCK:
             rests = [None] * len(_parts(pairs)) if hidden is None else _parts(hidden)
             return np.concatenate([self.of(a, hidden=b) for a, b in zip(_parts(pairs), rests, strict=True)])
-        hidden = np.full_like(pairs, -1) if hidden is None else hidden
+        hidden = np.full_like(pairs, -1) if hidden is None else np.where(self._counts(hidden)[:, None], hidden, -1)
         columns = [*self._scored(pairs), *self._shaped(pairs)]
         columns += [*self._counted(pairs, hidden), *self._likened(pairs, hidden)]
         return np.stack([np.asarray(column, dtype=np.float32) for column in columns], axis=1)
@@ -167,7 +169,7 @@ class PairFeatures:
 
     def _counted(self, pairs: Ints, hidden: Ints) -> list[npt.NDArray[np.generic]]:
         (a, b), (u, v) = pairs.T, hidden.T
-        back = self.known(pairs[:, ::-1]) & ~((u == b) & (v == a))
+        back = self._counts(pairs[:, ::-1]) & ~((u == b) & (v == a))
         found: list[npt.NDArray[np.generic]] = [
             np.log1p(self._from[a] - (u == a)),
             np.log1p(self._to[b] - (v == b)),
@@ -283,6 +285,14 @@ class _Paired:
         at = np.minimum(np.searchsorted(self._keys, keys), max(len(self._keys) - 1, 0))
         both = np.where(self._keys[at] == keys, self._counts[at], 0) if len(self._keys) else np.zeros(len(keys))
         return both - (first & last), self._out[out] - first, self._into[into] - last
+
+
+def _among(keys: Ints, asked: Ints) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = np.zeros(len(asked), dtype=np.bool_)
+    at = np.searchsorted(keys, asked)
+    inside = at < len(keys)
+    found[inside] = keys[at[inside]] == asked[inside]
+    return found
 
 
 def _kernel(vectors: Floats, some: Ints, others: Ints, sharp: float) -> Floats:

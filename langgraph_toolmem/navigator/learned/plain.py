@@ -1,8 +1,10 @@
 """The plain scorer: a logistic regression on features of a pair, fitted to the links that a memory has seen [O].
 
-Negatives are mixed, a third each: pairs by chance; hard ones (a link the wrong way round, two steps of one way that
-are not linked, two tools of one toolkit); and links with another source, which are what a plan chooses among. A pair
-that was never seen counts as no link, so probabilities are low rather than high.
+Negatives are mixed: pairs by chance; hard ones (a link the wrong way round, two steps of one way that are not linked,
+two tools of one toolkit), which count least, as too many teach that tools of one toolkit are not linked; and links with
+another source, which are what a plan chooses among. A tenth of the tools is taken for new: no known link tells of
+theirs, so that not all is left to what is known of both. A pair that was never seen counts as no link, so
+probabilities are low rather than high.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from langgraph_toolmem.navigator.learned.views import Floats, Ints, Views
 
 Doubles = npt.NDArray[np.float64]
 PENALTY: Final = 20.0
+MIXED: Final = (1 / 3, 1 / 6, 1 / 2)
+"""What negatives of each sort count."""
 NEGATIVES: Final = 8
 """Of each sort, for each link."""
 MOST: Final = 2_000
@@ -31,6 +35,8 @@ SHORTLIST: Final = 64
 CALIBRATED: Final = 256
 """Links on which that is done."""
 HELD_OUT: Final = 0.2
+NEW: Final = 0.1
+"""Share of the tools that are taken for new while weights are fitted."""
 BLOCK: Final = 8_192
 """Pairs whose features are made at a time."""
 
@@ -124,7 +130,7 @@ def fit(
         seed: of the negatives.
     """
     rng = np.random.default_rng(seed)
-    features = PairFeatures(views, fits, links)
+    features = PairFeatures(views, fits, links, new=rng.permutation(len(views))[: round(NEW * len(views))])
     chosen = links if len(links) <= MOST else links[rng.choice(len(links), MOST, replace=False)]
     *others, (replaced, hidden) = negatives(rng, features, chosen, together)
     sorts = [pairs for pairs in (*others, replaced) if len(pairs)]
@@ -136,7 +142,8 @@ def fit(
         ]
     )
     labels = np.concatenate([np.ones(len(chosen)), np.zeros(sum(map(len, sorts)))])
-    shares = [np.full(len(pairs), len(chosen) / len(pairs) / len(sorts)) for pairs in sorts]
+    parts = [part for part, pairs in zip(MIXED, (*others, replaced), strict=True) if len(pairs)]
+    shares = [np.full(len(p), len(chosen) * part / sum(parts) / len(p)) for part, p in zip(parts, sorts, strict=True)]
     mean, scale = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64) + 1e-6
     found = regression((rows - mean) / scale, labels, np.concatenate([np.ones(len(chosen)), *shares]), PENALTY)
     weights = Weights(mean, scale, found[:-1], float(found[-1]))

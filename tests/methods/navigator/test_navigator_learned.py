@@ -177,6 +177,19 @@ def test_negatives_are_no_known_links_and_keep_the_consumer_where_the_source_is_
     assert {(a, b) for a, b in hard.tolist()} <= back | {(0, 5), (5, 0)}
 
 
+def test_of_tools_taken_for_new_no_known_link_tells():
+    _, views, fits, links = setting(THINGS)
+    new = np.unique(links[0])
+    rest = links[~np.isin(links, new).any(axis=1)]
+    taken, without = PairFeatures(views, fits, links, new=new), PairFeatures(views, fits, rest)
+    asked = links[: len(links) // 2]
+    assert taken.known(links).all()  # but they are known, and no negatives
+    np.testing.assert_array_equal(taken.of(asked, hidden=asked), without.of(asked, hidden=asked))
+    one = rest[:1]  # another one's is hidden as ever
+    np.testing.assert_array_equal(taken.of(one, hidden=one), without.of(one, hidden=one))
+    assert (taken.of(one, hidden=one) != taken.of(one)).any()
+
+
 def test_the_same_seed_learns_the_same():
     _, views, fits, links = setting(THINGS[:7])
     one, other = (plain.fit(views, fits, links, seed=4).weights for _ in range(2))
