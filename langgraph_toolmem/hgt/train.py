@@ -133,7 +133,7 @@ class Trainer:
     Attributes:
         model: the best one so far, after `run`.
         losses: of each epoch.
-        best: AUC within a consumer on the validation links, and the epoch.
+        best: AUC within a consumer on the validation links, and the epoch; −1: before the first one.
     """
 
     def __init__(self, material: Material, training: Training, checkpoint: Path | None = None) -> None:
@@ -208,22 +208,28 @@ class Trainer:
             StorageError: the checkpoint is of another training, or cannot be written.
         """
         first = self._resume()
+        if first == 0:
+            self._look(-1)  # what it begins with counts, too: the losses may lead away from it
         for epoch in range(first, self.training.epochs):
             found = self._epoch(epoch)
             if epoch % LOOK_EVERY == LOOK_EVERY - 1 or epoch == self.training.epochs - 1:
-                found["auc"] = self.validated()
-                if found["auc"] > self.best[0]:
-                    self.best = found["auc"], epoch
-                    self._best_state = {name: each.detach().clone() for name, each in self.model.state_dict().items()}
+                found["auc"] = self._look(epoch)
                 self._save(epoch)
             self.losses.append(found)
             if told is not None:
                 told(epoch, found)
-            if self.best[1] >= 0 and epoch - self.best[1] >= self.training.patience:
+            if epoch - self.best[1] >= self.training.patience:
                 break
         if self._best_state:
             self.model.load_state_dict(self._best_state)
         return self
+
+    def _look(self, epoch: int) -> float:
+        found = self.validated()
+        if found > self.best[0]:
+            self.best = found, epoch
+            self._best_state = {name: each.detach().clone() for name, each in self.model.state_dict().items()}
+        return found
 
     def _epoch(self, epoch: int) -> dict[str, float]:
         with torch.random.fork_rng():
