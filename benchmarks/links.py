@@ -72,7 +72,8 @@ def untrained(number: int, fold: Fold, _: int) -> Scores:
     of = fold.views.of
 
     def scores(pairs: Ints) -> npt.NDArray[np.float64]:
-        return np.einsum("pd,pd->p", of[kind, one][pairs[:, 0]], of[kind, other][pairs[:, 1]], dtype=np.float64)
+        found = np.einsum("pd,pd->p", of[kind, one][pairs[:, 0]], of[kind, other][pairs[:, 1]])
+        return found.astype(np.float64)
 
     return in_blocks(scores)
 

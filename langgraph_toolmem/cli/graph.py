@@ -144,7 +144,8 @@ def _links(drawn: ToolDependencyGraph, history: History, scorer: EdgeScorer | No
         for name in names:
             for port in drawn.apis[name].needs:
                 if weighed := weigher.into(port):
-                    yield max(weighed, key=lambda pair: (pair[1], pair[0].producer))
+                    likeliest = max(weighed, key=lambda each: (each.weight, each.link.producer))
+                    yield likeliest.link, likeliest.weight
 
     return sorted(best(), key=lambda pair: (-pair[1], pair[0].consumer, pair[0].input))
 

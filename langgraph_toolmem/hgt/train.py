@@ -178,7 +178,6 @@ class Trainer:
         weights = [history.weight(names[a], names[b]) for a, b in links.tolist()]
         self._weights = torch.tensor(weights, dtype=torch.float32)
         if not self.training.features:
-            self.mean, self.scale = np.zeros(0, np.float32), np.ones(0, np.float32)
             self._given: dict[str, Tensor] = {}
             return
         of = self.features.of
@@ -188,12 +187,12 @@ class Trainer:
             "mixed": of(self._mixed),
             "asked": of(np.concatenate([asked, plain.paired(rest, asked[:, 1].tolist())])),
         }
-        self.mean, self.scale = self.plain.weights.mean, self.plain.weights.scale
         self._given = {name: torch.from_numpy(self.scaled(each)).to(self.device) for name, each in raw.items()}
 
     def scaled(self, features: Floats) -> Floats:
         """Features as the head gets them."""
-        found: Floats = np.clip((features - self.mean) / self.scale, -5, 5).astype(np.float32)
+        weights = self.plain.weights
+        found: Floats = np.clip((features - weights.mean) / weights.scale, -5, 5).astype(np.float32)
         return found
 
     # --- training ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
@@ -15,6 +15,14 @@ logger = logging.getLogger("langgraph_toolmem.navigator.dependencies.weigh")
 
 PROPOSED: Final = 3
 """Links into one input that a scorer may propose."""
+
+
+class Weighed(NamedTuple):
+    """A link with its weight, and with that by structure and record alone; both from 0 to 1."""
+
+    link: Link
+    weight: float
+    known: float
 
 
 class Weigher:
@@ -35,19 +43,22 @@ class Weigher:
         self._graph, self._history, self._near = graph, history, near
         self._record, self._scorer = RecordScorer(history), scorer
 
-    def into(self, port: Port) -> list[tuple[Link, float]]:
-        """The links into an input, in no particular order, with weights from 0 to 1."""
+    def into(self, port: Port) -> list[Weighed]:
+        """The links into an input, in no particular order."""
         links = self._graph.links_into(port, self._history, near=self._near)
         if self._scorer is None:
-            return [(link, _share(self._record.known(link).weight)) for link in links]
+            found = [_share(self._record.known(link).weight) for link in links]
+            return [Weighed(link, weight, weight) for link, weight in zip(links, found, strict=True)]
         try:
             there = {link.producer for link in links}
             proposed = [tool for tool in self._scorer.propose(port, PROPOSED) if tool not in there]
             links += self._graph.predicted(port, proposed[:PROPOSED])
             known = [self._record.known(link) for link in links]
-            found = self._scorer.weigh(links, known)
-            weights = [_share(k.weight if w is None else float(w)) for k, w in zip(known, found, strict=True)]
-            return list(zip(links, weights, strict=True))
+            weights = self._scorer.weigh(links, known)
+            return [
+                Weighed(link, _share(of.weight if weight is None else float(weight)), _share(of.weight))
+                for link, of, weight in zip(links, known, weights, strict=True)
+            ]
         except Exception as error:  # noqa: BLE001 - a plan by structure and record is better than none
             log_failure(logger, logging.WARNING, "links are weighed by structure and record alone", error=error)
             self._scorer = None

@@ -40,6 +40,7 @@ class Choice(NamedTuple):
         sort: whose value it is: "user", "either" or "produced".
         question: inputs with the same question take the same answer; the user is asked once.
         predicted: neither structure nor any run links the two; a scorer does.
+        known: how sure structure and record alone are of a tool's output.
     """
 
     kind: Literal["known", "done", "step", "user"]
@@ -50,6 +51,7 @@ class Choice(NamedTuple):
     sort: str = ""
     question: tuple[object, ...] = ()
     predicted: bool = False
+    known: float = 1.0
 
 
 BIG: Final = 8
@@ -136,10 +138,12 @@ class Problem:
         source = value_source(port, self.history)
         asking = {"user": settings.ask_user, "either": settings.ask_either, "produced": settings.ask_produced}
         givers = () if source.kind == "user" and source.firm else self.givers(port)
+        # Whose value it is, is told by structure and record: a scorer tells what is likeliest to give it, if anything.
+        surest = max((giver.known for giver in givers), default=0.0)
         if source.kind == "user" and givers:
-            strong = givers[0].value >= settings.strong
+            strong = surest >= settings.strong
             source, givers = (ValueSource("either", source.reason), givers) if strong else (source, ())
-        if source.kind == "either" and (not givers or givers[0].value < settings.weak):
+        if source.kind == "either" and (not givers or surest < settings.weak):
             source, givers = ValueSource("user", "nothing is likely to produce it"), ()
         # After the judgement: that a producer is out of order does not make its value one that users know.
         likely = [giver for giver in givers if giver.origin not in self.avoid][: settings.max_options]
@@ -154,14 +158,16 @@ class Problem:
         Those to be avoided are among them.
         """
         found: dict[str, Choice] = {}
-        for link, weight in self.weigher.into(port):
+        for link, weight, known in self.weigher.into(port):
             if link.producer in (port.tool, self.target):
                 continue
             before = found.get(link.producer)
             if weight > 0 and (before is None or weight > before.value):
                 kind: Literal["done", "step"] = "done" if link.producer in self.done else "step"
                 predicted = link.kind == "predicted"
-                found[link.producer] = Choice(kind, link.producer, link.output, weight, predicted=predicted)
+                found[link.producer] = Choice(
+                    kind, link.producer, link.output, weight, predicted=predicted, known=known
+                )
         return tuple(sorted(found.values(), key=lambda choice: (-choice.value, choice.origin)))
 
     def _question(self, port: Port) -> tuple[object, ...]:

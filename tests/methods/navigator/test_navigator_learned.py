@@ -229,7 +229,9 @@ def test_what_was_seen_since_still_counts_and_no_opinion_is_what_is_known():
     graph = ToolDependencyGraph(world().values())
     (port,) = graph.apis["read_order"].inputs
     history = History(uses={"read_order": 8}, transitions={("search_orders", "read_order"): 6})
-    found = dict(Weigher(graph, history, Says(search_orders=0.5, read_flight=0.5)).into(port))
+    found = {
+        each.link: each.weight for each in Weigher(graph, history, Says(search_orders=0.5, read_flight=0.5)).into(port)
+    }
     weights = {link.producer: weight for link, weight in found.items()}
     assert weights["search_orders"] == pytest.approx((6 + 2 * 0.5) / (8 + 2))
     assert weights["read_flight"] == pytest.approx(2 * 0.5 / (8 + 2))
