@@ -33,11 +33,11 @@ MAX_LENGTHS: Final = 100_000
 _GOAL, _STATE, _ABOUT = 0, 1, 2
 _FACTORS: Final = (1.0, STATE, ABOUT)
 
-Term = tuple[int, str]
-"""A field and a word, or two."""
+Text = tuple[int, str]
+"""A field and a text in it."""
 
 
-class Rarity(dict[Term, float]):
+class Rarity:
     """The squared weight of each term, by how many wordings have it. Safe to use from several threads.
 
     Args:
@@ -45,19 +45,14 @@ class Rarity(dict[Term, float]):
     """
 
     def __init__(self, atoms: Iterable[Atom] = ()) -> None:
-        super().__init__()
-        self.rows, self.seen = 0, Counter[Term]()
+        self.rows, seen = 0, tuple(Counter[str]() for _ in _FACTORS)
         for atom in atoms:
             for fields in _rows(atom):
                 self.rows += 1
-                for text in fields:
-                    self.seen.update(_terms(*text))
-        self._lengths: dict[tuple[int, str], float] = {}
-
-    def __missing__(self, term: Term) -> float:
-        rarity = math.log1p(self.rows / max(1, self.seen[term]))
-        found = self[term] = (_looks(term) * rarity) ** 2
-        return found
+                for field, text in fields:
+                    seen[field].update(_terms(field, text))
+        self.of = tuple(_Squares(*each, self.rows) for each in zip(_FACTORS, seen, strict=True))
+        self._lengths: dict[Text, float] = {}
 
     def length(self, field: int, text: str) -> float:
         """The squared length of a text in a field."""
@@ -65,9 +60,28 @@ class Rarity(dict[Term, float]):
         if found is None:
             if len(self._lengths) > MAX_LENGTHS:
                 self._lengths = {}
-                self.clear()
-            found = self._lengths[field, text] = sum(map(self.__getitem__, _terms(field, text)))
+                for each in self.of:
+                    each.clear()
+            found = self._lengths[field, text] = sum(map(self.of[field].__getitem__, _terms(field, text)))
         return found
+
+
+class _Squares(dict[str, float]):
+    """The squared weights of the terms of one field, made when they are asked for."""
+
+    def __init__(self, factor: float, seen: Counter[str], rows: int) -> None:
+        super().__init__()
+        self.seen, self._factor, self._rows = seen, factor, rows
+
+    def __missing__(self, term: str) -> float:
+        rarity = math.log1p(self._rows / max(1, self.seen[term]))
+        found = self[term] = (self._factor * wording.looks(term) * rarity) ** 2
+        return found
+
+    def asked(self, terms: Iterable[str]) -> float:
+        """The squared length of a part of a question: what no wording has counts little."""
+        unknown = UNKNOWN * math.log(1 + self._rows) ** 2 * self._factor**2
+        return sum(self[term] if term in self.seen else unknown * wording.looks(term) ** 2 for term in terms)
 
 
 class Question:
@@ -81,10 +95,11 @@ class Question:
 
     def __init__(self, state: str, goals: Sequence[str], rarity: Rarity) -> None:
         self._rarity = rarity
-        self._state = _terms(_STATE, state)
-        self._goals = [_terms(_GOAL, goal) | _terms(_ABOUT, goal) for goal in goals]
-        self._lengths = [math.sqrt(self._length((*self._state, *goal))) or 1.0 for goal in self._goals]
-        self._shared: dict[tuple[int, str], list[float]] = {}
+        asked = [[_terms(field, goal) for goal in goals] for field in (_GOAL, _ABOUT)]
+        self._asked = {_GOAL: asked[0], _STATE: [_terms(_STATE, state)] * len(goals), _ABOUT: asked[1]}
+        parts = [map(rarity.of[field].asked, terms) for field, terms in self._asked.items()]
+        self._lengths = [math.sqrt(sum(each)) or 1.0 for each in zip(*parts, strict=True)]
+        self._shared: dict[Text, list[float]] = {}
 
     def cosine(self, atom: Atom) -> float:
         """Of the best of its wordings with the best of the goals."""
@@ -101,19 +116,12 @@ class Question:
         """What a text has in common with each of the goals, or with the state."""
         found = self._shared.get((field, text))
         if found is None:
-            terms, square = _terms(field, text), self._rarity.__getitem__
-            asked = [self._state] if field == _STATE else self._goals
-            found = [sum(map(square, terms & each)) for each in asked]
-            found = self._shared[field, text] = found * (len(self._goals) if field == _STATE else 1)
+            terms, square = _terms(field, text), self._rarity.of[field].__getitem__
+            found = self._shared[field, text] = [sum(map(square, terms & each)) for each in self._asked[field]]
         return found
 
-    def _length(self, terms: Iterable[Term]) -> float:
-        rarity = self._rarity
-        unknown = UNKNOWN * math.log(1 + rarity.rows) ** 2
-        return sum(rarity[term] if term in rarity.seen else unknown * _looks(term) ** 2 for term in terms)
 
-
-def _rows(atom: Atom) -> Iterator[tuple[tuple[int, str], tuple[int, str], tuple[int, str]]]:
+def _rows(atom: Atom) -> Iterator[tuple[Text, Text, Text]]:
     """Goal, state and description of each of its wordings."""
     about = atom.about.partition(". ")[0]
     for each in wordings_of(atom)[:WORDINGS]:
@@ -121,12 +129,9 @@ def _rows(atom: Atom) -> Iterator[tuple[tuple[int, str], tuple[int, str], tuple[
 
 
 @lru_cache(maxsize=16_384)
-def _terms(field: int, text: str) -> frozenset[Term]:
-    return frozenset((field, term) for term in wording.terms(text) if field != _ABOUT or " " not in term)
-
-
-def _looks(term: Term) -> float:
-    return _FACTORS[term[0]] * wording.looks(term[1])
+def _terms(field: int, text: str) -> frozenset[str]:
+    found = wording.terms(text)
+    return frozenset(found if field != _ABOUT else (term for term in found if " " not in term))
 
 
 def forget_words() -> None:
