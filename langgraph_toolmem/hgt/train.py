@@ -23,7 +23,7 @@ from langgraph_toolmem.hgt.tensors import WHOLE, GraphTensors, neighbourhood, te
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned import plain
-from langgraph_toolmem.navigator.learned.features import NAMES, Fits
+from langgraph_toolmem.navigator.learned.features import NAMES, Fits, PairFeatures
 from langgraph_toolmem.navigator.learned.views import Embed, Floats, Ints, Views
 
 BEFORE: Final = (API, "before", API)
@@ -140,18 +140,22 @@ class Trainer:
         self.material, self.training, self._checkpoint = material, training, checkpoint
         self.device = device_of(training.device)
         self.validation, self.learned = plain.held_out(material.links, training.seed + 1, training.validation)
-        self.plain = plain.fit(
-            material.views, material.fits, self.learned, together=material.together, seed=training.seed
-        )
-        self.features = self.plain.features
+        self.regression: plain.Weights | None = None
+        if training.features:
+            fitted = plain.fit(
+                material.views, material.fits, self.learned, together=material.together, seed=training.seed
+            )
+            self.features, self.regression = fitted.features, fitted.weights
+        else:
+            self.features = PairFeatures(material.views, material.fits, self.learned)
         self.tensors = material.tensors(self.validation).to(self.device)
         self._pools()
         widths = {kind: each.shape[1] for kind, each in self.tensors.features.items()}
         with torch.random.fork_rng():
             torch.manual_seed(training.seed)
             self.model = LinkModel(widths, training.sizes, len(NAMES) if training.features else 0).to(self.device)
-        if training.features:
-            self.model.links.begin_with(self.plain.weights.weights, self.plain.weights.bias)
+        if self.regression is not None:
+            self.model.links.begin_with(self.regression.weights, self.regression.bias)
         self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=training.rate, weight_decay=training.decay)
         self.losses: list[dict[str, float]] = []
         self.best: tuple[float, int] = (-1.0, -1)
@@ -191,8 +195,9 @@ class Trainer:
 
     def scaled(self, features: Floats) -> Floats:
         """Features as the head gets them."""
-        weights = self.plain.weights
-        found: Floats = np.clip((features - weights.mean) / weights.scale, -5, 5).astype(np.float32)
+        assert self.regression is not None
+        mean, scale = self.regression.mean, self.regression.scale
+        found: Floats = np.clip((features - mean) / scale, -5, 5).astype(np.float32)
         return found
 
     # --- training ---

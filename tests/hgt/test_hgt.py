@@ -193,6 +193,18 @@ def test_training_learns_and_numpy_says_what_torch_does(device: str, head: Any):
     np.testing.assert_allclose(found, said.numpy(), atol=1e-4)
 
 
+@pytest.mark.parametrize("head", ["mlp", "separable"])
+def test_a_model_begins_as_the_regression_on_the_features_and_keeps_that_if_nothing_is_better(head: Any):
+    trainer = Trainer(material(), Training(sizes=Sizes(16, 4, 2, head, 8), epochs=0)).run()
+    assert trainer.best[0] > 0.5
+    assert trainer.best[1] == -1
+    pairs = np.array([[0, 1], [4, 2], [7, 9], [3, 8]])
+    features, fitted = plain_features(trainer, pairs), trainer.regression
+    assert fitted is not None
+    near = np.clip((features - fitted.mean) / fitted.scale, -5, 5) @ fitted.weights + fitted.bias
+    np.testing.assert_allclose(pair_scorer(trainer)(pairs), near, atol=1e-3)
+
+
 def plain_features(trainer: Trainer, pairs: Any) -> Any:
     known = plain.PairFeatures(trainer.material.views, trainer.material.fits, trainer.material.links)
     return known.of(pairs, hidden=np.where(known.known(pairs)[:, np.newaxis], pairs, -1))
