@@ -104,6 +104,7 @@ class PairFeatures:
         self._sources, self._starts = np.unique(links[order, 0], return_index=True)
         self._targets, self._target_of = np.unique(links[order, 1], return_inverse=True)
         self._paired = [_Paired(views.labels[label], links) for label in _LABELS]
+        self._lately: tuple[int, dict[tuple[str, str], Floats]] = (-1, {})
         self._like_sources = np.zeros((len(KERNELS), total), dtype=np.float32)
         self._propagated = [self._propagated_quantiles(number, sample) for number in range(len(KERNELS))]
 
@@ -186,21 +187,20 @@ class PairFeatures:
     def _likened(self, pairs: Ints, hidden: Ints) -> list[npt.NDArray[np.floating]]:
         a, b = pairs.T
         grid, some = _Grid(pairs), np.flatnonzero(hidden[:, 0] >= 0)
-        cosines: dict[tuple[int, tuple[str, str]], Floats] = {}
+        cosines: dict[tuple[str, str], Floats] = {}
+        made = self._made_for(grid.consumers)
         found: list[npt.NDArray[np.floating]] = []
         for number, (one, other, sharp) in enumerate(KERNELS):
-            if (1, other) not in cosines:
-                cosines[1, other] = self.views.of[other][grid.consumers] @ self.views.of[other][self._targets].T
-            targets = np.exp(sharp * (cosines[1, other] - 1))
+            targets = np.exp(sharp * (self._to_targets(other, grid.consumers, made) - 1))
             votes = self._voted(targets)
             if len(grid.consumers) == 1 and votes.shape[1] > HEARD:  # of many consumers all sources are heard
                 heard = np.flatnonzero(votes[0])
                 like = _kernel(self.views.of[one], grid.producers, self._sources[heard], sharp)
                 votes = votes[:, heard]
             else:
-                if (0, one) not in cosines:
-                    cosines[0, one] = self.views.of[one][grid.producers] @ self.views.of[one][self._sources].T
-                like = np.exp(sharp * (cosines[0, one] - 1))
+                if one not in cosines:
+                    cosines[one] = self.views.of[one][grid.producers] @ self.views.of[one][self._sources].T
+                like = np.exp(sharp * (cosines[one] - 1))
             sums = grid.taken(like, votes)
             if len(some):
                 left, right = (
@@ -220,7 +220,23 @@ class PairFeatures:
     def _votes(self, number: int, consumers: Ints) -> Floats:
         """(C, S) Σ over the links of each source of K(b, v)."""
         _, other, sharp = KERNELS[number]
-        return self._voted(_kernel(self.views.of[other], consumers, self._targets, sharp))
+        return self._voted(np.exp(sharp * (self._to_targets(other, consumers, self._made_for(consumers)) - 1)))
+
+    def _to_targets(self, view: tuple[str, str], consumers: Ints, made: dict[tuple[str, str], Floats]) -> Floats:
+        """(C, T) cosines of consumers with those of known links; `made`: those made already."""
+        if view not in made:
+            of = self.views.of[view]
+            made[view] = of[consumers] @ of[self._targets].T
+        return made[view]
+
+    def _made_for(self, consumers: Ints) -> dict[tuple[str, str], Floats]:
+        """What `_to_targets` made for a consumer that is asked about again at once."""
+        if len(consumers) != 1:
+            return {}
+        lately = self._lately
+        if lately[0] != consumers[0]:
+            lately = self._lately = int(consumers[0]), {}
+        return lately[1]
 
     def _voted(self, like: Floats) -> Floats:
         """(C, S) of (C, T) likenesses to the consumers of known links; 0 but for the `HEARD` highest of each row."""
