@@ -42,7 +42,7 @@ from langgraph_toolmem.navigator.dependencies.links import Known, Link
 from langgraph_toolmem.navigator.learned.features import SCORES
 from langgraph_toolmem.navigator.learned.plain import fit, two_steps
 from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
-from langgraph_toolmem.navigator.learned.views import Embed, Ints, Views
+from langgraph_toolmem.navigator.learned.views import Embed, Floats, Ints, Views
 
 TOOLBENCH: Final = "toolbench_catalog"
 TARGETS: Final = {
@@ -72,7 +72,7 @@ def untrained(number: int, fold: Fold, _: int) -> Scores:
     of = fold.views.of
 
     def scores(pairs: Ints) -> npt.NDArray[np.float64]:
-        found = np.einsum("pd,pd->p", of[kind, one][pairs[:, 0]], of[kind, other][pairs[:, 1]])
+        found: Floats = np.einsum("pd,pd->p", of[kind, one][pairs[:, 0]], of[kind, other][pairs[:, 1]])
         return found.astype(np.float64)
 
     return in_blocks(scores)
