@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
 from desk import EAGER, Desk, history, request, warm
 from langchain_core.messages import HumanMessage
-from places import TESTS
+from places import ROOT, TESTS
 
 from langgraph_toolmem import StorageError, ToolMemory
 from langgraph_toolmem.base import locks
@@ -26,7 +27,23 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="fork"),
     pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
 ]
+ALONE = "TOOLMEM_TEST_ALONE"
 ZOE = [HumanMessage(request("Zoe"), id="zoe")]
+
+
+def in_a_process_of_its_own(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs a test so that no thread which another test left behind holds anything while it forks."""
+
+    @wraps(test)
+    def run(**given: Any) -> None:
+        if os.environ.get(ALONE):
+            test(**given)
+            return
+        command = [sys.executable, "-m", "pytest", "-n", "0", f"{__file__}::{test.__name__}"]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, ALONE: "1"}, timeout=100, capture_output=True)
+        assert done.returncode == 0, done.stdout.decode()[-4_000:]
+
+    return run
 
 
 def in_a_child(do: Callable[..., None], *args: Any) -> None:
@@ -77,6 +94,7 @@ def looks(memory: ToolMemory, desk: Desk) -> None:
     memory.close()
 
 
+@in_a_process_of_its_own
 def test_a_child_looks_while_the_parent_writes_on(desk: Desk, tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         warm(memory, 13)
@@ -103,6 +121,7 @@ def refused(folder: Path, desk: Desk) -> None:
             memory.core.vectors.upsert("entries", [VectorItem("a", "text", {})])
 
 
+@in_a_process_of_its_own
 def test_a_child_of_a_parent_that_used_chroma_is_told(desk: Desk, tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "parent", tools=desk.tools) as memory:
         memory.finish(history(1), thread_id="a", success=True)
@@ -159,6 +178,7 @@ def in_ram(memory: ToolMemory) -> None:
     memory.close()
 
 
+@in_a_process_of_its_own
 def test_a_memory_in_ram_goes_on_by_itself(desk: Desk) -> None:
     with ToolMemory.ephemeral(tools=desk.tools) as memory:
         warm(memory, 1)
