@@ -375,13 +375,13 @@ def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
     with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
         for number in range(9):
             went(memory, number, "alpha" if number < 6 else "beta")
-        memory.entries.recall("trip")
+        assert memory.flush()
         assert "alpha" not in names(memory.navigator.search(TRIP.format(9)))
         past = memory.navigator.tool_search.precedents(None)
         assert past is not None
         assert len(past) == 3
         went(memory, 9, "gamma")
-        memory.entries.recall("trip")
+        assert memory.flush()
         assert memory.navigator.tool_search.precedents(None) is past
         assert len(past) == 3
         assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
