@@ -112,15 +112,16 @@ class RowPlaces(Generic[T]):
             yield self._place(user)
 
     def _nearest(self, place: Place, vector: Sequence[float], k: int, part: str) -> list[Hit]:
-        name, seen = self.kind.name, place.nothing_in.get(part)
+        name, seen, version = self.kind.name, place.nothing_in.get(part), place.version
         if seen is not None and (self._refresh is None or 0 <= self._now() - seen < self._refresh):
             return []
         hits = place.store.query(name, vector, k=k, part=part)
         if part and not hits:
             # Its index is approximate: a small part far from the others may be missed, or there is nothing in it.
             hits = place.store.query(name, vector, k=k, part=part, where={PART: part})
-            if not hits:
-                place.nothing_in[part] = self._now()
+            with self._noting:
+                if not hits and place.version == version:  # else something was written while it was looked for
+                    place.nothing_in[part] = self._now()
         return hits
 
     def _items(self, hits: Iterable[Hit], user: User | None) -> Iterator[tuple[Hit, T]]:
@@ -182,11 +183,9 @@ class RowPlaces(Generic[T]):
         if same:
             moved = [each for each in same if _moved(each, known[each.id][0])]
             place.store.amend_items(self.kind.name, same, moved=moved)
-        for each in (*new, *same):
-            place.nothing_in.pop(each.part, None)
         if place.size is not None:
             place.size += sum(each.id not in known for each in new)
-        self._note(place, [each.id for each in (*new, *same)])
+        self._note(place, [each.id for each in (*new, *same)], {each.part for each in (*new, *same)})
 
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)
@@ -207,8 +206,10 @@ class RowPlaces(Generic[T]):
         self._note(place, ids)
         self._ledger.drop(self.method, [self.key(key, user) for key in ids])
 
-    def _note(self, place: Place, ids: Collection[str]) -> None:
+    def _note(self, place: Place, ids: Collection[str], parts: Iterable[str] = ()) -> None:
         with self._noting:
+            for part in parts:
+                place.nothing_in.pop(part, None)
             place.version += len(ids)
             self._changes += len(ids)
             place.changed.extend(ids)

@@ -249,6 +249,23 @@ def test_parts_are_searched_apart_even_small_ones_and_an_item_can_move() -> None
         assert [each.id for each in rows.near("send order", user, part="nowhere")] == ["rare"]
 
 
+def test_what_is_written_while_a_question_finds_nothing_is_found_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER)], user)
+        query, late = VectorStore.query, [Note("b", ORDER, "cellar")]
+
+        def slow(store: VectorStore, *args: Any, **how: Any) -> Any:
+            found = query(store, *args, **how)
+            if how.get("where") and late:
+                rows.put([late.pop()], user)  # by a job, say
+            return found
+
+        monkeypatch.setattr(VectorStore, "query", slow)
+        assert rows.near(ORDER, user, part="cellar") == []
+        assert [each.id for each in rows.near(ORDER, user, part="cellar")] == ["b"]
+
+
 def test_a_record_is_the_ledgers_and_what_is_retired_is_found_no_more() -> None:
     with memory_of(None) as memory:
         rows, user, ledger = memory.core.rows(NoteRows()), memory.core.users.of(None), memory.core.ledger
