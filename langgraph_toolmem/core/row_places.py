@@ -178,14 +178,19 @@ class RowPlaces(Generic[T]):
                 new.append(made)
             elif _differs(made, before):
                 same.append(made)
-        if new:
-            place.store.upsert(self.kind.name, new, vectors=vectors)
-        if same:
-            moved = [each for each in same if _moved(each, known[each.id][0])]
-            place.store.amend_items(self.kind.name, same, moved=moved)
+        parts = {each.part for each in (*new, *same)}
+        try:
+            if new:
+                place.store.upsert(self.kind.name, new, vectors=vectors)
+            if same:
+                moved = [each for each in same if _moved(each, known[each.id][0])]
+                place.store.amend_items(self.kind.name, same, moved=moved)
+        except StorageError:
+            self._note(place, (), parts)  # some of it may be there
+            raise
         if place.size is not None:
             place.size += sum(each.id not in known for each in new)
-        self._note(place, [each.id for each in (*new, *same)], {each.part for each in (*new, *same)})
+        self._note(place, [each.id for each in (*new, *same)], parts)
 
     def _packed(self, item: T, before: Hit | None, user: User) -> VectorItem:
         row = self.kind.row(item)

@@ -66,7 +66,7 @@ class LinkHead(nn.Module):
         self.kind, self.dropout = sizes.head, nn.Dropout(sizes.dropout)
         if sizes.head == "mlp":
             self.first: nn.Module = nn.Linear(3 * sizes.width + features, sizes.hidden)
-            self.last: nn.Module = nn.Linear(sizes.hidden, 1)
+            self.last = nn.Linear(sizes.hidden, 1)
         elif sizes.head == "bilinear":
             self.first = nn.Linear(sizes.width, sizes.width, bias=False)
             self.last = nn.Linear(1, 1)
@@ -79,9 +79,8 @@ class LinkHead(nn.Module):
         assert self.direct is not None
         with torch.no_grad():
             self.direct.weight.copy_(torch.tensor([*weights])[None])
-            if isinstance(self.last, nn.Linear):
-                self.last.weight.zero_()
-                self.last.bias.fill_(bias)
+            self.last.weight.zero_()
+            self.last.bias.fill_(bias)
 
     def forward(self, source: Tensor, target: Tensor, features: Tensor | None = None) -> Tensor:
         """(P,) logits of (P, width) sources and targets and (P, F) features."""

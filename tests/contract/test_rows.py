@@ -266,6 +266,25 @@ def test_what_is_written_while_a_question_finds_nothing_is_found_by_the_next(mon
         assert [each.id for each in rows.near(ORDER, user, part="cellar")] == ["b"]
 
 
+def test_what_a_write_that_failed_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with memory_of(None) as memory:
+        rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
+        rows.put([Note("a", ORDER)], user)
+        assert rows.near(ORDER, user, part="cellar") == []
+        upsert = VectorStore.upsert
+
+        def half(store: VectorStore, *args: Any, **how: Any) -> None:
+            upsert(store, *args, **how)
+            raise StorageError("gone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(VectorStore, "upsert", half)
+            with pytest.raises(StorageError):
+                rows.put([Note("b", ORDER, "cellar")], user)
+        rows.put([Note("b", ORDER, "cellar")], user)  # once more, as a job does
+        assert [each.id for each in rows.near(ORDER, user, part="cellar")] == ["b"]
+
+
 def test_a_record_is_the_ledgers_and_what_is_retired_is_found_no_more() -> None:
     with memory_of(None) as memory:
         rows, user, ledger = memory.core.rows(NoteRows()), memory.core.users.of(None), memory.core.ledger

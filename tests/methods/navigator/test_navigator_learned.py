@@ -285,6 +285,7 @@ def test_a_table_weighs_proposes_and_tells_what_comes_before():
     assert learned.propose(port, 3) == ["search_orders"]
     link = Link("search_orders", "hits", "read_order", "reference", 0.0, "predicted")
     assert learned.weigh([link], [Known(0.1, 3, 4)]) == [pytest.approx((3 + 2 * 0.9 * 0.5) / 6)]
+    assert learned.weigh([link], [Known(0.8, 3, 4)]) == [0.8]  # it lifts and never lowers
     assert learned.weigh([link._replace(producer="mail_order")], [Known(0.1, 0, 0)]) == [None]
     assert learned.likeliest(set(), 5) == [("search_orders", "read_order", pytest.approx(0.9))]
     assert learned.likeliest({("search_orders", "read_order")}, 5) == []
