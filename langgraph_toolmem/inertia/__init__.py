@@ -45,6 +45,7 @@ from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS
+from langgraph_toolmem.inertia.cases import Cases, learn_case
 from langgraph_toolmem.inertia.confidence import Confidence, Examples, at_once, in_thread
 from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
@@ -90,7 +91,7 @@ class Inertia(Method):
     """
 
     name: ClassVar[str] = "inertia"
-    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Examples, Likeness, Budget)
+    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Examples, Likeness, Budget, Cases)
 
     def __init__(
         self,
@@ -116,6 +117,7 @@ class Inertia(Method):
         self.contexts = core.register(CallContexts)
         self.likeness = core.register(Likeness)
         self.budget = core.register(Budget)
+        self.cases = core.register(Cases)
         self._examples = core.register(Examples)
         self._confidence = Confidence(lambda: self._examples, in_thread if self._background else at_once)
         self._similarity = self._given or DescriptionSimilarity(core.vectors.embedder, core.catalogue.given or {})
@@ -244,11 +246,12 @@ class Inertia(Method):
             graph,
             state,
             neighbours,
-            tables=calibrated.Tables(self.evidence.rules, self.contexts, self.likeness, self.budget),
+            tables=calibrated.Tables(self.evidence.rules, self.contexts, self.likeness, self.budget, self.cases),
             confidence=self._confidence,
             specs=specs,
             policy=policy,
             user=user,
+            today=self.core.hour() // 24,
             draw=self._draw(state),
         )
         return decision, neighbours
@@ -290,6 +293,7 @@ class Inertia(Method):
         how |= {"user": learned.user, "specs": learned.specs}
         opened = self.evidence.open_turns.get(turn.key)
         record, acts, judged = self._closed(turn), False, list[list[Any]]()
+        stopped = ""
         if turn.chosen_by == "shortcut":
             asked = [step.tool for step in turn.steps]
             changes = int(any(tool in learned.specs and may_write(tool, learned.specs, policy) for tool in asked))
@@ -297,6 +301,7 @@ class Inertia(Method):
                 # A person looked at the call and did not let it pass: that is a check, and it missed.
                 made, learned.neighbours = self.decide(learned.state, **how)
                 asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
+                stopped = asked[0]
                 record += credit_judged(turn, plain_judged(made), would_act=False, hour=hour, number=number)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
                 record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, 1, 0.0))
@@ -313,6 +318,8 @@ class Inertia(Method):
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
+        best = stopped or next((tool for tool, *_ in judged), None)
+        record += learn_case(self.cases, learned, best, number, stopped=bool(stopped))
         record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)

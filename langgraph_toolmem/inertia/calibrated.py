@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.core.contributions import TextTable
@@ -13,6 +14,7 @@ from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER,
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
+from langgraph_toolmem.inertia.cases import Cases
 from langgraph_toolmem.inertia.confidence import Confidence, pack
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.evidence import RuleRecord
@@ -36,6 +38,7 @@ class Tables(NamedTuple):
     contexts: CallContexts
     likeness: Likeness
     budget: Budget
+    cases: Cases
 
 
 def decide(
@@ -48,6 +51,7 @@ def decide(
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     user: str | None,
+    today: int,
     draw: float,
 ) -> Decision:
     """Weighs the likeliest calls by their record.
@@ -61,6 +65,7 @@ def decide(
         specs: the tools that may be called.
         policy: thresholds and guards.
         user: digest of the user, if known; decides which constants may be used.
+        today: days since 1970.
         draw: a number from 0 to 1; below `audit_rate` the proposal is audited.
     """
     rules = tables.rules
@@ -109,7 +114,12 @@ def decide(
     if options[0].refused:
         return Decision(None, options[0].refused, options, judged, foreseen)
     p, candidate, *_ = weighed[0]
-    hold, audit = tables.budget.held_back(policy, p, draw, tool=candidate.tool, changes=bool(judged[0].changes))
+    changes = bool(judged[0].changes)
+    audited = draw < policy.audit_rate
+    if doubt := tables.cases.refusal(state, candidate.tool, changes=changes, today=today, draw=1.0 if audited else draw):
+        doubted = (replace(judged[0], doubted=True), *judged[1:])
+        return Decision(None, doubt, (options[0]._replace(refused=doubt), *options[1:]), doubted, foreseen)
+    hold, audit = tables.budget.held_back(policy, p, draw, tool=candidate.tool, changes=changes)
     proposal = Proposal(
         tool=candidate.tool,
         args=candidate.calls[0],

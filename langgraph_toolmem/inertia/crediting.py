@@ -15,8 +15,6 @@ from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text
 from langgraph_toolmem.inertia.strangers import Likened
 from langgraph_toolmem.runs.run import Turn
 
-_LATER: Final = ("", 0, 0.0, None)
-"""Of a candidate whose features, nature, noise and strangeness nobody noted."""
 SURE: Final = 0.8
 """Confidence from which a prediction is evidence for or against drift, made or not."""
 
@@ -51,6 +49,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
             j.changes,
             j.noise,
             j.strangeness,
+            j.doubted,
         ]
         for j in decision.judged
     ]
@@ -63,11 +62,10 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour:
     """
     record: Record = []
     truth = _truth(turn)
-    known = [[*row, *_LATER[len(row) - 5 :]] for row in judged]  # an open turn of a version before has less
-    examples = [[features, int(call == truth)] for _, call, _, _, _, features, *_ in known if features]
+    examples = [[features, int(call == truth)] for _, call, _, _, _, features, *_ in judged if features]
     if examples:
         record.append(Weighed(number, examples))
-    for position, (tool, call, rules, rule, confidence, _, changes, noise, strangeness) in enumerate(known):
+    for position, (tool, call, rules, rule, confidence, _, changes, noise, strangeness, doubted) in enumerate(judged):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
         record.append(RulesJudged([*rules, *named], hit))
@@ -78,7 +76,7 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour:
             if would_act:
                 outcome = "right" if hit else "wrong"
                 record += [Count(outcome, 1, hour), ToolCount(tool, outcome)]
-            if would_act or confidence >= SURE:
+            if would_act or (confidence >= SURE and not doubted):
                 record.append(Checked(number, tool, changes, 1 - hit, 1 - confidence, int(would_act), noise))
     return record
 

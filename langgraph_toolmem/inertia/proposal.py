@@ -85,6 +85,7 @@ class Judged:
         changes: 1 if the call may change something.
         noise: see `CallContexts.noise`.
         strangeness: see `strangers`; None where there is nothing to be like.
+        doubted: past cases spoke against the call, so it is no evidence for or against drift.
     """
 
     tool: str
@@ -97,6 +98,7 @@ class Judged:
     changes: int = 0
     noise: float = 0.0
     strangeness: float | None = None
+    doubted: bool = False
 
 
 def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:

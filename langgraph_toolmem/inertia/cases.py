@@ -1,0 +1,582 @@
+"""Cases: what past outputs held when a call was the best guess, and whether the model then made it.
+
+The record of rules says how often a call follows a tool. It does not say that a refund follows only where the order's
+status is "delivered". A *case* does: it keeps the facts of the outputs at one turn at which the model was asked, and
+whether the model called the tool that was expected. Before a call is made, its facts are compared with those of the
+cases of the same state (latest symbol of the run) and tool:
+
+(a) a *culprit* is a fact with at least two misses and at most 20 % hits: the model is asked;
+(b) misses that a culprit explains count against nothing else;
+(c) a fact that fewer than three cases had (two for a call that only reads), or whose share of hits is below .9 (.7),
+    means that the model is asked: an unseen value is often the branch *because* it is new;
+(d) so does a number outside the range of the hits (for a call that only reads: if a miss lies on that side).
+
+A write after a call that the memory made needs more: cases of just that situation, since the model alone might never
+have come there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.shapes import Shape, each, items, maybe, number, row, text
+from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
+from langgraph_toolmem.graph.state import SEPARATOR, WORDS, RunState
+from langgraph_toolmem.runs.trajectory import ExecutedCall
+
+LOOKBACK: Final = 4
+"""Latest calls of the request whose outputs count."""
+MAX_PAIRS: Final = 500
+MAX_CASES: Final = 300
+MAX_PLACES: Final = 20_000
+MAX_LEAVES: Final = 120
+MAX_NUMBERS: Final = 10
+"""Numbers that are compared with each other."""
+MAX_CHARS: Final = 24
+"""Longer strings are prose."""
+MAX_TEXT: Final = 400
+MAX_VALUES: Final = 20
+"""A place with more values than this is not categorical."""
+
+LEAST_WRITE, LEAST_READ = 3, 2
+BAR_WRITE, BAR_READ = 0.9, 0.7
+CULPRIT: Final = 0.2
+NEAREST: Final = 5
+AFTER_MEMORY: Final = 20
+"""Cases of the same situation that a write after a call of the memory needs."""
+EARNING: Final = 60
+"""Cases up to which the model is asked in ASKED of those situations."""
+ASKED: Final = 0.3
+
+_WORD: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
+_NUMBERED: Final = re.compile(r"\d{3}|\d-\d")
+"""A key with such digits is a value: an id, a date."""
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+
+
+@dataclass(slots=True)
+class CaseSeen(Operation):
+    """The model was asked where a tool was the best guess.
+
+    Attributes:
+        number: of the model turn.
+        turn: its key.
+        pair: latest symbol of the run, and the tool.
+        made: 1 if the memory made the latest turn, else 0.
+        hit: 1 if the model called the tool, else 0.
+        facts: see `Facts`.
+        numbers: see `Facts`.
+        run: digest of the run.
+        user: digest of the user.
+    """
+
+    kind = "case_seen"
+    personal = True
+    about = "run"
+    number: int
+    turn: str
+    pair: str
+    made: int
+    hit: int
+    facts: list[str]
+    numbers: dict[str, float]
+    run: str
+    user: str | None
+
+
+@dataclass(slots=True)
+class OutputSeen(Operation):
+    """Categorical facts of one output: each place counts how many values it takes."""
+
+    kind = "output_seen"
+    facts: list[str]
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the outputs of a request hold.
+
+    Attributes:
+        facts: each a mark ("=" for a string that counts only where its place is categorical, "." for all others), the
+            digest of its place (tool and path) and the digest of its value.
+        numbers: digest of a place -> its number; dates as day numbers, and as days from today.
+    """
+
+    facts: list[str] = field(default_factory=list)
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def add(self, place: str, value: str, mark: str = ".") -> None:
+        """Add one fact."""
+        self.facts.append(mark + place_key(place) + _value_key(value))
+
+
+@lru_cache(maxsize=8192)
+def place_key(place: str) -> str:
+    """Return the digest of a place."""
+    return digest("place", place)[:8]
+
+
+@lru_cache(maxsize=8192)
+def _value_key(value: str) -> str:
+    return digest("value", value)[:8]
+
+
+class _Pair:
+    """The cases of one state and tool, with counts of their facts."""
+
+    def __init__(self) -> None:
+        self.cases: dict[str, list[Any]] = {}  # turn -> [number, made, hit, facts, numbers, run, user]
+        self.hits: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
+        self.summary: _Summary | None = None
+
+    def add(self, turn: str, case: list[Any]) -> None:
+        if turn in self.cases:
+            return
+        self.cases[turn] = case
+        self._count(case, 1)
+        if len(self.cases) > MAX_CASES:
+            self.remove(min(self.cases, key=lambda key: (self.cases[key][0], key)))
+
+    def remove(self, turn: str) -> None:
+        self._count(self.cases.pop(turn), -1)
+
+    def _count(self, case: list[Any], amount: int) -> None:
+        counts = self.hits if case[2] else self.misses
+        for fact in case[3]:
+            counts[fact] += amount
+        self.summary = None
+
+
+@dataclass(slots=True)
+class _Summary:
+    """What follows from the cases of a pair.
+
+    Attributes:
+        version: of the places' kinds that it was made with.
+        culprits: facts that speak against the call.
+        rest: cases that no culprit explains: the hits and the other misses.
+        explained: how many explained misses had a fact.
+        spans: place -> the range of the hits, misses beyond it at either end, and whether hits go on leaving it.
+    """
+
+    version: int
+    culprits: set[str]
+    rest: list[list[Any]]
+    explained: Counter[str]
+    spans: dict[str, _Span]
+
+
+@dataclass(slots=True)
+class _Span:
+    low: float
+    high: float
+    below: int = 0
+    above: int = 0
+    sinks: bool = False
+    grows: bool = False
+
+    def holds(self, value: float) -> bool:
+        return (value >= self.low or self.sinks) and (value <= self.high or self.grows)
+
+
+class Cases(Table):
+    """The cases, by state and tool, and the values that places take.
+
+    Attributes:
+        pairs: latest symbol and tool -> cases; MAX_PAIRS of them with MAX_CASES cases each.
+        places: digest of a place -> how often it was seen, and the smallest digests of its values with their counts.
+    """
+
+    name = "cases"
+    shapes: ClassVar[Mapping[str, Shape]] = {
+        "pairs": each(each(row(number, number, number, items(text), each(number), text, maybe(text)))),
+        "places": each(row(number, each(number))),
+    }
+
+    def __init__(self, graph: EvidenceGraph) -> None:
+        super().__init__(graph)
+        self._pairs: dict[str, _Pair] = {}
+        self.places: dict[str, list[Any]] = {}
+        self._kinds: dict[str, bool] = {}
+        self._version = 0
+
+    def handlers(self) -> Mapping[type[Operation], Handler]:
+        """See `Table`."""
+        return {CaseSeen: self._add, OutputSeen: self._see}
+
+    def to_state(self) -> dict[str, Any]:
+        """See `Table`."""
+        return {"pairs": {key: pair.cases for key, pair in self._pairs.items()}, "places": self.places}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """See `Table`."""
+        self.places = state["places"]
+        self._pairs, self._kinds = {}, {}
+        for key, cases in state["pairs"].items():
+            for turn, case in cases.items():
+                self._pair(key).add(turn, case)
+
+    def forget(self, gone: Forgotten) -> int:
+        """See `Table`."""
+        removed = 0
+        for pair in self._pairs.values():
+            for turn in [turn for turn, case in pair.cases.items() if gone.has(case[5], case[6])]:
+                pair.remove(turn)
+                removed += 1
+        return removed
+
+    def _add(
+        self,
+        number: int,
+        turn: str,
+        pair: str,
+        made: int,
+        hit: int,
+        facts: list[str],
+        numbers: dict[str, float],
+        run: str,
+        user: str | None,
+    ) -> None:
+        self._pair(pair).add(turn, [number, made, hit, facts, numbers, run, user])
+
+    def _pair(self, key: str) -> _Pair:
+        pair = self._pairs.get(key)
+        if pair is None:
+            pair = self._pairs[key] = _Pair()
+            if len(self._pairs) > MAX_PAIRS:
+                del self._pairs[next(iter(self._pairs))]
+        return pair
+
+    def _see(self, facts: list[str]) -> None:
+        for fact in facts:
+            place, value = fact[1:9], fact[9:]
+            seen = self.places.get(place)
+            if seen is None:
+                seen = self.places[place] = [0, {}]
+                if len(self.places) > MAX_PLACES:
+                    del self.places[next(iter(self.places))]
+            seen[0] += 1
+            values = seen[1]
+            values[value] = values.get(value, 0) + 1
+            if len(values) > MAX_VALUES + 1:
+                del values[max(values)]  # the smallest digests stay: whatever the order, the same ones
+            now = self._judge(place)
+            if self._kinds.get(place, True) != now:
+                self._version += 1
+            self._kinds[place] = now
+
+    def _judge(self, place: str) -> bool:
+        seen, values = self.places.get(place, (0, ()))
+        return len(values) <= MAX_VALUES and not (len(values) >= 6 and len(values) * 3 > seen)
+
+    def categorical(self, place: str) -> bool:
+        """Return True unless a place (its digest) takes ever new values, as ids and names do."""
+        kind = self._kinds.get(place)
+        if kind is None:
+            kind = self._kinds[place] = self._judge(place)
+        return kind
+
+    def _counts(self, fact: str) -> bool:
+        return fact[0] != "=" or self.categorical(fact[1:9])
+
+    # --- asked ---
+
+    def facts_of(self, state: RunState, today: int) -> Facts:
+        """Return the facts of the latest outputs of a request.
+
+        Args:
+            state: the run before the model's turn.
+            today: days since 1970.
+        """
+        found = Facts()
+        for step in state.since_episode[-LOOKBACK:]:
+            self._read(step, today, found)
+        ordered = list(found.numbers.items())[:MAX_NUMBERS]
+        for i, (place, value) in enumerate(ordered):
+            for other, than in ordered[:i]:
+                found.add(f"{other} {place}", "<" if than < value else ">" if than > value else "=")
+        found.facts = list(dict.fromkeys(found.facts))
+        return found
+
+    def values_of(self, steps: Sequence[ExecutedCall], today: int) -> list[str]:
+        """Return the facts of new outputs that count only where their places are categorical."""
+        found = Facts()
+        for step in steps:
+            self._read(step, today, found)
+        return list(dict.fromkeys(fact for fact in found.facts if fact[0] == "="))
+
+    def _read(self, step: ExecutedCall, today: int, found: Facts) -> None:
+        if step.status != "ok" or step.output is None:
+            found.add(step.tool, step.status)
+        elif isinstance(step.output, str):
+            self._read_text(step.tool, step.output, found)
+        else:
+            for path, value, in_rows in _leaves(step.output):
+                _read_leaf(f"{step.tool} {path}", value, in_rows, today, found)
+
+    def _read_text(self, tool: str, output: str, found: Facts) -> None:
+        """A word counts by the two words before it; ids and names among these do not."""
+        before = ("", "")
+        for word in _WORD.findall(output[:MAX_TEXT].lower()):
+            place = SEPARATOR.join((tool, "$", *before))
+            if word[-1].isdigit():
+                _number(place, word, found)
+                word = "*"
+            else:
+                found.add(place, word[:MAX_CHARS], "=")
+                word = word if self.categorical(place_key(place)) else "*"
+            before = (before[1], word)
+
+    def doubt(self, state: RunState, tool: str, facts: Facts, *, changes: bool) -> str:
+        """Return why past cases speak against a call; "" if they do not.
+
+        Args:
+            state: the run before the model's turn.
+            tool: of the call.
+            facts: of the outputs.
+            changes: the call may change something.
+        """
+        pair = self._pairs.get(pair_key(state, tool), _NOTHING)
+        found = pair.summary
+        if found is None or found.version != self._version:
+            found = pair.summary = self._sum_up(pair)
+        least, bar = (LEAST_WRITE, BAR_WRITE) if changes else (LEAST_READ, BAR_READ)
+        own = [fact for fact in facts.facts if self._counts(fact)]
+        if not found.culprits.isdisjoint(own):
+            return "a value in the outputs has led the model elsewhere before"
+        for fact in own:
+            hits, misses = pair.hits[fact], pair.misses[fact] - found.explained[fact]
+            if hits + misses < least:
+                return "a value in the outputs has hardly been seen at this point"
+            if misses and (hits + 1) / (hits + misses + 2) < bar:
+                return "with a value in the outputs the model often does something else"
+        return self._doubt_numbers(pair, found, facts.numbers, changes=changes, least=least)
+
+    def _doubt_numbers(
+        self, pair: _Pair, found: _Summary, numbers: Mapping[str, float], *, changes: bool, least: int
+    ) -> str:
+        for place, value in numbers.items():
+            span = found.spans.get(place)
+            if span is None:
+                if len(pair.cases) < least:
+                    return "a number in the outputs has hardly been seen at this point"
+                continue
+            beyond = span.below if value < span.low else span.above
+            if not span.holds(value) and (changes or beyond):
+                return "a number in the outputs is outside the range of what led to the call before"
+            near = sorted((abs(case[4][place] - value), case[2]) for case in found.rest if place in case[4])[:NEAREST]
+            if sum(not hit for _, hit in near) >= 2:
+                return "with numbers near those in the outputs the model has done something else"
+        return ""
+
+    def _sum_up(self, pair: _Pair) -> _Summary:
+        culprits = {
+            fact
+            for fact, misses in pair.misses.items()
+            if misses >= 2 and pair.hits[fact] <= CULPRIT * (pair.hits[fact] + misses) and self._counts(fact)
+        }
+        spans = _spans(pair.cases.values())
+        rest, explained = list[list[Any]](), Counter[str]()
+        for case in pair.cases.values():
+            if not case[2] and (not culprits.isdisjoint(case[3]) or _outside(case[4], spans)):
+                explained.update(case[3])
+            else:
+                rest.append(case)
+        return _Summary(self._version, culprits, rest, explained, spans)
+
+    def after_memory(self, state: RunState, tool: str) -> tuple[int, int]:
+        """Return cases and hits of a tool in this state after a turn that the memory made."""
+        cases = [case for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values() if case[1]]
+        return len(cases), sum(case[2] for case in cases)
+
+    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, draw: float) -> str:
+        """Return why past cases do not let a call be made here; "" if they do.
+
+        Args:
+            state: the run before the model's turn.
+            tool: of the call.
+            changes: the call may change something.
+            today: days since 1970.
+            draw: a number from 0 to 1; below ASKED the cases of a write after a call of the memory are earned.
+        """
+        if changes and made_by_memory(state):
+            cases, hits = self.after_memory(state, tool)
+            if cases < AFTER_MEMORY or lower_limit(hits, cases, 0.9) < BAR_WRITE - 0.01:
+                return f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
+            if cases < EARNING and draw < ASKED:
+                return f"after a call of the memory {tool} is checked more often: the model is asked"
+        return self.doubt(state, tool, self.facts_of(state, today), changes=changes)
+
+
+_NOTHING: Final = _Pair()
+
+
+def pair_key(state: RunState, tool: str) -> str:
+    """Return the key of a state and a tool: the latest symbol of the run, and the tool."""
+    return f"{state.symbols[-1]}{SEPARATOR}{tool}"
+
+
+def made_by_memory(state: RunState) -> bool:
+    """Return True if the memory made the latest turn."""
+    return bool(state.latest) and state.latest[-1].chosen_by == "shortcut"
+
+
+def _spans(cases: Iterable[Sequence[Any]]) -> dict[str, _Span]:
+    spans: dict[str, _Span] = {}
+    series: dict[str, list[float]] = {}
+    cases = sorted(cases, key=lambda case: int(case[0]))
+    for case in cases:
+        if case[2]:
+            for place, value in case[4].items():
+                series.setdefault(place, []).append(value)
+    for place, values in series.items():
+        spans[place] = _Span(min(values), max(values), sinks=_leaves_behind(values, -1), grows=_leaves_behind(values, 1))
+    for case in cases:
+        if not case[2]:
+            for place, value in case[4].items():
+                if (span := spans.get(place)) is not None:
+                    span.below += value < span.low
+                    span.above += value > span.high
+    return spans
+
+
+def _leaves_behind(values: Sequence[float], sign: int) -> bool:
+    """Return True for numbers that go on growing (or sinking), as counters and clocks do."""
+    records, last = 0, -math.inf
+    for value in values:
+        if sign * value > last:
+            records, last = records + 1, sign * value
+    return len(values) >= 10 and records * 2 > len(values)
+
+
+def _outside(numbers: Mapping[str, float], spans: Mapping[str, _Span]) -> bool:
+    """Return True if a number lies where at least two misses and no hit are."""
+    return any(
+        (span := spans.get(place)) is not None
+        and ((value < span.low and span.below >= 2) or (value > span.high and span.above >= 2))
+        for place, value in numbers.items()
+    )
+
+
+def _leaves(value: Any, path: str = "$", in_rows: bool = False, depth: int = 0) -> Iterator[tuple[str, Any, bool]]:
+    """Yield (path, value, whether it is one of several rows); lists and dicts as their length and set of keys."""
+    if depth > 6:
+        return
+    if isinstance(value, dict):
+        named = {key: "#" if _NUMBERED.search(str(key)) else str(key) for key in value}
+        yield path + "{}", " ".join(sorted(set(named.values()))), in_rows
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{named[key]}", in_rows or named[key] == "#", depth + 1)
+    elif isinstance(value, list):
+        yield path + "[]", [min(len(value), 3)], in_rows
+        for inner in value[:50]:
+            yield from _leaves(inner, path + "[*]", True, depth + 1)
+    else:
+        yield path, value, in_rows
+
+
+def _read_leaf(place: str, value: Any, in_rows: bool, today: int, found: Facts) -> None:
+    if len(found.facts) > 4 * MAX_LEAVES:
+        return
+    if value is None or isinstance(value, (bool, list)):
+        found.add(place, str(value))
+    elif isinstance(value, (int, float)):
+        if not in_rows:
+            found.add(place, "number")
+            if math.isfinite(value):
+                found.numbers.setdefault(place_key(place), float(value))
+    elif isinstance(value, str):
+        if not in_rows:
+            found.add(place, "text" if value else "")
+        if place.endswith("{}") or len(value) <= MAX_CHARS:
+            found.add(place, value, "=")
+        if not in_rows and (day := _day(value)) is not None:
+            found.numbers.setdefault(place_key(place + " day"), float(day))
+            found.numbers.setdefault(place_key(place + " age"), float(today - day))
+
+
+def _number(place: str, word: str, found: Facts) -> None:
+    try:
+        found.numbers.setdefault(place_key(place), float(word))
+    except ValueError:
+        return
+
+
+@lru_cache(maxsize=4096)
+def _day(value: str) -> int | None:
+    if (match := _DATE.match(value)) is None:
+        return None
+    try:
+        return date.fromisoformat(match[0]).toordinal() - _EPOCH
+    except ValueError:
+        return None
+
+
+def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:
+    """Return the one-sided lower limit (Clopper-Pearson) of a share of which `hits` of `of` were seen."""
+    return interval(hits, of, 2 * confidence - 1)[0]
+
+
+def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the two-sided interval of a share (Clopper and Pearson 1934), exact whatever its size.
+
+    Args:
+        hits: of `of` cases.
+        of: how many there were; 0 gives (0, 1).
+        confidence: share of intervals that hold the truth, at least.
+    """
+    tail = (1 - confidence) / 2
+
+    def solve(most: int, wanted: float) -> float:
+        """The share at which at most `most` hits have probability `wanted`."""
+        low, high = 0.0, 1.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _at_most(most, of, middle) > wanted else (low, middle)
+        return (low + high) / 2
+
+    lower = 0.0 if hits == 0 else solve(hits - 1, 1 - tail)
+    upper = 1.0 if hits == of else solve(hits, tail)
+    return lower, upper
+
+
+def _at_most(most: int, of: int, share: float) -> float:
+    return math.fsum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(most + 1))
+
+
+def learn_case(cases: Cases, learned: LearnedTurn, best: str | None, number: int, *, stopped: bool = False) -> Record:
+    """Return the operations by which a turn teaches the cases.
+
+    Args:
+        cases: the table.
+        learned: the turn.
+        best: the tool that was the best guess, if one was.
+        number: of the model turn.
+        stopped: a person stopped the memory's call: that is a miss.
+    """
+    turn, state, today = learned.turn, learned.state, learned.hour // 24
+    record: Record = []
+    if values := cases.values_of(turn.steps, today):
+        record.append(OutputSeen(values))
+    if best is None or best == WORDS or not (turn.chosen_by == "model" or stopped):
+        return record
+    found = cases.facts_of(state, today)
+    hit = int(not stopped and any(step.tool == best for step in turn.steps))
+    made = int(made_by_memory(state))
+    pair = pair_key(state, best)
+    record.append(
+        CaseSeen(number, turn.key, pair, made, hit, found.facts, found.numbers, learned.run, learned.user)
+    )
+    return record
