@@ -318,8 +318,8 @@ class Inertia(Method):
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
-        best = stopped or next((tool for tool, *_ in judged), None)
-        record += learn_case(self.cases, learned, best, number, stopped=bool(stopped))
+        best, sure = (stopped, 1.0) if stopped else next(((tool, p) for tool, _, _, _, p, *_ in judged), (None, 0.0))
+        record += learn_case(self.cases, learned, best, sure, number, stopped=bool(stopped))
         record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)

@@ -51,6 +51,8 @@ MAX_VALUES: Final = 20
 LEAST_WRITE, LEAST_READ = 3, 2
 BAR_WRITE, BAR_READ = 0.9, 0.7
 CULPRIT: Final = 0.2
+CHANCE: Final = 0.2
+"""Probability below which misses are not taken for the model's wavering."""
 NEAREST: Final = 5
 AFTER_MEMORY: Final = 20
 """Cases of the same situation that a write after a call of the memory needs."""
@@ -58,10 +60,17 @@ EARNING: Final = 60
 """Cases up to which the model is asked in ASKED of those situations."""
 ASKED: Final = 0.3
 
+NUMBER, MADE, HIT, CONFIDENCE, FACTS, NUMBERS, RUN, USER = range(8)
+"""Columns of a case."""
+SURE: Final = 0.5
+"""A miss of a guess that was less sure than this is explained: nothing would have been done."""
+
 _WORD: Final = re.compile(r"\d[\w.-]*|[^\W\d]+(?:-\d+)?")
 _NUMBERED: Final = re.compile(r"\d{3}|\d-\d")
 """A key with such digits is a value: an id, a date."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_NO_CATEGORY: Final = re.compile(r"\S+@\S+$|\d{4}-\d\d-\d\d|\w+://")
+"""An address or a date names one thing, not a kind of things."""
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
 
@@ -75,6 +84,7 @@ class CaseSeen(Operation):
         pair: latest symbol of the run, and the tool.
         made: 1 if the memory made the latest turn, else 0.
         hit: 1 if the model called the tool, else 0.
+        confidence: in the guess.
         facts: see `Facts`.
         numbers: see `Facts`.
         run: digest of the run.
@@ -89,6 +99,7 @@ class CaseSeen(Operation):
     pair: str
     made: int
     hit: int
+    confidence: float
     facts: list[str]
     numbers: dict[str, float]
     run: str
@@ -136,7 +147,7 @@ class _Pair:
     """The cases of one state and tool, with counts of their facts."""
 
     def __init__(self) -> None:
-        self.cases: dict[str, list[Any]] = {}  # turn -> [number, made, hit, facts, numbers, run, user]
+        self.cases: dict[str, list[Any]] = {}  # turn -> [number, made, hit, confidence, facts, numbers, run, user]
         self.hits: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
         self.summary: _Summary | None = None
@@ -154,7 +165,7 @@ class _Pair:
 
     def _count(self, case: list[Any], amount: int) -> None:
         counts = self.hits if case[2] else self.misses
-        for fact in case[3]:
+        for fact in case[FACTS]:
             counts[fact] += amount
         self.summary = None
 
@@ -176,6 +187,11 @@ class _Summary:
     rest: list[list[Any]]
     explained: Counter[str]
     spans: dict[str, _Span]
+
+    def tells(self, hits: int, misses: int) -> bool:
+        """Return True if so many misses are more than a model that wavers everywhere explains."""
+        share = sum(not case[HIT] for case in self.rest) / max(1, len(self.rest))
+        return 1 - _at_most(misses - 1, hits + misses, share) < CHANCE
 
 
 @dataclass(slots=True)
@@ -201,7 +217,7 @@ class Cases(Table):
 
     name = "cases"
     shapes: ClassVar[Mapping[str, Shape]] = {
-        "pairs": each(each(row(number, number, number, items(text), each(number), text, maybe(text)))),
+        "pairs": each(each(row(number, number, number, number, items(text), each(number), text, maybe(text)))),
         "places": each(row(number, each(number))),
     }
 
@@ -232,7 +248,7 @@ class Cases(Table):
         """See `Table`."""
         removed = 0
         for pair in self._pairs.values():
-            for turn in [turn for turn, case in pair.cases.items() if gone.has(case[5], case[6])]:
+            for turn in [turn for turn, case in pair.cases.items() if gone.has(case[RUN], case[USER])]:
                 pair.remove(turn)
                 removed += 1
         return removed
@@ -244,12 +260,9 @@ class Cases(Table):
         pair: str,
         made: int,
         hit: int,
-        facts: list[str],
-        numbers: dict[str, float],
-        run: str,
-        user: str | None,
+        *rest: Any,
     ) -> None:
-        self._pair(pair).add(turn, [number, made, hit, facts, numbers, run, user])
+        self._pair(pair).add(turn, [number, made, hit, *rest])
 
     def _pair(self, key: str) -> _Pair:
         pair = self._pairs.get(key)
@@ -301,7 +314,7 @@ class Cases(Table):
             today: days since 1970.
         """
         found = Facts()
-        for step in state.since_episode[-LOOKBACK:]:
+        for step in state.since_user[-LOOKBACK:]:
             self._read(step, today, found)
         ordered = list(found.numbers.items())[:MAX_NUMBERS]
         for i, (place, value) in enumerate(ordered):
@@ -360,7 +373,7 @@ class Cases(Table):
             hits, misses = pair.hits[fact], pair.misses[fact] - found.explained[fact]
             if hits + misses < least:
                 return "a value in the outputs has hardly been seen at this point"
-            if misses and (hits + 1) / (hits + misses + 2) < bar:
+            if misses and (hits + 1) / (hits + misses + 2) < bar and found.tells(hits, misses):
                 return "with a value in the outputs the model often does something else"
         return self._doubt_numbers(pair, found, facts.numbers, changes=changes, least=least)
 
@@ -376,7 +389,7 @@ class Cases(Table):
             beyond = span.below if value < span.low else span.above
             if not span.holds(value) and (changes or beyond):
                 return "a number in the outputs is outside the range of what led to the call before"
-            near = sorted((abs(case[4][place] - value), case[2]) for case in found.rest if place in case[4])[:NEAREST]
+            near = sorted((abs(case[NUMBERS][place] - value), case[2]) for case in found.rest if place in case[NUMBERS])[:NEAREST]
             if sum(not hit for _, hit in near) >= 2:
                 return "with numbers near those in the outputs the model has done something else"
         return ""
@@ -390,8 +403,9 @@ class Cases(Table):
         spans = _spans(pair.cases.values())
         rest, explained = list[list[Any]](), Counter[str]()
         for case in pair.cases.values():
-            if not case[2] and (not culprits.isdisjoint(case[3]) or _outside(case[4], spans)):
-                explained.update(case[3])
+            unsure = case[CONFIDENCE] < SURE
+            if not case[2] and (unsure or not culprits.isdisjoint(case[FACTS]) or _outside(case[NUMBERS], spans)):
+                explained.update(case[FACTS])
             else:
                 rest.append(case)
         return _Summary(self._version, culprits, rest, explained, spans)
@@ -439,13 +453,13 @@ def _spans(cases: Iterable[Sequence[Any]]) -> dict[str, _Span]:
     cases = sorted(cases, key=lambda case: int(case[0]))
     for case in cases:
         if case[2]:
-            for place, value in case[4].items():
+            for place, value in case[NUMBERS].items():
                 series.setdefault(place, []).append(value)
     for place, values in series.items():
         spans[place] = _Span(min(values), max(values), sinks=_leaves_behind(values, -1), grows=_leaves_behind(values, 1))
     for case in cases:
         if not case[2]:
-            for place, value in case[4].items():
+            for place, value in case[NUMBERS].items():
                 if (span := spans.get(place)) is not None:
                     span.below += value < span.low
                     span.above += value > span.high
@@ -500,7 +514,7 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, found: Facts) 
     elif isinstance(value, str):
         if not in_rows:
             found.add(place, "text" if value else "")
-        if place.endswith("{}") or len(value) <= MAX_CHARS:
+        if place.endswith("{}") or (len(value) <= MAX_CHARS and not _NO_CATEGORY.match(value)):
             found.add(place, value, "=")
         if not in_rows and (day := _day(value)) is not None:
             found.numbers.setdefault(place_key(place + " day"), float(day))
@@ -556,7 +570,7 @@ def _at_most(most: int, of: int, share: float) -> float:
     return math.fsum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(most + 1))
 
 
-def learn_case(cases: Cases, learned: LearnedTurn, best: str | None, number: int, *, stopped: bool = False) -> Record:
+def learn_case(cases: Cases, learned: LearnedTurn, best: str | None, confidence: float, number: int, *, stopped: bool = False) -> Record:
     """Return the operations by which a turn teaches the cases.
 
     Args:
@@ -577,6 +591,6 @@ def learn_case(cases: Cases, learned: LearnedTurn, best: str | None, number: int
     made = int(made_by_memory(state))
     pair = pair_key(state, best)
     record.append(
-        CaseSeen(number, turn.key, pair, made, hit, found.facts, found.numbers, learned.run, learned.user)
+        CaseSeen(number, turn.key, pair, made, hit, confidence, found.facts, found.numbers, learned.run, learned.user)
     )
     return record
