@@ -158,7 +158,8 @@ def _figures(report: Report, writer: str) -> Iterable[tuple[str, str]]:
     yield "model turns", f"{report.turns:,}"
     yield "skipped", skipped
     yield "precision", "–" if report.precision is None else f"{report.precision:.1%} of {checked:,} checked"
-    yield "wrong per 100", f"{report['inertia']['wrong_per_100']:.2f}"
+    audits = report["inertia"]["audits"]
+    yield "checked by chance", f"{audits['right']:,} of {audits['checks']:,} right"
     learning, room = report["inertia"]["learning"], report["inertia"]["budget_open"]
     waiting = f"learning: {learning[0]:,} of {learning[1]:,} turns" if learning else "no room: the model is asked"
     yield "budget of misses", "has room" if room else waiting

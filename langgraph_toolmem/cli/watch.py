@@ -126,7 +126,7 @@ class Watcher:
         sums = {name: int(number) for name, number in ledger.figures_of("sit").items()}
         told = section(self.graph.register(SITEvidence), counters, sums)
         ahead = prefetch.figures(self.graph)
-        lines = (*figures_in_words(counters, figures), *prefetch.in_words(ahead))
+        lines = (*figures_in_words(figures), *prefetch.in_words(ahead))
         sections = {
             "inertia": Section("Kinds of predictions", {**figures, **ahead, "rules": []}, lines),
             "sit": replace(told, figures={**told.figures, "edges": []}, tables=()),

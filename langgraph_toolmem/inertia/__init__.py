@@ -43,7 +43,7 @@ from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Count, ToolCount
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import calibrated, guards, paper
-from langgraph_toolmem.inertia.budget import Budget, Checked
+from langgraph_toolmem.inertia.budget import SHADOWED, Budget, Checked
 from langgraph_toolmem.inertia.candidates import NEIGHBOURS
 from langgraph_toolmem.inertia.cases import Cases, learn_case
 from langgraph_toolmem.inertia.confidence import Confidence, Examples, at_once, in_thread
@@ -200,7 +200,8 @@ class Inertia(Method):
             if decision.acts:
                 core.apply(digest("shortcut", run.next_key), begin_shortcut(decision, core.graph.turns))
             elif not known:
-                core.apply(None, open_turn(state, run.next_key, decision, user.digest, core.hour()))
+                audit = decision.would_act and not forbidden and not chosen.shadow
+                core.apply(None, open_turn(state, run.next_key, decision, user.digest, core.hour(), audit=audit))
         core.jobs.look()
         return decision
 
@@ -302,9 +303,9 @@ class Inertia(Method):
                 made, learned.neighbours = self.decide(learned.state, **how)
                 asked = [j.tool for j in made.judged[:1]] or asked  # the step has the tool that took its place
                 stopped = asked[0]
-                record += credit_judged(turn, plain_judged(made), would_act=False, hour=hour, number=number)
+                record += credit_judged(turn, plain_judged(made), would_act=0, hour=hour, number=number)
                 record += [Count("wrong", 1, hour), ToolCount(asked[0], "wrong")]
-                record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, 1, 0.0))
+                record.append(Checked(number, asked[0], changes, 1, 1 - REVIEWED, SHADOWED, 0.0))
             record += credit_shortcut(turn, asked, hour, changes=changes, number=number)
         elif opened is not None:
             judged = opened.judged
@@ -314,7 +315,7 @@ class Inertia(Method):
         else:
             decision, learned.neighbours = self.decide(learned.state, chosen_by=chosen_by, **how)
             judged = plain_judged(decision)
-            record += credit_judged(turn, judged, would_act=decision.would_act, hour=hour, number=number)
+            record += credit_judged(turn, judged, would_act=int(decision.would_act), hour=hour, number=number)
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)

@@ -6,8 +6,12 @@ miss takes out one, and nothing is done when it is empty. So in *any* window of 
 bucket's bound needs no assumption), and what was missed long ago is forgiven. The two kinds do not add up: together
 they stay within the larger.
 
-A shortcut that acts never learns what the model would have done. Its expected misses are taken out of the bucket, by
-what was expected and what was seen where it was checked; an audited miss did no harm and costs as much as any: one.
+A shortcut that acts never learns what the model would have done. The misses that it expects by its own confidence are
+taken out of the bucket; an audited miss did no harm and costs as much as any: one.
+
+How often it is wrong in truth is told by the *audits* alone: calls that it would have made, drawn by chance and held
+against the model. They are a fair sample of the calls made, as they stand behind the same calls of the memory. A
+prediction in shadow mode is none: there the model alone leads the way.
 
 Drift, what the model does otherwise from now on, is noticed by a sequential test (CUSUM, Page 1954) of misses against
 the confidence that was given, for each tool and over all.
@@ -21,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from langgraph_toolmem.base.intervals import interval, lower_limit
 from langgraph_toolmem.base.shapes import Shape, each, items, number, numbers, row
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table, turns_seen
 from langgraph_toolmem.graph.operations import Operation
@@ -37,10 +42,6 @@ BLOCK: Final = 10
 MAX_BLOCKS: Final = 512
 SUREST: Final = 0.98
 """Confidence asked for when the bucket is nearly empty."""
-TRUST: Final = 3.0
-"""Expected misses' worth of checks before what was seen outweighs what the confidence says."""
-FORGETTING: Final = 500.0
-"""Turns after which a check counts a third (exponential forgetting)."""
 IN_FLIGHT: Final = 16
 """Model turns that may be under way at once without counting as unreported."""
 
@@ -59,7 +60,10 @@ MOST_DRIFT: Final = 6.0
 
 READS: Final = "reads"
 WRITES: Final = "writes"
-_WRONG, _RISK, _ACTED, _FAILED, _EXCUSED = range(5)
+_WRONG, _ACTED, _FAILED, _EXCUSED = range(4)
+
+SHADOWED, AUDITED = 1, 2
+"""How a call that would have been made was checked: away from the memory's own way, or on it."""
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ class Checked(Operation):
         changes: 1 if it may change something, else 0.
         wrong: 1 if the model did something else, else 0.
         risk: how probable that was said to be.
-        counts: 1 if it would have been made but for the check, else 0.
+        counts: AUDITED or SHADOWED if it would have been made but for the check, else 0.
         noise: share of the blame for a miss that the model's own wavering bears (`CallContexts.noise`).
     """
 
@@ -108,21 +112,24 @@ class Budget(Table):
     """Misses by blocks of turns, and the evidence of drift.
 
     Attributes:
-        blocks: kind of call -> block of turns -> [misses seen, misses expected where it was checked, misses expected
-            where it was not, calls made that failed, misses that
-            the model's own wavering was blamed for]; the latest MAX_BLOCKS of each.
+        blocks: kind of call -> block of turns -> [misses seen, misses expected of calls made, calls made that failed,
+            misses that the model's own wavering was blamed for]; the latest MAX_BLOCKS of each.
+        record: kind of call -> [audits, those that were right, checks in shadow mode, those that were right, calls
+            made].
         checks: tool -> [model turn, miss (1 or 0), risk] of the latest MAX_CHECKS; "" for all.
     """
 
     name = "budget"
     shapes: ClassVar[Mapping[str, Shape]] = {
-        "blocks": each(each(numbers(5))),
+        "blocks": each(each(numbers(4))),
+        "record": each(numbers(5)),
         "checks": each(items(row(number, number, number))),
     }
 
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
         self.blocks: dict[str, dict[str, list[float]]] = {READS: {}, WRITES: {}}
+        self.record: dict[str, list[float]] = {READS: [0] * 5, WRITES: [0] * 5}
         self.checks: dict[str, list[list[float]]] = {}
         self._folded: dict[tuple[tuple[str, ...], float], tuple[int, float, int]] = {}  # until a cell or block is new
         self._drifts: dict[str, float] = {}  # until a check is
@@ -143,7 +150,7 @@ class Budget(Table):
         block = str(turn // BLOCK)
         cell = blocks.get(block)
         if cell is None:
-            cell = blocks[block] = [0.0] * 5
+            cell = blocks[block] = [0.0] * 4
             if len(blocks) > MAX_BLOCKS:
                 del blocks[min(blocks, key=int)]
         return cell
@@ -154,7 +161,9 @@ class Budget(Table):
             excused = noise * wrong if self._excused() < MAX_EXCUSED else 0.0
             cell[_WRONG] += wrong - excused
             cell[_EXCUSED] += excused
-            cell[_RISK] += risk
+            record, of = self.record[WRITES if changes else READS], 0 if counts == AUDITED else 2
+            record[of] += 1
+            record[of + 1] += 1 - wrong
         for key in ("", tool):
             self._drifts.pop(key, None)
             checks = self.checks.setdefault(key, [])
@@ -165,6 +174,7 @@ class Budget(Table):
         cell = self._cell(turn, changes)
         cell[_ACTED] += risk
         cell[_FAILED] += failed
+        self.record[WRITES if changes else READS][4] += 1 - failed
 
     def _excused(self) -> float:
         """Misses of the last 100 turns that the model's own wavering was blamed for."""
@@ -196,29 +206,16 @@ class Budget(Table):
 
     def _fold(self, kinds: tuple[str, ...], room: float, flow: float) -> tuple[float, int]:
         """What was in the bucket at the latest block that cost something, and that block's first turn."""
-        correction = self.correction(kinds)
         costs: dict[int, float] = {}
         for kind in kinds:
-            for block, (wrong, _, acted, failed, _) in self.blocks[kind].items():
+            for block, (wrong, acted, failed, _) in self.blocks[kind].items():
                 nth = int(block)
-                costs[nth] = costs.get(nth, 0.0) + wrong + failed + acted * correction
+                costs[nth] = costs.get(nth, 0.0) + wrong + failed + acted
         at = 0
         for nth, cost in sorted(costs.items()):
             room = min(CAPACITY, room + (nth * BLOCK - at) * flow) - cost
             at = nth * BLOCK
         return room, at
-
-    def correction(self, kinds: tuple[str, ...]) -> float:
-        """Misses seen for each that was expected, where it was checked."""
-        now = self.graph.turns // BLOCK
-        seen = expected = TRUST
-        for kind in kinds:
-            for block, (wrong, risk, *_) in self.blocks[kind].items():
-                if wrong or risk:
-                    weight = math.exp((int(block) - now) * BLOCK / FORGETTING)
-                    seen += weight * wrong
-                    expected += weight * risk
-        return seen / expected
 
     def _unreported(self) -> float:
         """A checked turn whose end never comes was answered in words: all but the latest count as misses."""
@@ -294,21 +291,20 @@ class Budget(Table):
         return math.floor(-room * 100 / (INFLOW * allowed)) + 1 if allowed else None
 
     def figures(self, policy: InertiaPolicy) -> dict[str, Any]:
-        """For the report: estimated misses per 100 model turns, whether there is room, what drifts.
+        """Return what the report says: how calls that were checked turned out, whether there is room, what drifts.
 
         As long as nothing was done yet, no room is no failure: `learning` has the turns so far and those needed.
         """
         turns = turns_seen(self.graph.counters)
-        wrong = self._unreported()
-        for kind, blocks in self.blocks.items():
-            correction = self.correction((kind,))
-            wrong += sum(cell[_WRONG] + cell[_FAILED] + cell[_ACTED] * correction for cell in blocks.values())
-        kept = min(turns, MAX_BLOCKS * BLOCK)
+        record = [sum(column) for column in zip(*self.record.values(), strict=True)]
         acted = any(self.graph.counters.get(f"acted_{end}") for end in ("ok", "failed", "stopped"))
         left = self.opens_in(policy)
         return {
             "learning": None if acted or not left else [int(turns), int(turns) + left],
-            "wrong_per_100": 100 * wrong / kept if kept else 0.0,
+            "audits": _checked(*record[:2]),
+            "audits_by_kind": {kind: _checked(*row[:2]) for kind, row in self.record.items()},
+            "shadow_checks": _checked(*record[2:4]),
+            "calls_made": int(record[4]),
             "budget_open": self.room(policy, changes=False) > 0,
             "withdrawn": sorted(
                 tool for tool in self.checks if self.drift(tool) >= (WITHDRAWN_TOOL if tool else WITHDRAWN)
@@ -316,11 +312,27 @@ class Budget(Table):
         }
 
 
-def figures_in_words(counters: Mapping[str, float], figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """`Budget.figures` for a person."""
+def _checked(checks: float, right: float) -> dict[str, Any]:
+    """Return how many checks there were and were right, with the exact 95 % interval of the share of right calls.
+
+    `at_least` is the one-sided limit: the share is higher with 95 % confidence.
+    """
+    of, hits = int(checks), int(right)
+    low, high = interval(hits, of)
+    return {"checks": of, "right": hits, "low": low, "high": high, "at_least": lower_limit(hits, of)}
+
+
+def figures_in_words(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return `Budget.figures` for a person."""
     lines = []
-    if counters.get("right", 0) + counters.get("wrong", 0):
-        lines.append(f"About {figures['wrong_per_100']:.2f} wrong per 100 turns.")
+    audits, shadow = figures["audits"], figures["shadow_checks"]
+    if audits["checks"]:
+        lines.append(
+            f"{figures['calls_made']:,} calls made without the model; {audits['right']:,} of {audits['checks']:,} "
+            f"checked by chance were right: at least {math.floor(100 * audits['at_least'])} % are."
+        )
+    if shadow["checks"]:
+        lines.append(f"Without acting, {shadow['right']:,} of {shadow['checks']:,} calls would have been right.")
     if learning := figures["learning"]:
         lines.append(f"Learning: {learning[0]:,} of {learning[1]:,} turns; imported logs count, too (toolmem import).")
     elif not figures["budget_open"]:

@@ -14,7 +14,7 @@ from langgraph_toolmem.graph.state import CUT, PARALLEL, SEPARATOR, START, USER,
 from langgraph_toolmem.graph.tables import CountTable
 from langgraph_toolmem.inertia.budget import Budget
 from langgraph_toolmem.inertia.candidates import Candidate, candidates
-from langgraph_toolmem.inertia.cases import Cases
+from langgraph_toolmem.inertia.cases import ASKED, Cases
 from langgraph_toolmem.inertia.confidence import Confidence, pack
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.evidence import RuleRecord
@@ -115,8 +115,8 @@ def decide(
         return Decision(None, options[0].refused, options, judged, foreseen)
     p, candidate, *_ = weighed[0]
     changes = bool(judged[0].changes)
-    audited = draw < policy.audit_rate
-    if doubt := tables.cases.refusal(state, candidate.tool, changes=changes, today=today, draw=1.0 if audited else draw):
+    asked_by_chance = policy.audit_rate <= draw < policy.audit_rate + ASKED
+    if doubt := tables.cases.refusal(state, candidate.tool, changes=changes, today=today, earn=asked_by_chance):
         doubted = (replace(judged[0], doubted=True), *judged[1:])
         return Decision(None, doubt, (options[0]._replace(refused=doubt), *options[1:]), doubted, foreseen)
     hold, audit = tables.budget.held_back(policy, p, draw, tool=candidate.tool, changes=changes)

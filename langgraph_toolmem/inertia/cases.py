@@ -17,6 +17,7 @@ have come there.
 
 from __future__ import annotations
 
+import heapq
 import math
 import re
 from collections import Counter
@@ -26,6 +27,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+from langgraph_toolmem.base.intervals import at_most, lower_limit
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.shapes import Shape, each, items, maybe, number, row, text
 from langgraph_toolmem.core.listener import LearnedTurn
@@ -191,7 +193,7 @@ class _Summary:
     def tells(self, hits: int, misses: int) -> bool:
         """Return True if so many misses are more than a model that wavers everywhere explains."""
         share = sum(not case[HIT] for case in self.rest) / max(1, len(self.rest))
-        return 1 - _at_most(misses - 1, hits + misses, share) < CHANCE
+        return 1 - at_most(misses - 1, hits + misses, share) < CHANCE
 
 
 @dataclass(slots=True)
@@ -389,7 +391,8 @@ class Cases(Table):
             beyond = span.below if value < span.low else span.above
             if not span.holds(value) and (changes or beyond):
                 return "a number in the outputs is outside the range of what led to the call before"
-            near = sorted((abs(case[NUMBERS][place] - value), case[2]) for case in found.rest if place in case[NUMBERS])[:NEAREST]
+            known = ((case[NUMBERS][place], case[HIT]) for case in found.rest if place in case[NUMBERS])
+            near = heapq.nsmallest(NEAREST, ((abs(number - value), hit) for number, hit in known))
             if sum(not hit for _, hit in near) >= 2:
                 return "with numbers near those in the outputs the model has done something else"
         return ""
@@ -415,7 +418,7 @@ class Cases(Table):
         cases = [case for case in self._pairs.get(pair_key(state, tool), _NOTHING).cases.values() if case[1]]
         return len(cases), sum(case[2] for case in cases)
 
-    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, draw: float) -> str:
+    def refusal(self, state: RunState, tool: str, *, changes: bool, today: int, earn: bool) -> str:
         """Return why past cases do not let a call be made here; "" if they do.
 
         Args:
@@ -423,13 +426,13 @@ class Cases(Table):
             tool: of the call.
             changes: the call may change something.
             today: days since 1970.
-            draw: a number from 0 to 1; below ASKED the cases of a write after a call of the memory are earned.
+            earn: ask the model where a write after a call of the memory has less than EARNING cases.
         """
         if changes and made_by_memory(state):
             cases, hits = self.after_memory(state, tool)
             if cases < AFTER_MEMORY or lower_limit(hits, cases, 0.9) < BAR_WRITE - 0.01:
                 return f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
-            if cases < EARNING and draw < ASKED:
+            if cases < EARNING and earn:
                 return f"after a call of the memory {tool} is checked more often: the model is asked"
         return self.doubt(state, tool, self.facts_of(state, today), changes=changes)
 
@@ -456,7 +459,8 @@ def _spans(cases: Iterable[Sequence[Any]]) -> dict[str, _Span]:
             for place, value in case[NUMBERS].items():
                 series.setdefault(place, []).append(value)
     for place, values in series.items():
-        spans[place] = _Span(min(values), max(values), sinks=_leaves_behind(values, -1), grows=_leaves_behind(values, 1))
+        sinks, grows = _runs_away(values, -1), _runs_away(values, 1)
+        spans[place] = _Span(min(values), max(values), sinks=sinks, grows=grows)
     for case in cases:
         if not case[2]:
             for place, value in case[NUMBERS].items():
@@ -466,7 +470,7 @@ def _spans(cases: Iterable[Sequence[Any]]) -> dict[str, _Span]:
     return spans
 
 
-def _leaves_behind(values: Sequence[float], sign: int) -> bool:
+def _runs_away(values: Sequence[float], sign: int) -> bool:
     """Return True for numbers that go on growing (or sinking), as counters and clocks do."""
     records, last = 0, -math.inf
     for value in values:
@@ -538,39 +542,9 @@ def _day(value: str) -> int | None:
         return None
 
 
-def lower_limit(hits: int, of: int, confidence: float = 0.95) -> float:
-    """Return the one-sided lower limit (Clopper-Pearson) of a share of which `hits` of `of` were seen."""
-    return interval(hits, of, 2 * confidence - 1)[0]
-
-
-def interval(hits: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the two-sided interval of a share (Clopper and Pearson 1934), exact whatever its size.
-
-    Args:
-        hits: of `of` cases.
-        of: how many there were; 0 gives (0, 1).
-        confidence: share of intervals that hold the truth, at least.
-    """
-    tail = (1 - confidence) / 2
-
-    def solve(most: int, wanted: float) -> float:
-        """The share at which at most `most` hits have probability `wanted`."""
-        low, high = 0.0, 1.0
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (middle, high) if _at_most(most, of, middle) > wanted else (low, middle)
-        return (low + high) / 2
-
-    lower = 0.0 if hits == 0 else solve(hits - 1, 1 - tail)
-    upper = 1.0 if hits == of else solve(hits, tail)
-    return lower, upper
-
-
-def _at_most(most: int, of: int, share: float) -> float:
-    return math.fsum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(most + 1))
-
-
-def learn_case(cases: Cases, learned: LearnedTurn, best: str | None, confidence: float, number: int, *, stopped: bool = False) -> Record:
+def learn_case(
+    cases: Cases, learned: LearnedTurn, best: str | None, confidence: float, number: int, *, stopped: bool = False
+) -> Record:
     """Return the operations by which a turn teaches the cases.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.operations import Count, Record, ToolCount
 from langgraph_toolmem.graph.state import WORDS, RunState, windows
-from langgraph_toolmem.inertia.budget import Acted, Checked
+from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.confidence import Weighed
 from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text
@@ -19,10 +19,22 @@ SURE: Final = 0.8
 """Confidence from which a prediction is evidence for or against drift, made or not."""
 
 
-def open_turn(state: RunState, turn: str, decision: Decision, user: str | None, hour: int | None = None) -> Record:
-    """The record of a model turn that begins now, so that one whose end is never reported counts too."""
+def open_turn(
+    state: RunState, turn: str, decision: Decision, user: str | None, hour: int | None = None, *, audit: bool = False
+) -> Record:
+    """Return the record of a model turn that begins now, so that one whose end is never reported counts too.
+
+    Args:
+        state: the run before the turn.
+        turn: its key.
+        decision: what was decided about it.
+        user: digest of the user.
+        hour: since 1970.
+        audit: the call would have been made, and the model is asked by chance.
+    """
+    checked = 0 if not decision.would_act else AUDITED if audit else SHADOWED
     rules = [list(j.rules) for j in decision.judged]
-    return [TurnOpened(turn, windows(state), rules, plain_judged(decision), decision.would_act, user, hour)]
+    return [TurnOpened(turn, windows(state), rules, plain_judged(decision), checked, user, hour)]
 
 
 def begin_shortcut(decision: Decision, turn: int) -> Record:
@@ -55,10 +67,11 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
     ]
 
 
-def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour: int | None, number: int) -> Record:
+def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: int, hour: int | None, number: int) -> Record:
     """Hit or miss for every candidate of model turn `number`.
 
-    What a person rejected is a miss, what one put in its place the truth.
+    What a person rejected is a miss, what one put in its place the truth. `would_act`: AUDITED or SHADOWED if the best
+    of them would have been made, else 0.
     """
     record: Record = []
     truth = _truth(turn)
@@ -77,7 +90,7 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: bool, hour:
                 outcome = "right" if hit else "wrong"
                 record += [Count(outcome, 1, hour), ToolCount(tool, outcome)]
             if would_act or (confidence >= SURE and not doubted):
-                record.append(Checked(number, tool, changes, 1 - hit, 1 - confidence, int(would_act), noise))
+                record.append(Checked(number, tool, changes, 1 - hit, 1 - confidence, would_act, noise))
     return record
 
 

@@ -37,7 +37,7 @@ class TurnOpened(Operation):
         windows: the contexts it began in.
         rules: of each predicted call.
         judged: the predicted calls, as `inertia.crediting.plain_judged` writes them.
-        would_act: whether the best of them would be made.
+        would_act: AUDITED or SHADOWED (`inertia.budget`) if the best of them would be made, else 0.
         user: digest of the user, if known.
         hour: since 1970.
     """
@@ -48,7 +48,7 @@ class TurnOpened(Operation):
     windows: list[str]
     rules: list[list[str]]
     judged: list[list[Any]]
-    would_act: bool
+    would_act: int
     user: str | None
     hour: int | None = None
 

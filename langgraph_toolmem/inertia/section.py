@@ -131,7 +131,7 @@ def section_of(
         TextTable("Never called without the model", ("tool", "why"), never),
         *ahead_record.tables(ahead),
     )
-    lines = (*figures_in_words(graph.counters, figures), *tools.in_words, *ahead_record.in_words(ahead))
+    lines = (*figures_in_words(figures), *tools.in_words, *ahead_record.in_words(ahead))
     figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
     figures |= {"unskipped": [each._asdict() for each in idle], "changing": changing(specs, policy)}
     return Section("Kinds of predictions", figures | ahead, lines, tables)
