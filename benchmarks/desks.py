@@ -13,7 +13,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final, NamedTuple
 
@@ -77,6 +77,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 CREDIT, CUT, DAYS, SOON, EARLY = 400, 500, 30, date(2026, 10, 1), date(2026, 1, 5)
 TWO: Final = {"pair": (0.09, 0.09), "both": (0.4, 0.35)}
 STAGE: Final = re.compile(r'\bstage(?:": "| is )(\w+)')
+WHY: Final = "Could you tell me why?"
 LEAVE: Final = "I leave that to a colleague."
 KEEP: Final = "Shall I keep {n} {x} as it is and just close this chat?"
 
@@ -167,13 +168,6 @@ class Tool:
     noise: list[tuple[str, str, tuple[str, ...], float]] = field(default_factory=list)
 
 
-class Subject(NamedTuple):
-    """An order, a booking …: its kind, and the number of the request that brought it up."""
-
-    kind: int
-    number: int
-
-
 @dataclass(frozen=True)
 class Request:
     """A user's request; `subject` is in its text, `opener` comes before it, `answer` follows a question to confirm."""
@@ -225,7 +219,8 @@ class Desk:
         self._conditions = [kind for group in groups for kind in GROUPS[group]]
         self._rng = random.Random(f"desk {seed}")
         self.tools: dict[str, Tool] = {}
-        self.subjects: dict[str, Subject] = {}
+        self.subjects: dict[str, tuple[int, int]] = {}
+        """Orders, bookings …: kind, and number of the request that brought it up."""
         self._openers = self._rng.random() < 0.4
         self._make_kinds()
         self.requests = [self._request(number) for number in range(requests)]
@@ -258,29 +253,28 @@ class Desk:
         for tool in common:
             self._reading(tool, f"{tool.replace('_', ' ')}.", (rng.choice(["ref", "customer_id"]),))
         self._reading("get_manual", "The manual on a case.", ("ref",))
-        self._changing("escalate_case", "Hands a case to a supervisor.", ("ref",))
+        self.tools["escalate_case"] = Tool("escalate_case", False, "Hands a case to a supervisor.", ("ref",))
         count = rng.randint(1, 3)
         for number, (noun, act) in enumerate(zip(rng.sample(NOUNS, count), rng.sample(ACTS, count), strict=True)):
             named = {"n": noun, "a": act}
             look = rng.choice(["lookup_{n}"] * 3 + [rng.choice(NEUTRAL)]).format(**named)
             write = rng.choice(["{a}_{n}"] * 3 + [rng.choice(MISLEADING)]).format(**named)
             self._reading(look, f"The record of one {noun}.", ("ref",))
-            self._changing(write, f"{act.title()}s one {noun}.", ("ref", "amount") if act in PAID else ("ref",))
+            about = f"{act.title()}s one {noun}." if write == f"{act}_{noun}" else f"Get the customer a {noun} {act}."
+            self.tools[write] = Tool(write, False, about, ("ref", "amount") if act in PAID else ("ref",))
             extra = rng.sample(common, rng.randint(number == 0, 2))
             steps = [look, *extra, write]
             if rng.random() < 0.3:
-                self._changing("notify_customer", "Sends the customer a message.", ("ref",))
                 steps.append("notify_customer")
-            kind = Kind(
-                noun, act, tuple(steps), write, tuple(rng.sample(FORMS, rng.randint(1, 4))), rng.random() < 0.3,
-                rng.randint(0, 1),
-            )  # fmt: skip
+                self.tools[steps[-1]] = Tool(steps[-1], False, "Sends the customer a message.", ("ref",))
+            forms = tuple(rng.sample(FORMS, rng.randint(1, 4)))
+            kind = Kind(noun, act, tuple(steps), write, forms, rng.random() < 0.3, rng.randint(0, 1))
             branches = [self._branch(kind, first=number == 0)]
             branches += [self._branch(kind) for _ in range(rng.choice([0, 0, 1]))]
             if self._openers and number == 0:
                 target = rng.choice(["words", "write"])
                 branches.append(Branch("said", len(extra) + 1, "", (rng.choice(REMARKS),), target, 0.1))
-            self.kinds.append(Kind(**{**vars(kind), "branches": tuple(branches)}))
+            self.kinds.append(replace(kind, branches=tuple(branches)))
         if rng.random() < 0.5:  # else tools that no policy uses are there, too
             manual = any(branch.target == "read" for kind in self.kinds for branch in kind.branches)
             used = {"escalate_case", *(["get_manual"] * manual), *(step for kind in self.kinds for step in kind.steps)}
@@ -293,9 +287,6 @@ class Desk:
             kind = rng.choice(list(NAMES))
             tool.noise.append((kind, self._free(tool, kind), rng.choice(CATS), rng.uniform(0.03, 0.5)))
         self.tools.setdefault(name, tool)
-
-    def _changing(self, name: str, about: str, params: tuple[str, ...]) -> None:
-        self.tools.setdefault(name, Tool(name, False, about, params))
 
     def _free(self, tool: Tool, kind: str) -> str:
         """Return a field name of this kind that the tool's output does not have yet."""
@@ -319,12 +310,9 @@ class Desk:
         tool = self.tools[source]
         parts = {"pair": ("cat", "flag"), "both": ("cat", "flag"), "cmp": ("amount", "amount")}
         of = {"absent": "null", "age": "date"}
-        usual: tuple[str, ...] = ()
-        rare: tuple[str, ...] = ()
-        if condition in ("cat", "pair", "both"):
-            values = rng.choice(CATS[:4])
-            rare = tuple(rng.sample(values, rng.randint(1, len(values) - 2) if condition == "cat" else 1))
-            usual = tuple(value for value in values if value not in rare)
+        values = rng.choice(CATS[:4])
+        rare = tuple(rng.sample(values, rng.randint(1, len(values) - 2) if condition == "cat" else 1))
+        usual = tuple(value for value in values if value not in rare)
         names: tuple[str, ...] = ()
         for part in parts.get(condition, (of.get(condition, condition),)):
             names += (self._free(tool, part),)
@@ -335,7 +323,7 @@ class Desk:
         at = (self.seed, number)
         k = int(draw(*at, "kind") * len(self.kinds))
         kind = self.kinds[k]
-        before = [x for x, known in self.subjects.items() if known.kind == k]
+        before = [x for x, (known, _) in self.subjects.items() if known == k]
         subject = pick(before, *at, "which") if before and draw(*at, "again") < 0.03 else self._subject(k, number)
         told = {b.names[0]: draw(*at, b.names) < b.share for b in kind.branches if b.kind in ("word", "said")}
         phrase = "".join(p for p in PHRASES if told.get(p))
@@ -356,17 +344,15 @@ class Desk:
         name = f"{int(draw(self.seed, number, 'subject') * 90_000 + 10_000)}"
         while name in self.subjects:
             name = str(int(name) + 1)
-        self.subjects[name] = Subject(kind, number)
+        self.subjects[name] = (kind, number)
         return name
 
     # --- what its tools return ---
 
     def meets(self, branch: Branch, request: Request) -> bool:
         """Return True if the request meets the branch's condition."""
-        if branch.kind == "word":
-            return branch.names[0] in request.text
-        if branch.kind == "said":
-            return branch.names[0] in request.opener
+        if not branch.source:
+            return branch.names[0] in (request.text if branch.kind == "word" else request.opener)
         return self._rare(branch, request.subject)
 
     def _rare(self, branch: Branch, subject: str) -> bool:
@@ -379,7 +365,7 @@ class Desk:
 
     def output(self, tool: Tool, subject: str, changes: Sequence[str]) -> str:
         """Return what a reading tool says of a subject, given the changes made to it."""
-        kind = self.kinds[self.subjects[subject].kind]
+        kind = self.kinds[self.subjects[subject][0]]
         found: dict[str, Any] = {"ref": f"{kind.noun[:2].upper()}-{subject}"}
         if tool.name == kind.steps[0]:
             found |= {"customer_id": f"CU-{subject}", "total": self._total(subject)}
@@ -391,11 +377,8 @@ class Desk:
             elif name in branches:
                 found |= self._condition(branches[name], subject)
         if tool.style == "text":
-            rows = (
-                f"{k} is {v if not isinstance(v, list) else ', '.join(map(_row, v)) or 'empty'}"
-                for k, v in found.items()
-            )
-            return f"Result: {'; '.join(rows)}."
+            rows = {k: ", ".join(map(_row, v)) or "empty" if isinstance(v, list) else v for k, v in found.items()}
+            return f"Result: {'; '.join(f'{k} is {v}' for k, v in rows.items())}."
         return json.dumps({"data": found, "count": 1} if tool.style == "nested" else found)
 
     def _total(self, subject: str) -> int:
@@ -403,65 +386,51 @@ class Desk:
 
     def _day(self, subject: str, days: float) -> str:
         """Return the date that lies so many days before the day of the subject's first request."""
-        number = self.subjects[subject].number % 100_000
+        number = self.subjects[subject][1] % 100_000
         return f"{(START + number * PACE - timedelta(days=days)).date()}"
 
     def _noise(self, sort: str, name: str, values: tuple[str, ...], share: float, tool: str, subject: str) -> Any:
         at = (self.seed, tool, subject, name)
         v, w = draw(*at), draw(*at, "second")
-        match sort:
-            case "cat":
-                return values[int(v * v * len(values))]
-            case "flag":
-                return v < share
-            case "null":
-                return self._day(subject, 200 * w) if v < share else None
-            case "amount":
-                return int(10 + v * 990)
-            case "date":
-                return self._day(subject, 300 * v)
-            case "name":
-                return f"{pick(PEOPLE, *at)} {chr(65 + int(w * 26))}{pick('aeiou', v)}{pick('lmnrst', w)}"
-            case "id":
-                return f"{pick('ABC', v)}{int(w * 9e6 + 1e6)}"
-            case "list":
-                return [{"item": int(draw(*at, n) * 999), "state": pick(ROWS[0], *at, n)} for n in range(int(4 * v))]
-            case _:
-                return f"It is {pick(WORDS[0], v)} for {pick(PEOPLE, w)}"
+        rows = [{"item": int(draw(*at, n) * 999), "state": pick(ROWS[0], *at, n)} for n in range(int(4 * v))]
+        return {
+            "cat": values[int(v * v * len(values))],
+            "flag": v < share,
+            "null": self._day(subject, 200 * w) if v < share else None,
+            "amount": int(10 + v * 990),
+            "date": self._day(subject, 300 * v),
+            "name": f"{pick(PEOPLE, *at)} {chr(65 + int(w * 26))}{pick('aeiou', v)}{pick('lmnrst', w)}",
+            "id": f"{pick('ABC', v)}{int(w * 9e6 + 1e6)}",
+            "list": rows,
+            "text": f"It is {pick(WORDS[0], v)} for {pick(PEOPLE, w)}",
+        }[sort]
 
     def _condition(self, branch: Branch, subject: str) -> dict[str, Any]:
         """Return the fields that show if a subject meets the branch's condition."""
         rare, name = self._rare(branch, subject), branch.names[0]
         at = (self.seed, subject, name)
         v, w = draw(*at, "value"), draw(*at, "second")
-        match branch.kind:
-            case "cat":
-                return {name: pick(branch.rare if rare else branch.usual, v)}
-            case "flag":
-                return {name: rare}
-            case "null":
-                return {name: self._day(subject, 200 * v) if rare else None}
-            case "absent":
-                return {} if rare else {name: self._day(subject, 200 * v)}
-            case "amount":
-                return {name: int(CUT + 1 + CUT * v) if rare else int(CUT * v)}
-            case "date":
-                return {name: f"{SOON + timedelta(days=int(90 * v)) if rare else EARLY + timedelta(days=int(268 * v))}"}
-            case "age":
-                return {name: self._day(subject, DAYS + 2 + 60 * v if rare else (DAYS - 1) * v)}
-            case "cmp":
-                limit = 100 + int(900 * v)
-                asked = limit * (1.05 + w) if rare else limit * (0.1 + 0.85 * w)
-                return {name: int(asked), branch.names[1]: limit}
-            case "text":
-                return {name: f"It is {pick(WORDS[rare], v)} for {pick(PEOPLE, w)}"}
-            case "list":
-                count = 1 + int(4 * v) if rare else int(5 * v)
-                states = [pick(ROWS[rare and n == int(w * count)], *at, n) for n in range(count)]
-                return {name: [{"item": int(draw(*at, "item", n) * 999), "state": s} for n, s in enumerate(states)]}
-            case _:
-                first, second = self._halves(branch, subject)
-                return {name: pick(branch.rare if first else branch.usual, v), branch.names[1]: second}
+        if branch.kind in TWO:
+            first, second = self._halves(branch, subject)
+            return {name: pick(branch.rare if first else branch.usual, v), branch.names[1]: second}
+        if branch.kind == "cmp":
+            limit = 100 + int(900 * v)
+            return {name: int(limit * (1.05 + w if rare else 0.1 + 0.85 * w)), branch.names[1]: limit}
+        if branch.kind == "absent" and rare:
+            return {}
+        count = 1 + int(4 * v) if rare else int(5 * v)
+        states = [pick(ROWS[rare and n == int(w * count)], *at, n) for n in range(count)]
+        return {name: {
+            "cat": pick(branch.rare if rare else branch.usual, v),
+            "flag": rare,
+            "null": self._day(subject, 200 * v) if rare else None,
+            "absent": self._day(subject, 200 * v),
+            "amount": int(CUT + 1 + CUT * v) if rare else int(CUT * v),
+            "date": f"{SOON + timedelta(days=int(90 * v)) if rare else EARLY + timedelta(days=int(268 * v))}",
+            "age": self._day(subject, DAYS + 2 + 60 * v if rare else (DAYS - 1) * v),
+            "text": f"It is {pick(WORDS[rare], v)} for {pick(PEOPLE, w)}",
+            "list": [{"item": int(draw(*at, "item", n) * 999), "state": s} for n, s in enumerate(states)],
+        }[branch.kind]}  # fmt: skip
 
     # --- the user ---
 
@@ -476,7 +445,7 @@ class Desk:
             return request.text
         if said.startswith("Shall I"):
             return request.answer
-        if said.startswith("Could you tell me why"):
+        if said == WHY:
             return pick(("It came broken.", "I changed my mind.", "That is private."), self.seed, request.number)
         return "It is as I said, please go on." if said.startswith("Could you tell me more") else None
 
@@ -498,10 +467,9 @@ class Desk:
 
     def _call(self, request: Request, tool: str) -> Call:
         noun = self.kinds[request.kind].noun
-        ids = {"ref": f"{noun[:2].upper()}-{request.subject}", "customer_id": f"CU-{request.subject}"}
-        return Call(
-            tool, {p: self._total(request.subject) if p == "amount" else ids[p] for p in self.tools[tool].params}
-        )
+        ids: dict[str, Any] = {"ref": f"{noun[:2].upper()}-{request.subject}", "customer_id": f"CU-{request.subject}"}
+        values = {**ids, "amount": self._total(request.subject)}
+        return Call(tool, {param: values[param] for param in self.tools[tool].params})
 
     def _policy(
         self, request: Request, done: Sequence[Call], said: Sequence[str], messages: Sequence[BaseMessage]
@@ -509,7 +477,7 @@ class Desk:
         kind = self.kinds[request.kind]
         called = {call.tool for call in done}
         named = {"a": kind.act, "n": kind.noun, "x": f"{kind.noun[:2].upper()}-{request.subject}"}
-        if request.opener and not said and not done:
+        if request.opener and sum(isinstance(m, HumanMessage) for m in messages) == 1:
             return "Hello! What can I do for you?", "opener"
         if request.odd:
             looks = [step for step in kind.steps[: kind.odd_looks] if step not in called]
@@ -530,7 +498,8 @@ class Desk:
             if step == kind.write and kind.confirms:
                 if question not in said:
                     return question, "main"
-                if _reply_to(question, messages) not in YES:
+                at = next(n for n, m in enumerate(messages) if m.content == question)
+                if messages[at + 1].content not in YES:
                     return "As you wish, I leave it.", "answer"
             return self._call(request, step), "main"
         return "It is done.", "end"
@@ -539,26 +508,15 @@ class Desk:
         self, branch: Branch, request: Request, called: set[str], said: Sequence[str], named: Mapping[str, str]
     ) -> Call | str | None:
         """Return the act that a branch leads to; None if it is done and the plain course goes on."""
-        match branch.target:
-            case "read" if "get_manual" not in called:
-                return self._call(request, "get_manual")
-            case "write" if "escalate_case" not in called:
-                return self._call(request, "escalate_case")
-            case "ask" if not any(text.startswith("Could you tell me why") for text in said):
-                return "Could you tell me why?"
-            case "keep" if KEEP.format(**named) not in said:
-                return KEEP.format(**named)
-            case "read" | "ask":
-                return None
-            case "keep":
-                return "Good, then it stays as it is."
-            case _:
-                return LEAVE
-
-
-def _reply_to(question: str, messages: Sequence[BaseMessage]) -> str:
-    at = next(n for n, message in enumerate(messages) if message.type == "ai" and message.content == question)
-    return next((str(m.content) for m in messages[at + 1 :] if isinstance(m, HumanMessage)), "")
+        keep = KEEP.format(**named)
+        look = {"read": "get_manual", "write": "escalate_case"}.get(branch.target, "")
+        if look and look not in called:
+            return self._call(request, look)
+        if branch.target == "ask" and WHY not in said:
+            return WHY
+        if branch.target in ("read", "ask"):
+            return None
+        return LEAVE if branch.target != "keep" else "Good, then it stays as it is." if keep in said else keep
 
 
 def _row(row: Mapping[str, Any]) -> str:
