@@ -13,9 +13,10 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +30,6 @@ from scipy.stats import beta
 
 from benchmarks.desks import GROUPS, PACE, START, Answer, Call, Desk, Request, World
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
-from langgraph_toolmem.inertia.policy import PaperPolicy
 from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
 from langgraph_toolmem.inertia.prefetch.qualify import Gates, qualified
 from langgraph_toolmem.inertia.proposal import Decision
@@ -61,17 +61,12 @@ class Clock:
 
 def policy_of(desk: Desk, mode: str) -> InertiaPolicy:
     """Return the policy of a mode."""
-    match mode:
-        case "shadow" | "prefetch":
-            return InertiaPolicy(shadow=True)
-        case "act":
-            return InertiaPolicy()
-        case "writes":
-            return InertiaPolicy(may_write=desk.writes, allow_destructive=desk.writes)
-        case "paper":
-            return InertiaPolicy.paper(may_write=desk.writes, allow_destructive=desk.writes)
-        case _:
-            raise ValueError(mode)
+    if mode in ("shadow", "prefetch"):
+        return InertiaPolicy(shadow=True)
+    if mode == "act":
+        return InertiaPolicy()
+    make = InertiaPolicy.paper if mode == "paper" else InertiaPolicy
+    return make(may_write=desk.writes, allow_destructive=desk.writes)
 
 
 def open_memory(desk: Desk, mode: str, clock: Clock, *, method: type[Inertia] = Inertia) -> ToolMemory:
@@ -155,10 +150,7 @@ class Loop:
 
     def __init__(self, desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> None:
         self.desk, self.mode, self._method = desk, mode, method
-        self.count: Counter[str] = Counter()
-        self.unasked: Counter[str] = Counter()
-        self.wrong: Counter[str] = Counter()
-        self.ahead: Counter[str] = Counter()
+        self.count, self.unasked, self.wrong, self.ahead = (Counter[str]() for _ in range(4))
         self.executed: list[list[Call]] = []
 
     def run(self) -> dict[str, Any]:
@@ -181,10 +173,8 @@ class Loop:
             self.count["states"] += world.changes != alone.changes and memory is not None
             world.changes = dict(alone.changes)
             self.executed.append(after.executed)
-        return {
-            "seed": self.desk.seed, "tools": len(self.desk.tools), "count": dict(self.count),
-            "unasked": dict(self.unasked), "wrong": dict(self.wrong), "ahead": dict(self.ahead),
-        }  # fmt: skip
+        parts = {"count": self.count, "unasked": self.unasked, "wrong": self.wrong, "ahead": self.ahead}
+        return {"seed": self.desk.seed, "tools": len(self.desk.tools), **{name: dict(n) for name, n in parts.items()}}
 
     def play(
         self, request: Request, world: World, memory: ToolMemory | None = None, ahead: Ahead | None = None
@@ -207,7 +197,10 @@ class Loop:
                     played.made.append(Made(call, answer.why, LED if call == answer.act else BY_POLICY))
             by = self._judged(decision, answer)
             played.asked += by is None
-            message = self._message(answer.act if by is None else decision, f"m{number}-{turn}")
+            message = model_message(answer.act, f"m{number}-{turn}")
+            if by is not None and decision is not None and decision.proposal is not None:
+                message = shortcut_message(decision.proposal, announce=self.mode == "paper")
+                message.id = f"m{number}-{turn}"
             messages.append(message)
             for asked in message.tool_calls:
                 call = Call(asked["name"], asked["args"])
@@ -238,19 +231,6 @@ class Loop:
         if not right:
             self.wrong[f"{'write' if proposed[0].tool in self.desk.writes else 'read'} {answer.why} {by}"] += 1
         return by
-
-    def _message(self, made: Decision | Call | str | None, name: str) -> AIMessage:
-        """Return the message of a turn, as the model or the shortcut writes it."""
-        if isinstance(made, str):
-            return AIMessage(made, id=name)
-        if isinstance(made, Call):
-            call = {"name": made.tool, "args": made.args, "id": f"c-{name}", "type": "tool_call"}
-            return AIMessage("", id=name, tool_calls=[call])
-        assert made is not None
-        assert made.proposal is not None
-        policy = policy_of(self.desk, self.mode)
-        announce = isinstance(policy, PaperPolicy) and policy.announce
-        return shortcut_message(made.proposal, announce=announce).model_copy(update={"id": name})
 
     def _compare(self, alone: Played, after: Played) -> None:
         """Count what the memory changed in one conversation."""
@@ -285,32 +265,30 @@ def real_tools(desk: Desk, world: World) -> list[BaseTool]:
     return [tool(each["function"]) for each in desk.schemas()]
 
 
+def model_message(act: Call | str, name: str) -> AIMessage:
+    """Return the model's act as a message with this id."""
+    calls = [] if isinstance(act, str) else [{"name": act.tool, "args": act.args, "id": f"c-{name}"}]
+    return AIMessage(act if isinstance(act, str) else "", id=name, tool_calls=calls)
+
+
 def play_real(desk: Desk, mode: str) -> list[list[Call]]:
     """Play a desk's requests with `create_agent` and the middleware; return the calls executed for each request."""
-    world, clock, found = World(desk), Clock(), list[list[Call]]()
-    alone = Loop(desk, "without")
-    serving = desk.requests[0]
+    reference, world, clock, found = World(desk), World(desk), Clock(), list[list[Call]]()
+    alone, serving = Loop(desk, "without"), desk.requests[0]
 
     def model(messages: list[BaseMessage], _tools: Any) -> AIMessage:
-        act = desk.answer(serving, messages).act
-        if isinstance(act, str):
-            return AIMessage(act)
-        name = f"c{serving.number}-{len(messages)}"
-        return AIMessage("", tool_calls=[{"name": act.tool, "args": act.args, "id": name, "type": "tool_call"}])
+        return model_message(desk.answer(serving, messages).act, f"m{serving.number}-{len(messages)}")
 
-    reference = World(desk)
     with open_memory(desk, mode, clock) as memory:
         how: dict[str, Any] = {"shortcut": False, "prefetch": True} if mode == "prefetch" else {}
-        agent = create_agent(
-            ScriptedChatModel(script=model), real_tools(desk, world), middleware=tool_memory_middleware(memory, **how)
-        )
+        middleware = tool_memory_middleware(memory, **how)
+        agent = create_agent(ScriptedChatModel(script=model), real_tools(desk, world), middleware=middleware)
         for serving in desk.requests:
             clock.now = (START + serving.number * PACE).timestamp()
             config: RunnableConfig = {"configurable": {"thread_id": str(serving.number)}, "recursion_limit": 200}
-            began = len(world.executed)
-            messages: list[BaseMessage] = []
+            began, messages = len(world.executed), list[BaseMessage]()
             said: str | None = desk.opening(serving)
-            while said is not None:
+            while said:
                 state: Any = {"messages": [*messages, HumanMessage(said)]}
                 messages = agent.invoke(state, config)["messages"]
                 said = desk.reply(serving, messages)
@@ -366,105 +344,83 @@ def done(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
 
 def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Return the figures of a mode over all desks."""
-    count: Counter[str] = sum((Counter(each["count"]) for each in desks), Counter())
-    sums = {name: sum((Counter(each[name]) for each in desks), Counter()) for name in ("unasked", "wrong", "ahead")}
+
+    def total(name: str) -> Counter[str]:
+        return sum((Counter(each[name]) for each in desks), Counter())
+
+    count, unasked, wrong = total("count"), total("unasked"), total("wrong")
     per_100, per_10_000 = 100 / max(count["turns"], 1), 1e4 / max(count["requests"], 1)
-    acting = [each["count"] for each in desks if each["count"].get("acted")]
-    shown = [each["reported"] for each in desks if "reported" in each]
+    acting = [each for each in desks if each["count"].get("acted")]
+    checked = [(each["count"], checks_interval(each["count"])) for each in acting]
+    shown = [
+        (each["count"], (each["reported"]["low"], each["reported"]["high"]))
+        for each in acting
+        if "low" in each["reported"]
+    ]
+    rates = [each["reported"]["wrong_per_100"] for each in desks if "wrong_per_100" in each.get("reported", {})]
 
-    def covers(desk: dict[str, Any]) -> bool:
-        low, high = interval(desk.get("checks_right", 0), desk.get("checks", 0))
-        return bool(low <= desk["acted_right"] / desk["acted"] <= high)
+    def wrongs(*parts: str) -> int:
+        return sum(n for name, n in wrong.items() if set(parts) <= set(name.split()))
 
-    bounded = [each for each in desks if each["count"].get("acted") and "low" in each.get("reported", {})]
-    wrong = {"write": 0, "read": 0} | Counter(
-        {k: sum(n for name, n in sums["wrong"].items() if name.startswith(k)) for k in ("write", "read")}
-    )
     return {
-        "mode": mode,
-        "deviation": deviation,
-        "desks": len(desks),
+        "mode": f"{mode} {deviation:.0%}",
         "requests": count["requests"],
         "turns": count["turns"],
         "saved_percent": 100 * (1 - count["asked"] / max(count["alone"], 1)),
-        "acted": count["acted"],
-        "unasked_per_10_000": per_10_000 * sum(sums["unasked"].values()),
-        "unasked": {name: per_10_000 * n for name, n in sums["unasked"].most_common()},
+        "unasked_per_10_000": per_10_000 * unasked.total(),
         "desks_with_unasked": sum(bool(each["unasked"]) for each in desks),
-        "missing_per_10_000": per_10_000 * count["missing"],
+        "left_out_per_10_000": per_10_000 * count["missing"],
+        "wrong_writes_by_policy_per_10_000": per_10_000 * wrongs("write", BY_POLICY),
+        "wrong_writes_per_100": per_100 * wrongs("write"),
+        "wrong_reads_per_100": per_100 * wrongs("read"),
         "extra_looks_per_100": per_100 * count["looks"],
-        "wrong_writes_per_100": per_100 * wrong["write"],
-        "wrong_reads_per_100": per_100 * wrong["read"],
-        "wrong_per_100": per_100 * (wrong["write"] + wrong["read"]),
-        "wrong": {name: per_100 * n for name, n in sums["wrong"].most_common()},
         "states_that_differ_percent": per_10_000 / 100 * count["states"],
+        "true_wrong_per_100": per_100 * wrong.total(),
+        "reported_wrong_per_100": sum(rates) / len(rates) if rates else None,
+        "acted": count["acted"],
         "checks": count["checks"],
         "checks_right": count["checks_right"],
-        "reported_wrong_per_100": _mean(each.get("wrong_per_100") for each in shown),
-        "covered": [sum(map(covers, acting)), len(acting)],
-        "reported_covers": [
-            sum(
-                e["reported"]["low"] <= e["count"]["acted_right"] / e["count"]["acted"] <= e["reported"]["high"]
-                for e in bounded
-            ),
-            len(bounded),
-        ],
-        "ahead": dict(sums["ahead"]),
+        "desks_covered_by_checks": covered(checked),
+        "desks_covered_by_report": covered(shown),
+        "ahead": dict(total("ahead")),
         "memory_ms_per_turn": count["microseconds"] / 1000 / max(count["turns"], 1),
         "seconds": seconds,
+        "unasked": {name: per_10_000 * n for name, n in unasked.most_common()},
+        "wrong": {name: per_100 * n for name, n in wrong.most_common()},
     }
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def checks_interval(count: dict[str, int]) -> tuple[float, float]:
+    """Return the interval of the share right by a desk's on-policy checks."""
+    return interval(count.get("checks_right", 0), count.get("checks", 0))
 
 
-ROWS: Final[Sequence[tuple[str, str]]] = (
-    ("model calls saved, %", "saved_percent"),
-    ("unasked changes per 10,000 requests", "unasked_per_10_000"),
-    ("desks with unasked changes", "desks_with_unasked"),
-    ("changes left out per 10,000 requests", "missing_per_10_000"),
-    ("look-ups the model does not make, per 100 turns", "extra_looks_per_100"),
-    ("wrong writes per 100 turns", "wrong_writes_per_100"),
-    ("wrong reads per 100 turns", "wrong_reads_per_100"),
-    ("wrong per 100 turns, true", "wrong_per_100"),
-    ("wrong per 100 turns, reported", "reported_wrong_per_100"),
-    ("final states that differ, %", "states_that_differ_percent"),
-    ("calls made", "acted"),
-    ("on-policy checks", "checks"),
-    ("of these right", "checks_right"),
-    ("desks whose checks' interval covers the truth", "covered"),
-    ("desks whose reported interval does", "reported_covers"),
-    ("run ahead", "ahead"),
-    ("CPU of the memory per turn, ms", "memory_ms_per_turn"),
-    ("seconds", "seconds"),
-)
+def covered(desks: Sequence[tuple[dict[str, int], tuple[float, float]]]) -> list[int]:
+    """Return on how many desks the interval has the true share of calls that were right, and of how many."""
+    right = [low <= count["acted_right"] / count["acted"] <= high for count, (low, high) in desks]
+    return [sum(right), len(right)]
 
 
 def show(console: Console, found: Sequence[dict[str, Any]]) -> None:
-    """Print the figures, a column per mode, and the unasked changes by the kind of branch."""
+    """Print the figures, a column per mode; then unasked changes and wrong calls by the branch that decided."""
 
     def text(value: Any) -> str:
         if isinstance(value, list):
-            return f"{value[0]} of {value[1]}"
+            value = " of ".join(map(str, value))
         if isinstance(value, dict):
-            return ", ".join(f"{name} {n}" for name, n in value.items()) or "-"
-        return "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+            value = ", ".join(f"{name} {n}" for name, n in value.items())
+        return "-" if value in (None, "") else f"{value:,.2f}" if isinstance(value, float) else str(value)
 
-    table = Table("", *(f"{each['mode']} {each['deviation']:.0%}" for each in found))
-    for label, name in ROWS:
-        table.add_row(label, *(text(each[name]) for each in found))
+    heads = [each["mode"] for each in found]
+    table = Table("", *heads)
+    for name in list(found[0])[1:-2]:
+        table.add_row(name, *(text(each[name]) for each in found))
     console.print(table)
-    for part, title in (("unasked", "Unasked changes per 10,000"), ("wrong", "Wrong calls per 100 turns")):
-        kinds = Counter[str]()
-        for each in found:
-            kinds.update(each[part])
-        if kinds:
-            table = Table(title, *(f"{each['mode']} {each['deviation']:.0%}" for each in found))
-            for kind, _ in kinds.most_common():
-                table.add_row(kind, *(f"{each[part].get(kind, 0):.3f}" for each in found))
-            console.print(table)
+    for part, title in (("unasked", "unasked per 10,000 requests"), ("wrong", "wrong per 100 turns")):
+        table = Table(title, *heads)
+        for kind in dict.fromkeys(kind for each in found for kind in each[part]):
+            table.add_row(kind, *(text(float(each[part].get(kind, 0))) for each in found))
+        console.print(table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -482,27 +438,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     given = parser.parse_args(arguments)
     console, groups = Console(), tuple(given.groups)
-    found: list[dict[str, Any]] = []
-    each_desk: list[dict[str, Any]] = []
-    for deviation in given.deviation:
-        for mode in given.modes:
-            began = time.perf_counter()
-            seeds = range(given.first, given.first + given.desks)
-            jobs = [Job(mode, deviation, seed, given.requests, groups) for seed in seeds]
-            desks = []
-            for number, desk in enumerate(done(jobs, given.workers), 1):
-                desks.append(desk)
-                print(f"\r{mode} {deviation:.0%}: {number} of {len(jobs)} desks", end="", file=sys.stderr, flush=True)
-            print(file=sys.stderr)
-            each_desk += [{"mode": mode, "deviation": deviation, **desk} for desk in desks]
-            found.append(summary(mode, deviation, desks, time.perf_counter() - began))
+    found, each_desk, real = (list[dict[str, Any]]() for _ in range(3))
+    seeds = range(given.first, given.first + given.desks)
+    for deviation, mode in product(given.deviation, given.modes):
+        began, desks = time.perf_counter(), list[dict[str, Any]]()
+        for desk in done([Job(mode, deviation, seed, given.requests, groups) for seed in seeds], given.workers):
+            desks.append(desk)
+            print(
+                f"\r{mode} {deviation:.0%}: {len(desks)} of {given.desks} desks ", end="", file=sys.stderr, flush=True
+            )
+        print(file=sys.stderr)
+        each_desk += [{"mode": mode, "deviation": deviation, **desk} for desk in desks]
+        found.append(summary(mode, deviation, desks, time.perf_counter() - began))
     show(console, found)
-    real: list[dict[str, Any]] = []
     if given.real:
-        modes = [mode for mode in given.modes if mode not in ("without", "shadow")]
-        seeds = range(given.first, given.first + given.real_desks)
-        jobs = [Job(m, d, s, given.real, groups, real=True) for m in modes for d in given.deviation for s in seeds]
-        for each in done(jobs, given.workers):
+        modes = [mode for mode in given.modes if mode != "without"]
+        each_job = product(modes, given.deviation, seeds[: given.real_desks])
+        for each in done([Job(m, d, s, given.real, groups, real=True) for m, d, s in each_job], given.workers):
             real.append(each)
             console.print(f"{each['mode']}, desk {each['seed']}: {each['same']} of {each['requests']} requests agree")
     if given.json_file is not None:
