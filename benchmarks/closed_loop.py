@@ -271,7 +271,7 @@ def model_message(act: Call | str, name: str) -> AIMessage:
     return AIMessage(act if isinstance(act, str) else "", id=name, tool_calls=calls)
 
 
-def play_real(desk: Desk, mode: str) -> list[list[Call]]:
+def play_real(desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> list[list[Call]]:
     """Play a desk's requests with `create_agent` and the middleware; return the calls executed for each request."""
     reference, world, clock, found = World(desk), World(desk), Clock(), list[list[Call]]()
     alone, serving = Loop(desk, "without"), desk.requests[0]
@@ -279,7 +279,7 @@ def play_real(desk: Desk, mode: str) -> list[list[Call]]:
     def model(messages: list[BaseMessage], _tools: Any) -> AIMessage:
         return model_message(desk.answer(serving, messages).act, f"m{serving.number}-{len(messages)}")
 
-    with open_memory(desk, mode, clock) as memory:
+    with open_memory(desk, mode, clock, method=method) as memory:
         how: dict[str, Any] = {"shortcut": False, "prefetch": True} if mode == "prefetch" else {}
         middleware = tool_memory_middleware(memory, **how)
         agent = create_agent(ScriptedChatModel(script=model), real_tools(desk, world), middleware=middleware)
@@ -299,9 +299,9 @@ def play_real(desk: Desk, mode: str) -> list[list[Call]]:
     return found
 
 
-def agreement(desk: Desk, mode: str) -> dict[str, Any]:
+def agreement(desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> dict[str, Any]:
     """Return on how many requests both runners execute the same calls."""
-    fast, real = Loop(desk, mode), play_real(desk, mode)
+    fast, real = Loop(desk, mode, method=method), play_real(desk, mode, method=method)
     fast.run()
     keys = [[[call.key for call in calls] for calls in each] for each in (fast.executed, real)]
     if mode == "prefetch":  # a look-up that runs ahead is given up where the model was faster
