@@ -43,6 +43,7 @@ lint: $(STAMP) ## style and types
 bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shared/data; see benchmarks/README.md)
 	$(BIN)/python -m benchmarks.replay
 	$(BIN)/python -m benchmarks.ablation
+	$(BIN)/python -m benchmarks.closed_loop
 	$(BIN)/python -m benchmarks.prefetch
 	$(BIN)/python -m benchmarks.prefetch_live
 	$(BIN)/python -m benchmarks.scale

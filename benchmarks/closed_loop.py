@@ -1,0 +1,467 @@
+"""The memory in the loop it lives in: desks made by a seed, with a model that follows a fixed policy.
+
+``python -m benchmarks.closed_loop``; what is measured and how: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import logging
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import beta
+
+from benchmarks.desks import GROUPS, PACE, START, Answer, Call, Desk, Request, World
+from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
+from langgraph_toolmem.inertia.prefetch.qualify import Gates, qualified
+from langgraph_toolmem.inertia.proposal import Decision
+from langgraph_toolmem.inertia.step import shortcut_message
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.testing import ScriptedChatModel
+
+MODES: Final = ("without", "shadow", "prefetch", "act", "writes", "paper")
+"""`act`: the default policy, no changing tool named; `writes`: all of them named."""
+LEVEL: Final = 0.95
+MOST_TURNS: Final = 16
+BY_POLICY, BY_DEVIATION, LED = "policy", "deviation", "led"
+"""Why a change is unasked: the policy demands something else; only the deviating model does; or the model itself made
+it, in a state that it does not reach alone."""
+
+
+# --- what depends on the memory's interface ---
+
+
+class Clock:
+    """The time of the request that is being served."""
+
+    now = START.timestamp()
+
+    def __call__(self) -> float:
+        """Return seconds since 1970."""
+        return self.now
+
+
+def policy_of(desk: Desk, mode: str) -> InertiaPolicy:
+    """Return the policy of a mode."""
+    if mode in ("shadow", "prefetch"):
+        return InertiaPolicy(shadow=True)
+    if mode == "act":
+        return InertiaPolicy()
+    make = InertiaPolicy.paper if mode == "paper" else InertiaPolicy
+    return make(may_write=desk.writes, allow_destructive=desk.writes)
+
+
+def open_memory(desk: Desk, mode: str, clock: Clock, *, method: type[Inertia] = Inertia) -> ToolMemory:
+    """Return a new memory that knows the desk's tools, and which of them read."""
+    policy, options = policy_of(desk, mode), dict[str, Any](tools=desk.schemas(), now=clock)
+    if "reads" in inspect.signature(ToolMemory.__init__).parameters:
+        options["reads"] = desk.reads
+    else:
+        policy = policy.with_(may_read=desk.reads)  # base version
+    return ToolMemory.ephemeral(methods=[method(policy, seed=desk.seed, background=False)], **options)
+
+
+def reported(memory: ToolMemory) -> dict[str, Any]:
+    """Return what the memory's report says of how often it is wrong."""
+    report = memory.report()
+    figures = report.sections["inertia"].figures
+    names = ("wrong_per_100", "checks", "right", "low", "high")
+    return {"shown_right": report.right, "shown_wrong": report.wrong, **{n: figures[n] for n in names if n in figures}}
+
+
+def interval(right: int, checks: int) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a share."""
+    rest = (1 - LEVEL) / 2
+    low = float(beta.ppf(rest, right, checks - right + 1)) if right else 0.0
+    return low, float(beta.ppf(1 - rest, right + 1, checks - right)) if right < checks else 1.0
+
+
+# --- the fast runner ---
+
+
+class Made(NamedTuple):
+    """A change that was made in a run: the call, what the model would have done, and whether the memory made it."""
+
+    call: Call
+    why: str
+    by: str
+
+
+@dataclass
+class Played:
+    """One conversation."""
+
+    turns: int = 0
+    asked: int = 0
+    made: list[Made] = field(default_factory=list)
+    executed: list[Call] = field(default_factory=list)
+
+
+class Ahead:
+    """Look-ups that run while the model is asked, chosen as by the middleware."""
+
+    def __init__(self, desk: Desk, memory: ToolMemory) -> None:
+        self._settings, self._graph = Prefetch(), memory.core.graph
+        self._served = self._wasted = 0
+        self._specs = memory.core.catalogue.marked(None)
+        tools = {tool.name: tool for tool in real_tools(desk, World(desk))}
+        self._may = qualified(tools, self._specs, memory.inertia.policy, self._settings, Gates()).may
+
+    def guesses(self, decision: Decision, act: Call | str) -> list[Call]:
+        """Return the calls that run ahead of this turn, and book those that the model asks for."""
+        least = least_probability(self._settings, self._served, self._wasted)
+
+        def may(tool: str, args: Any) -> bool:
+            return tool in self._may and self._specs[tool].problem(args) is None
+
+        found = choose(decision.foreseen, self._settings, least, may, self._graph)
+        calls = [Call(guess.tool, dict(guess.args)) for guess in found]
+        self._served += sum(call == act for call in calls)
+        self._wasted += sum(call != act for call in calls)
+        return calls
+
+
+class Loop:
+    """Plays a desk's requests with a memory, and without, and counts what differs.
+
+    Args:
+        desk: the desk.
+        mode: one of `MODES`.
+        method: the class of the method, for tests.
+    """
+
+    def __init__(self, desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> None:
+        self.desk, self.mode, self._method = desk, mode, method
+        self.count, self.unasked, self.wrong, self.ahead = (Counter[str]() for _ in range(4))
+        self.executed: list[list[Call]] = []
+
+    def run(self) -> dict[str, Any]:
+        """Play all requests and return the figures."""
+        if self.mode == "without":
+            return self._run(None, Clock())
+        clock = Clock()
+        with open_memory(self.desk, self.mode, clock, method=self._method) as memory:
+            found = self._run(memory, clock)
+            return found | {"reported": reported(memory)}
+
+    def _run(self, memory: ToolMemory | None, clock: Clock) -> dict[str, Any]:
+        alone, world = World(self.desk), World(self.desk)
+        ahead = Ahead(self.desk, memory) if memory is not None and self.mode == "prefetch" else None
+        for request in self.desk.requests:
+            clock.now = (START + request.number * PACE).timestamp()
+            before = self.play(request, alone)
+            after = before if memory is None else self.play(request, world, memory, ahead)
+            self._compare(before, after)
+            self.count["states"] += world.changes != alone.changes and memory is not None
+            world.changes = dict(alone.changes)
+            self.executed.append(after.executed)
+        parts = {"count": self.count, "unasked": self.unasked, "wrong": self.wrong, "ahead": self.ahead}
+        return {"seed": self.desk.seed, "tools": len(self.desk.tools), **{name: dict(n) for name, n in parts.items()}}
+
+    def play(
+        self, request: Request, world: World, memory: ToolMemory | None = None, ahead: Ahead | None = None
+    ) -> Played:
+        """Play one conversation."""
+        desk, played, number, began = self.desk, Played(), request.number, len(world.executed)
+        messages: list[BaseMessage] = [HumanMessage(desk.opening(request), id=f"u{number}-0")]
+        while played.turns < MOST_TURNS:
+            turn = played.turns = played.turns + 1
+            answer, decision = desk.answer(request, messages), None
+            if memory is not None:
+                started = time.process_time()
+                decision = memory.inertia.begin_turn(messages, thread_id=str(number))
+                self.count["microseconds"] += int(1e6 * (time.process_time() - started))
+            early = [] if ahead is None or decision is None else ahead.guesses(decision, answer.act)
+            results = {call.key: world.execute(call) for call in early}
+            for call in early:
+                self.ahead["served" if call == answer.act else "wasted"] += 1
+                if call.tool in desk.writes:
+                    played.made.append(Made(call, answer.why, LED if call == answer.act else BY_POLICY))
+            by = self._judged(decision, answer)
+            played.asked += by is None
+            message = model_message(answer.act, f"m{number}-{turn}")
+            if by is not None and decision is not None and decision.proposal is not None:
+                message = shortcut_message(decision.proposal, announce=self.mode == "paper")
+                message.id = f"m{number}-{turn}"
+            messages.append(message)
+            for asked in message.tool_calls:
+                call = Call(asked["name"], asked["args"])
+                result = results.get(call.key) or world.execute(call)
+                messages.append(ToolMessage(result, name=call.tool, tool_call_id=asked["id"]))
+                if call.tool in desk.writes and call.key not in results:
+                    played.made.append(Made(call, answer.why, by or LED))
+            if not message.tool_calls:
+                reply = desk.reply(request, messages)
+                if reply is None:
+                    break
+                messages.append(HumanMessage(reply, id=f"u{number}-{turn}"))
+        if memory is not None:
+            memory.finish(messages, thread_id=str(number))
+        played.executed = world.executed[began:]
+        return played
+
+    def _judged(self, decision: Decision | None, answer: Answer) -> str | None:
+        """Count a proposal as right or wrong. Return None if the model is asked, else who a wrong call is due to."""
+        if decision is None or not decision.would_act or decision.proposal is None:
+            return None
+        proposed = [Call(decision.proposal.tool, dict(args)) for args in decision.proposal.calls]
+        right, kind = proposed == [answer.act], "acted" if decision.acts else "checks"
+        self.count.update({kind: 1, f"{kind}_right": int(right)})
+        if not decision.acts:
+            return None
+        by = LED if right else BY_DEVIATION if proposed == [answer.rule] else BY_POLICY
+        if not right:
+            self.wrong[f"{'write' if proposed[0].tool in self.desk.writes else 'read'} {answer.why} {by}"] += 1
+        return by
+
+    def _compare(self, alone: Played, after: Played) -> None:
+        """Count what the memory changed in one conversation."""
+        count, desk = self.count, self.desk
+        count.update(requests=1, alone=alone.asked, asked=after.asked, turns=after.turns)
+        extra = Counter(made.call.key for made in after.made) - Counter(made.call.key for made in alone.made)
+        count["missing"] += len(alone.made) - len(after.made) + extra.total()
+        for made in sorted(after.made, key=lambda each: (BY_POLICY, BY_DEVIATION, LED).index(each.by)):
+            if extra[made.call.key]:
+                extra[made.call.key] -= 1
+                self.unasked[f"{made.why} {made.by}"] += 1
+        looks = [Counter(c.key for c in each.executed if c.tool in desk.reads) for each in (after, alone)]
+        count["looks"] += (looks[0] - looks[1]).total()
+
+
+# --- the real runner ---
+
+
+def real_tools(desk: Desk, world: World) -> list[BaseTool]:
+    """Return the desk's tools as LangChain tools that work on a world."""
+
+    def tool(schema: dict[str, Any]) -> BaseTool:
+        name, parameters = schema["name"], schema["parameters"]
+
+        def execute(**arguments: Any) -> str:
+            return world.execute(Call(name, arguments))
+
+        return StructuredTool.from_function(
+            execute, name=name, description=schema["description"], args_schema=parameters, infer_schema=False
+        )
+
+    return [tool(each["function"]) for each in desk.schemas()]
+
+
+def model_message(act: Call | str, name: str) -> AIMessage:
+    """Return the model's act as a message with this id."""
+    calls = [] if isinstance(act, str) else [{"name": act.tool, "args": act.args, "id": f"c-{name}"}]
+    return AIMessage(act if isinstance(act, str) else "", id=name, tool_calls=calls)
+
+
+def play_real(desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> list[list[Call]]:
+    """Play a desk's requests with `create_agent` and the middleware; return the calls executed for each request."""
+    reference, world, clock, found = World(desk), World(desk), Clock(), list[list[Call]]()
+    alone, serving = Loop(desk, "without"), desk.requests[0]
+
+    def model(messages: list[BaseMessage], _tools: Any) -> AIMessage:
+        return model_message(desk.answer(serving, messages).act, f"m{serving.number}-{len(messages)}")
+
+    with open_memory(desk, mode, clock, method=method) as memory:
+        how: dict[str, Any] = {"shortcut": False, "prefetch": True} if mode == "prefetch" else {}
+        middleware = tool_memory_middleware(memory, **how)
+        agent = create_agent(ScriptedChatModel(script=model), real_tools(desk, world), middleware=middleware)
+        for serving in desk.requests:
+            clock.now = (START + serving.number * PACE).timestamp()
+            config: RunnableConfig = {"configurable": {"thread_id": str(serving.number)}, "recursion_limit": 200}
+            began, messages = len(world.executed), list[BaseMessage]()
+            said: str | None = desk.opening(serving)
+            while said:
+                state: Any = {"messages": [*messages, HumanMessage(said)]}
+                messages = agent.invoke(state, config)["messages"]
+                said = desk.reply(serving, messages)
+            memory.finish(messages, thread_id=str(serving.number))
+            found.append(world.executed[began:])
+            alone.play(serving, reference)
+            world.changes = dict(reference.changes)
+    return found
+
+
+def agreement(desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> dict[str, Any]:
+    """Return on how many requests both runners execute the same calls."""
+    fast, real = Loop(desk, mode, method=method), play_real(desk, mode, method=method)
+    fast.run()
+    keys = [[[call.key for call in calls] for calls in each] for each in (fast.executed, real)]
+    if mode == "prefetch":  # a look-up that runs ahead is given up where the model was faster
+        keys = [[[key for key in calls if key.split()[0] in desk.writes] for calls in each] for each in keys]
+    return {
+        "mode": mode, "seed": desk.seed, "requests": len(real),
+        "same": sum(a == b for a, b in zip(*keys, strict=True)),
+        "executed": dict(Counter(call.tool for calls in real for call in calls)),
+    }  # fmt: skip
+
+
+# --- many desks ---
+
+
+class Job(NamedTuple):
+    """One desk in one mode."""
+
+    mode: str
+    deviation: float
+    seed: int
+    requests: int
+    groups: tuple[str, ...]
+    real: bool = False
+
+    def do(self) -> dict[str, Any]:
+        """Return the desk's figures, or the agreement of the two runners."""
+        logging.disable(logging.WARNING)
+        desk = Desk(self.seed, self.requests, deviation=self.deviation, groups=self.groups)
+        return agreement(desk, self.mode) if self.real else Loop(desk, self.mode).run()
+
+
+def done(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:
+    """Yield the figures of the jobs, in their order."""
+    if workers == 1:
+        yield from map(Job.do, jobs)
+        return
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(Job.do, jobs)
+
+
+def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """Return the figures of a mode over all desks."""
+
+    def total(name: str) -> Counter[str]:
+        return sum((Counter(each[name]) for each in desks), Counter())
+
+    count, unasked, wrong = total("count"), total("unasked"), total("wrong")
+    per_100, per_10_000 = 100 / max(count["turns"], 1), 1e4 / max(count["requests"], 1)
+    acting = [each for each in desks if each["count"].get("acted")]
+    checked = [(each["count"], checks_interval(each["count"])) for each in acting]
+    shown = [
+        (each["count"], (each["reported"]["low"], each["reported"]["high"]))
+        for each in acting
+        if "low" in each["reported"]
+    ]
+    rates = [each["reported"]["wrong_per_100"] for each in desks if "wrong_per_100" in each.get("reported", {})]
+
+    def wrongs(*parts: str) -> int:
+        return sum(n for name, n in wrong.items() if set(parts) <= set(name.split()))
+
+    return {
+        "mode": f"{mode} {deviation:.0%}",
+        "requests": count["requests"],
+        "turns": count["turns"],
+        "saved_percent": 100 * (1 - count["asked"] / max(count["alone"], 1)),
+        "unasked_per_10_000": per_10_000 * unasked.total(),
+        "desks_with_unasked": sum(bool(each["unasked"]) for each in desks),
+        "left_out_per_10_000": per_10_000 * count["missing"],
+        "wrong_writes_by_policy_per_10_000": per_10_000 * wrongs("write", BY_POLICY),
+        "wrong_writes_per_100": per_100 * wrongs("write"),
+        "wrong_reads_per_100": per_100 * wrongs("read"),
+        "extra_looks_per_100": per_100 * count["looks"],
+        "states_that_differ_percent": per_10_000 / 100 * count["states"],
+        "true_wrong_per_100": per_100 * wrong.total(),
+        "reported_wrong_per_100": sum(rates) / len(rates) if rates else None,
+        "acted": count["acted"],
+        "checks": count["checks"],
+        "checks_right": count["checks_right"],
+        "desks_covered_by_checks": covered(checked),
+        "desks_covered_by_report": covered(shown),
+        "ahead": dict(total("ahead")),
+        "memory_ms_per_turn": count["microseconds"] / 1000 / max(count["turns"], 1),
+        "seconds": seconds,
+        "unasked": {name: per_10_000 * n for name, n in unasked.most_common()},
+        "wrong": {name: per_100 * n for name, n in wrong.most_common()},
+    }
+
+
+def checks_interval(count: dict[str, int]) -> tuple[float, float]:
+    """Return the interval of the share right by a desk's on-policy checks."""
+    return interval(count.get("checks_right", 0), count.get("checks", 0))
+
+
+def covered(desks: Sequence[tuple[dict[str, int], tuple[float, float]]]) -> list[int]:
+    """Return on how many desks the interval has the true share of calls that were right, and of how many."""
+    right = [low <= count["acted_right"] / count["acted"] <= high for count, (low, high) in desks]
+    return [sum(right), len(right)]
+
+
+def show(console: Console, found: Sequence[dict[str, Any]]) -> None:
+    """Print the figures, a column per mode; then unasked changes and wrong calls by the branch that decided."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list):
+            value = " of ".join(map(str, value))
+        if isinstance(value, dict):
+            value = ", ".join(f"{name} {n}" for name, n in value.items())
+        return "-" if value in (None, "") else f"{value:,.2f}" if isinstance(value, float) else str(value)
+
+    heads = [each["mode"] for each in found]
+    table = Table("", *heads)
+    for name in list(found[0])[1:-2]:
+        table.add_row(name, *(text(each[name]) for each in found))
+    console.print(table)
+    for part, title in (("unasked", "unasked per 10,000 requests"), ("wrong", "wrong per 100 turns")):
+        table = Table(title, *heads)
+        for kind in dict.fromkeys(kind for each in found for kind in each[part]):
+            table.add_row(kind, *(text(float(each[part].get(kind, 0))) for each in found))
+        console.print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.closed_loop", description=__doc__)
+    parser.add_argument("--desks", type=int, default=100)
+    parser.add_argument("--requests", type=int, default=300, help="to each desk")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first desk")
+    parser.add_argument("--deviation", type=float, nargs="+", default=[0.0], help="shares of the model's turns")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=["without", "shadow", "prefetch", "act", "writes"])
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="kinds of conditions")
+    parser.add_argument("--real", type=int, default=0, help="requests per desk to play with create_agent as well")
+    parser.add_argument("--real-desks", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
+    given = parser.parse_args(arguments)
+    console, groups = Console(), tuple(given.groups)
+    found, each_desk, real = (list[dict[str, Any]]() for _ in range(3))
+    seeds = range(given.first, given.first + given.desks)
+    for deviation, mode in product(given.deviation, given.modes):
+        began, desks = time.perf_counter(), list[dict[str, Any]]()
+        for desk in done([Job(mode, deviation, seed, given.requests, groups) for seed in seeds], given.workers):
+            desks.append(desk)
+            print(
+                f"\r{mode} {deviation:.0%}: {len(desks)} of {given.desks} desks ", end="", file=sys.stderr, flush=True
+            )
+        print(file=sys.stderr)
+        each_desk += [{"mode": mode, "deviation": deviation, **desk} for desk in desks]
+        found.append(summary(mode, deviation, desks, time.perf_counter() - began))
+    show(console, found)
+    if given.real:
+        modes = [mode for mode in given.modes if mode != "without"]
+        each_job = product(modes, given.deviation, seeds[: given.real_desks])
+        for each in done([Job(m, d, s, given.real, groups, real=True) for m, d, s in each_job], given.workers):
+            real.append(each)
+            console.print(f"{each['mode']}, desk {each['seed']}: {each['same']} of {each['requests']} requests agree")
+    if given.json_file is not None:
+        figures = {"settings": vars(given) | {"json_file": ""}, "modes": found, "desks": each_desk, "real": real}
+        given.json_file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
