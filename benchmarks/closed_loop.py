@@ -80,11 +80,8 @@ def open_memory(desk: Desk, mode: str, clock: Clock, *, method: type[Inertia] = 
 
 
 def reported(memory: ToolMemory) -> dict[str, Any]:
-    """Return what the memory's report says of how often it is wrong."""
-    report = memory.report()
-    figures = report.sections["inertia"].figures
-    names = ("wrong_per_100", "checks", "right", "low", "high")
-    return {"shown_right": report.right, "shown_wrong": report.wrong, **{n: figures[n] for n in names if n in figures}}
+    """Return what the memory's report says of how often it is right: checks by chance, and their interval."""
+    return dict(memory.report()["inertia"].get("audits", {}))
 
 
 def interval(right: int, checks: int) -> tuple[float, float]:

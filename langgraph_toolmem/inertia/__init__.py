@@ -320,7 +320,8 @@ class Inertia(Method):
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
         best, sure = (stopped, 1.0) if stopped else next(((tool, p) for tool, _, _, _, p, *_ in judged), (None, 0.0))
-        record += learn_case(self.cases, learned, best, sure, number, stopped=bool(stopped))
+        alters = best in learned.specs and may_write(best, learned.specs, policy)
+        record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
         record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.
         chosen_by += ["shortcut" if acts else turn.chosen_by] * len(turn.steps)

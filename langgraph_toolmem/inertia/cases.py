@@ -22,6 +22,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -42,11 +43,13 @@ MAX_PAIRS: Final = 500
 MAX_CASES: Final = 300
 MAX_PLACES: Final = 20_000
 MAX_LEAVES: Final = 120
-MAX_NUMBERS: Final = 10
+MAX_NUMBERS: Final = 16
 """Numbers that are compared with each other."""
 MAX_CHARS: Final = 24
 """Longer strings are prose."""
 MAX_TEXT: Final = 400
+MAX_PHRASE: Final = 100
+"""Longer strings within an output are not read word by word."""
 MAX_VALUES: Final = 20
 """A place with more values than this is not categorical."""
 
@@ -123,15 +126,34 @@ class Facts:
     Attributes:
         facts: each a mark ("=" for a string that counts only where its place is categorical, "." for all others), the
             digest of its place (tool and path) and the digest of its value.
-        numbers: digest of a place -> its number; dates as day numbers, and as days from today.
+        numbers: digest of a place -> its number; dates as day numbers, and as days before today.
+        amounts: the numbers that are no dates, in order.
+        days: the days, in order.
     """
 
     facts: list[str] = field(default_factory=list)
     numbers: dict[str, float] = field(default_factory=dict)
+    amounts: list[tuple[str, float]] = field(default_factory=list)
+    days: list[tuple[str, float]] = field(default_factory=list)
 
     def add(self, place: str, value: str, mark: str = ".") -> None:
         """Add one fact."""
         self.facts.append(mark + place_key(place) + _value_key(value))
+
+    def add_number(self, place: str, value: float) -> None:
+        """Add an amount; the first one of a place counts."""
+        key = place_key(place)
+        if math.isfinite(value) and key not in self.numbers:
+            self.numbers[key] = value
+            self.amounts.append((key, value))
+
+    def add_day(self, place: str, day: int, today: int) -> None:
+        """Add a date, also as the days that it lies back."""
+        key = place_key(place)
+        if key not in self.numbers:
+            self.numbers[key] = float(day)
+            self.numbers[place_key(place + " age")] = float(today - day)
+            self.days.append((key, float(day)))
 
 
 @lru_cache(maxsize=8192)
@@ -308,20 +330,25 @@ class Cases(Table):
 
     # --- asked ---
 
-    def facts_of(self, state: RunState, today: int) -> Facts:
+    def facts_of(self, state: RunState, today: int, *, changes: bool) -> Facts:
         """Return the facts of the latest outputs of a request.
 
         Args:
             state: the run before the model's turn.
             today: days since 1970.
+            changes: for a call that may change something: outputs from before a question back, and what the user said
+                before the latest message, count too.
         """
         found = Facts()
-        for step in state.since_user[-LOOKBACK:]:
+        if changes:
+            for said in state.past_users[:LOOKBACK]:
+                self._read_text("said", said.raw, found)
+        for step in (state.since_episode if changes else state.since_user)[-LOOKBACK:]:
             self._read(step, today, found)
-        ordered = list(found.numbers.items())[:MAX_NUMBERS]
-        for i, (place, value) in enumerate(ordered):
-            for other, than in ordered[:i]:
-                found.add(f"{other} {place}", "<" if than < value else ">" if than > value else "=")
+        for ordered in (found.amounts[-MAX_NUMBERS:], found.days[-MAX_NUMBERS:]):
+            for i, (place, value) in enumerate(ordered):
+                for other, than in ordered[:i]:
+                    found.add(f"{other} {place}", "<" if than < value else ">" if than > value else "=")
         found.facts = list(dict.fromkeys(found.facts))
         return found
 
@@ -336,16 +363,19 @@ class Cases(Table):
         if step.status != "ok" or step.output is None:
             found.add(step.tool, step.status)
         elif isinstance(step.output, str):
-            self._read_text(step.tool, step.output, found)
+            self._read_text(f"{step.tool} $", step.output, found)
         else:
             for path, value, in_rows in _leaves(step.output):
-                _read_leaf(f"{step.tool} {path}", value, in_rows, today, found)
+                place = f"{step.tool} {path}"
+                _read_leaf(place, value, in_rows, today, found)
+                if isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE and not path.endswith("{}"):
+                    self._read_text(place, value, found)
 
-    def _read_text(self, tool: str, output: str, found: Facts) -> None:
+    def _read_text(self, where: str, text: str, found: Facts) -> None:
         """A word counts by the two words before it; ids and names among these do not."""
         before = ("", "")
-        for word in _WORD.findall(output[:MAX_TEXT].lower()):
-            place = SEPARATOR.join((tool, "$", *before))
+        for word in _WORD.findall(text[:MAX_TEXT].lower()):
+            place = SEPARATOR.join((where, *before))
             if word[-1].isdigit():
                 _number(place, word, found)
                 word = "*"
@@ -434,7 +464,7 @@ class Cases(Table):
                 return f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
             if cases < EARNING and earn:
                 return f"after a call of the memory {tool} is checked more often: the model is asked"
-        return self.doubt(state, tool, self.facts_of(state, today), changes=changes)
+        return self.doubt(state, tool, self.facts_of(state, today, changes=changes), changes=changes)
 
 
 _NOTHING: Final = _Pair()
@@ -513,23 +543,19 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, found: Facts) 
     elif isinstance(value, (int, float)):
         if not in_rows:
             found.add(place, "number")
-            if math.isfinite(value):
-                found.numbers.setdefault(place_key(place), float(value))
+            found.add_number(place, float(value))
     elif isinstance(value, str):
         if not in_rows:
             found.add(place, "text" if value else "")
         if place.endswith("{}") or (len(value) <= MAX_CHARS and not _NO_CATEGORY.match(value)):
             found.add(place, value, "=")
         if not in_rows and (day := _day(value)) is not None:
-            found.numbers.setdefault(place_key(place + " day"), float(day))
-            found.numbers.setdefault(place_key(place + " age"), float(today - day))
+            found.add_day(place, day, today)
 
 
 def _number(place: str, word: str, found: Facts) -> None:
-    try:
-        found.numbers.setdefault(place_key(place), float(word))
-    except ValueError:
-        return
+    with suppress(ValueError):
+        found.add_number(place, float(word))
 
 
 @lru_cache(maxsize=4096)
@@ -543,7 +569,14 @@ def _day(value: str) -> int | None:
 
 
 def learn_case(
-    cases: Cases, learned: LearnedTurn, best: str | None, confidence: float, number: int, *, stopped: bool = False
+    cases: Cases,
+    learned: LearnedTurn,
+    best: str | None,
+    confidence: float,
+    number: int,
+    *,
+    changes: bool,
+    stopped: bool = False,
 ) -> Record:
     """Return the operations by which a turn teaches the cases.
 
@@ -552,6 +585,7 @@ def learn_case(
         learned: the turn.
         best: the tool that was the best guess, if one was.
         number: of the model turn.
+        changes: that tool may change something.
         stopped: a person stopped the memory's call: that is a miss.
     """
     turn, state, today = learned.turn, learned.state, learned.hour // 24
@@ -560,7 +594,7 @@ def learn_case(
         record.append(OutputSeen(values))
     if best is None or best == WORDS or not (turn.chosen_by == "model" or stopped):
         return record
-    found = cases.facts_of(state, today)
+    found = cases.facts_of(state, today, changes=changes)
     hit = int(not stopped and any(step.tool == best for step in turn.steps))
     made = int(made_by_memory(state))
     pair = pair_key(state, best)
