@@ -17,7 +17,6 @@ have come there.
 
 from __future__ import annotations
 
-import heapq
 import math
 import re
 from collections import Counter
@@ -59,8 +58,8 @@ CULPRIT: Final = 0.2
 CHANCE: Final = 0.2
 """Probability below which misses are not taken for the model's wavering."""
 NEAREST: Final = 5
-AFTER_MEMORY: Final = 20
-"""Cases of the same situation that a write after a call of the memory needs."""
+LIMIT: Final = 0.9
+"""Confidence with which a write after a call of the memory is known to be right often enough: from 22 of 22 on."""
 EARNING: Final = 60
 """Cases up to which the model is asked in ASKED of those situations."""
 ASKED: Final = 0.3
@@ -356,10 +355,10 @@ class Cases(Table):
         """Return the facts of new outputs that count only where their places are categorical."""
         found = Facts()
         for step in steps:
-            self._read(step, today, found)
+            self._read(step, today, found, new=True)
         return list(dict.fromkeys(fact for fact in found.facts if fact[0] == "="))
 
-    def _read(self, step: ExecutedCall, today: int, found: Facts) -> None:
+    def _read(self, step: ExecutedCall, today: int, found: Facts, *, new: bool = False) -> None:
         if step.status != "ok" or step.output is None:
             found.add(step.tool, step.status)
         elif isinstance(step.output, str):
@@ -368,8 +367,15 @@ class Cases(Table):
             for path, value, in_rows in _leaves(step.output):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
-                if isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE and not path.endswith("{}"):
+                phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE
+                if phrase and not path.endswith("{}") and (new or self._holds_phrases(place)):
                     self._read_text(place, value, found)
+
+    def _holds_phrases(self, place: str) -> bool:
+        """Return False where names are usual and a phrase is one of them ("Oslo", "Bergen", "New York")."""
+        values, phrases = place_key(place), place_key(SEPARATOR.join((place, "", "")))
+        seen = [self.places[key][0] if key in self.places else 0 for key in (values, phrases)]
+        return self.categorical(values) or 2 * seen[1] >= seen[0]
 
     def _read_text(self, where: str, text: str, found: Facts) -> None:
         """A word counts by the two words before it; ids and names among these do not."""
@@ -421,9 +427,13 @@ class Cases(Table):
             beyond = span.below if value < span.low else span.above
             if not span.holds(value) and (changes or beyond):
                 return "a number in the outputs is outside the range of what led to the call before"
-            known = ((case[NUMBERS][place], case[HIT]) for case in found.rest if place in case[NUMBERS])
-            near = heapq.nsmallest(NEAREST, ((abs(number - value), hit) for number, hit in known))
-            if sum(not hit for _, hit in near) >= 2:
+            known = sorted(
+                (abs(case[NUMBERS][place] - value), case[HIT]) for case in found.rest if place in case[NUMBERS]
+            )
+            reach = known[min(NEAREST, len(known)) - 1][0] if known else 0.0
+            near = [hit for distance, hit in known if distance <= reach]
+            missed = len(near) - sum(near)
+            if missed >= 2 and missed * NEAREST >= 2 * len(near):
                 return "with numbers near those in the outputs the model has done something else"
         return ""
 
@@ -460,7 +470,7 @@ class Cases(Table):
         """
         if changes and made_by_memory(state):
             cases, hits = self.after_memory(state, tool)
-            if cases < AFTER_MEMORY or lower_limit(hits, cases, 0.9) < BAR_WRITE - 0.01:
+            if lower_limit(hits, cases, LIMIT) < BAR_WRITE:
                 return f"after a call of the memory {tool} was right {hits} of {cases} times: the model is asked"
             if cases < EARNING and earn:
                 return f"after a call of the memory {tool} is checked more often: the model is asked"

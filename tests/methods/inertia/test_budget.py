@@ -107,27 +107,6 @@ def test_calls_made_cost_what_was_expected_of_them():
     assert room(budget) == pytest.approx(of.CAPACITY - 1)
 
 
-@pytest.mark.parametrize(("wrong", "hits"), [(0, 40), (6, 10)])
-def test_checks_correct_what_is_expected_of_calls_made(wrong: int, hits: int):
-    graph, budget = kept(1_000)
-    made = [checked(1_000, int(i < wrong), risk=0.1, changes=1) for i in range(wrong + hits)]
-    graph.apply(None, [*made, Acted(1_000, 1, 0.5)])
-    policy = InertiaPolicy(Bound(0.7, None), Bound(0.7, 1.0))
-
-    correction = (of.TRUST + wrong) / (of.TRUST + 0.1 * (wrong + hits))
-    assert room(budget, changes=True, policy=policy) == pytest.approx(of.CAPACITY - wrong - 0.5 * correction)
-
-
-def test_checks_of_long_ago_correct_less():
-    graph, budget = kept(1_000)
-    graph.apply(None, [checked(1_000, 1, risk=0.0)] * 4)
-    fresh = budget.correction(("reads",))
-    graph.counters["turns"] = 1_000 + of.FORGETTING
-
-    assert fresh == pytest.approx((of.TRUST + 4) / of.TRUST)
-    assert budget.correction(("reads",)) == pytest.approx((of.TRUST + 4 * math.exp(-1)) / of.TRUST)
-
-
 def test_failed_calls_count_as_misses():
     graph, budget = kept(1_000)
     graph.apply(None, [Acted(1_000, 0, 0.0, failed=1)])
@@ -139,11 +118,9 @@ def test_turns_whose_end_never_comes_count_beyond_those_that_may_be_under_way():
     graph, budget = kept(1_000)
     graph.counters["would_act_open"] = of.IN_FLIGHT
     assert room(budget) == of.CAPACITY
-    assert budget.figures(POLICY)["wrong_per_100"] == 0
 
     graph.counters["would_act_open"] = of.IN_FLIGHT + 2
     assert room(budget) == of.CAPACITY - 2
-    assert budget.figures(POLICY)["wrong_per_100"] == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -229,7 +206,7 @@ def test_before_anything_was_done_no_room_is_learning():
     assert room(budget) <= 0
     assert learning == [70, 70 + left]
     assert any(
-        line.startswith(f"Learning: 70 of {70 + left} turns") for line in figures_in_words({}, budget.figures(POLICY))
+        line.startswith(f"Learning: 70 of {70 + left} turns") for line in figures_in_words(budget.figures(POLICY))
     )
     graph.counters["turns"] = 70 + left - 1
     assert room(budget) <= 0
@@ -243,8 +220,27 @@ def test_after_it_acted_no_room_is_no_learning_and_without_inflow_it_never_opens
     graph.apply(None, [checked(turn, 1) for turn in (5, 15, 25)])
     graph.counters["acted_ok"] = 1
     assert budget.figures(POLICY)["learning"] is None
-    assert any("no room" in line for line in figures_in_words({}, budget.figures(POLICY)))
+    assert any("no room" in line for line in figures_in_words(budget.figures(POLICY)))
     assert budget.opens_in(POLICY.with_(max_wrong_per_100=0.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "at_least", "low", "high"),
+    [(8, 0, 0.688, 0.631, 1.0), (27, 0, 0.895, 0.872, 1.0), (45, 5, 0.801, 0.782, 0.967), (0, 0, 0.0, 0.0, 1.0)],
+)
+def test_audits_are_reported_with_their_exact_interval(
+    right: int, wrong: int, at_least: float, low: float, high: float
+):
+    graph, budget = kept(1_000)
+    graph.apply(None, [checked(i, int(i < wrong), counts=of.AUDITED) for i in range(right + wrong)])
+    graph.apply(None, [checked(500, 1, counts=of.SHADOWED), Acted(600, 0, 0.1), Acted(600, 0, 0.0, failed=1)])
+    figures = budget.figures(POLICY)
+
+    assert (figures["audits"]["checks"], figures["audits"]["right"]) == (right + wrong, right)
+    assert figures["audits"]["at_least"] == pytest.approx(at_least, abs=5e-4)
+    assert (figures["audits"]["low"], figures["audits"]["high"]) == pytest.approx((low, high), abs=5e-4)
+    assert (figures["shadow_checks"]["checks"], figures["shadow_checks"]["right"]) == (1, 0)
+    assert figures["calls_made"] == 1
 
 
 # --- drift ---
@@ -294,7 +290,7 @@ def test_one_tool_is_withdrawn_before_all_are():
     assert "call open of late" in budget.drifting("open")
     assert budget.drifting("find") == ""
     assert budget.figures(POLICY)["withdrawn"] == ["open"]
-    assert "before: open." in figures_in_words({}, budget.figures(POLICY))[-1]
+    assert "before: open." in figures_in_words(budget.figures(POLICY))[-1]
 
 
 def test_the_order_of_records_does_not_matter():
@@ -321,7 +317,7 @@ def test_noise_bears_its_share_of_a_miss_up_to_a_cap():
     assert room(budget) == pytest.approx(of.CAPACITY - 0.25)
 
     graph.apply(None, [checked(1_000, 1, noise=0.75)] * 20)
-    excused = sum(cell[4] for cell in budget.blocks["reads"].values())
+    excused = sum(cell[3] for cell in budget.blocks["reads"].values())
     assert of.MAX_EXCUSED <= excused < of.MAX_EXCUSED + 0.75
     assert room(budget) == pytest.approx(of.CAPACITY - 21 + excused)
 
@@ -330,17 +326,17 @@ def test_noise_of_long_ago_does_not_fill_the_cap():
     graph, budget = kept(1_000)
     graph.apply(None, [checked(1_000, 1, noise=0.75)] * 10)
     graph.counters["turns"] = 1_200
-    before = sum(cell[4] for cell in budget.blocks["reads"].values())
+    before = sum(cell[3] for cell in budget.blocks["reads"].values())
     graph.apply(None, [checked(1_200, 1, noise=0.5)])
 
-    assert sum(cell[4] for cell in budget.blocks["reads"].values()) == pytest.approx(before + 0.5)
+    assert sum(cell[3] for cell in budget.blocks["reads"].values()) == pytest.approx(before + 0.5)
 
 
 def test_a_hit_excuses_nothing():
     graph, budget = kept(1_000)
     graph.apply(None, [checked(1_000, 0, noise=0.75)])
 
-    assert budget.blocks["reads"]["100"][4] == 0
+    assert budget.blocks["reads"]["100"][3] == 0
 
 
 # --- what is kept between decisions ---
