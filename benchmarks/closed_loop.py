@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import beta
 
-from benchmarks.desks import GROUPS, PACE, START, Answer, Call, Desk, Request, World
+from benchmarks.desks import CONVERSATION, GROUPS, PACE, START, Answer, Call, Desk, Request, World
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.inertia.prefetch.choice import choose, least_probability
 from langgraph_toolmem.inertia.prefetch.qualify import Gates, qualified
@@ -41,6 +41,8 @@ MODES: Final = ("without", "shadow", "prefetch", "act", "writes", "paper")
 """`act`: the default policy, no changing tool named; `writes`: all of them named."""
 LEVEL: Final = 0.95
 MOST_TURNS: Final = 16
+MOST_CASES: Final = 20
+"""Wrong changes of a desk that the JSON file names."""
 BY_POLICY, BY_DEVIATION, LED = "policy", "deviation", "led"
 """Why a change is unasked: the policy demands something else; only the deviating model does; or the model itself made
 it, in a state that it does not reach alone."""
@@ -148,6 +150,7 @@ class Loop:
     def __init__(self, desk: Desk, mode: str, *, method: type[Inertia] = Inertia) -> None:
         self.desk, self.mode, self._method = desk, mode, method
         self.count, self.unasked, self.wrong, self.ahead = (Counter[str]() for _ in range(4))
+        self.cases: list[dict[str, Any]] = []
         self.executed: list[list[Call]] = []
 
     def run(self) -> dict[str, Any]:
@@ -171,7 +174,8 @@ class Loop:
             world.changes = dict(alone.changes)
             self.executed.append(after.executed)
         parts = {"count": self.count, "unasked": self.unasked, "wrong": self.wrong, "ahead": self.ahead}
-        return {"seed": self.desk.seed, "tools": len(self.desk.tools), **{name: dict(n) for name, n in parts.items()}}
+        plain = {name: dict(counted) for name, counted in parts.items()}
+        return {"seed": self.desk.seed, "tools": len(self.desk.tools), **plain, "wrong_writes": self.cases}
 
     def play(
         self, request: Request, world: World, memory: ToolMemory | None = None, ahead: Ahead | None = None
@@ -192,7 +196,7 @@ class Loop:
                 self.ahead["served" if call == answer.act else "wasted"] += 1
                 if call.tool in desk.writes:
                     played.made.append(Made(call, answer.why, LED if call == answer.act else BY_POLICY))
-            by = self._judged(decision, answer)
+            by = self._judged(decision, answer, number)
             played.asked += by is None
             message = model_message(answer.act, f"m{number}-{turn}")
             if by is not None and decision is not None and decision.proposal is not None:
@@ -215,7 +219,7 @@ class Loop:
         played.executed = world.executed[began:]
         return played
 
-    def _judged(self, decision: Decision | None, answer: Answer) -> str | None:
+    def _judged(self, decision: Decision | None, answer: Answer, number: int) -> str | None:
         """Count a proposal as right or wrong. Return None if the model is asked, else who a wrong call is due to."""
         if decision is None or not decision.would_act or decision.proposal is None:
             return None
@@ -226,6 +230,10 @@ class Loop:
             return None
         by = LED if right else BY_DEVIATION if proposed == [answer.rule] else BY_POLICY
         if not right:
+            if len(self.cases) < MOST_CASES and proposed[0].tool in self.desk.writes:
+                self.cases.append(
+                    {"request": number, "why": answer.why, "by": by, "made": proposed, "instead": answer.act}
+                )
             self.wrong[f"{'write' if proposed[0].tool in self.desk.writes else 'read'} {answer.why} {by}"] += 1
         return by
 
@@ -365,6 +373,10 @@ def summary(mode: str, deviation: float, desks: Sequence[dict[str, Any]], second
         "turns": count["turns"],
         "saved_percent": 100 * (1 - count["asked"] / max(count["alone"], 1)),
         "unasked_per_10_000": per_10_000 * unasked.total(),
+        "unasked_by_group": {
+            group: round(per_10_000 * sum(n for name, n in unasked.items() if name.split()[0] in kinds), 1)
+            for group, kinds in {**GROUPS, "conversation": CONVERSATION, "none": ("main", "end")}.items()
+        },
         "desks_with_unasked": sum(bool(each["unasked"]) for each in desks),
         "left_out_per_10_000": per_10_000 * count["missing"],
         "wrong_writes_by_policy_per_10_000": per_10_000 * wrongs("write", BY_POLICY),

@@ -29,7 +29,9 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "pairs": ("pair", "both"),
 }
 """Kinds of conditions. `pair`: two rare values together; `both`: two common ones; `age`: a date against today;
-`cmp`: one number against another; `list`: any row has the value. `said` and `state` come on top in every group."""
+`cmp`: one number against another; `list`: any row has the value."""
+CONVERSATION: Final = ("said", "state", "answer", "odd", "opener")
+"""Conditions that are there whatever the groups: an earlier turn, a change by an earlier request, no to a question."""
 
 PAID: Final = ("refund", "approve")
 NOUNS: Final = ("order", "booking", "ticket", "invoice", "account", "parcel", "claim", "loan", "contract", "device")
