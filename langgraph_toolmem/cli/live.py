@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from langgraph_toolmem.base.intervals import ENOUGH, percentage
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.cli.terminal import console, note
 from langgraph_toolmem.cli.watch import Event, Watcher
@@ -148,8 +149,8 @@ def panel(watcher: Watcher, events: Sequence[Event], now: float) -> RenderableTy
 
 def _figures(report: Report, writer: str) -> Iterable[tuple[str, str]]:
     skipped = f"{report.skipped:,}"
-    if report.turns:
-        skipped += f" ({report.skipped / report.turns:.1%})"
+    if report.turns >= ENOUGH:
+        skipped += f" ({percentage(report.skipped, report.turns, 1)})"
     if report.skipped_failed:
         skipped += f", {report.skipped_failed:,} failed"
     if report.skipped_stopped:
@@ -157,7 +158,7 @@ def _figures(report: Report, writer: str) -> Iterable[tuple[str, str]]:
     checked = report.right + report.wrong
     yield "model turns", f"{report.turns:,}"
     yield "skipped", skipped
-    yield "precision", "–" if report.precision is None else f"{report.precision:.1%} of {checked:,} checked"
+    yield "right", f"{report.right:,} of {checked:,} checked"
     audits = report["inertia"]["audits"]
     yield "checked by chance", f"{audits['right']:,} of {audits['checks']:,} right"
     learning, room = report["inertia"]["learning"], report["inertia"]["budget_open"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.cli.tables import table
@@ -79,7 +80,7 @@ def _show_time(out: Console, report: Report, by: By) -> None:
             time_in_words(period.start) if by is By.HOUR else time_in_words(period.start)[:10],
             f"{period.turns:,}",
             f"{period.skipped:,}",
-            f"{_share(period):>4.0%} {bar(_share(period), most, ascii_only=out.options.ascii_only)}",
+            f"{percentage(period.skipped, period.turns):>5} {bar(_share(period), most, ascii_only=out.options.ascii_only)}",
             _right(period.right, period.wrong),
             *saved(period.skipped),
         )

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.export import START, GraphView
@@ -133,7 +134,7 @@ def show_graph(out: Console, view: GraphView) -> None:
             _source_in_words(edge.source),
             edge.target,
             f"{edge.count:,}",
-            f"{edge.count / total[edge.source]:.0%}" if total[edge.source] else "–",
+            percentage(edge.count, total[edge.source]),
         )
         for edge in edges
     ]

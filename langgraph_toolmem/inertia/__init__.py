@@ -319,8 +319,9 @@ class Inertia(Method):
             acts = decision.acts
             if (told := options.get("on_turn")) is not None:
                 told(turn, decision)
-        best, sure = (stopped, 1.0) if stopped else next(((tool, p) for tool, _, _, _, p, *_ in judged), (None, 0.0))
-        alters = best in learned.specs and may_write(best, learned.specs, policy)
+        best: str | None = stopped or next((tool for tool, *_ in judged), None)
+        sure = 1.0 if stopped else next((p for _, _, _, _, p, *_ in judged), 0.0)
+        alters = best is not None and best in learned.specs and may_write(best, learned.specs, policy)
         record += learn_case(self.cases, learned, best, sure, number, changes=alters, stopped=bool(stopped))
         record += [*followed(learned.state, turn, learned.thread, learned.user), *credit_guesses(turn, judged)]
         # Calls that would have been shortcuts count as such for the caps of the paper's policy.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.cases import Neighbour
 from langgraph_toolmem.graph.describe import describe
@@ -177,7 +178,7 @@ def rules_table(rules: Iterable[RuleRecord]) -> TextTable:
     rows = []
     for rule in rules:
         of = rule.hits + rule.misses
-        right, share = (f"{rule.hits:,} of {of:,}", f"{rule.hits / of:.0%}") if of else ("–", "–")
+        right, share = (f"{rule.hits:,} of {of:,}", percentage(rule.hits, of)) if of else ("–", "–")
         rows.append(
             (f"{symbol_in_words(rule.after)} → {tool_in_words(rule.tool)}", rule.sources_in_words, right, share)
         )

@@ -9,7 +9,7 @@ cases of the same state (latest symbol of the run) and tool:
 (b) misses that a culprit explains count against nothing else;
 (c) a fact that fewer than three cases had (two for a call that only reads), or whose share of hits is below .9 (.7),
     means that the model is asked: an unseen value is often the branch *because* it is new;
-(d) so does a number outside the range of the hits (for a call that only reads: if a miss lies on that side).
+(d) so does a number outside the range of the hits.
 
 A write after a call that the memory made needs more: cases of just that situation, since the model alone might never
 have come there.
@@ -424,8 +424,7 @@ class Cases(Table):
                 if len(pair.cases) < least:
                     return "a number in the outputs has hardly been seen at this point"
                 continue
-            beyond = span.below if value < span.low else span.above
-            if not span.holds(value) and (changes or beyond):
+            if not span.holds(value):
                 return "a number in the outputs is outside the range of what led to the call before"
             known = sorted(
                 (abs(case[NUMBERS][place] - value), case[HIT]) for case in found.rest if place in case[NUMBERS]

@@ -219,8 +219,7 @@ def _chart(
 
 def _checked(bucket: Bucket) -> str:
     checked = bucket.right + bucket.wrong
-    now = f"{bucket.right:,} of {checked:,} right" if checked else "nothing checked"
-    return now if bucket.precision_so_far is None else f"{now}\n{bucket.precision_so_far:.1%} right so far"
+    return f"{bucket.right:,} of {checked:,} right" if checked else "nothing checked"
 
 
 def _clear(plot: figure) -> None:

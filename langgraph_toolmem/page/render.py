@@ -13,6 +13,7 @@ from typing import Any
 
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import MissingExtraError
+from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.base.text import printable
 from langgraph_toolmem.core.contributions import TextTable
 from langgraph_toolmem.graph.export import GraphView
@@ -132,4 +133,4 @@ def _count(number: float) -> str:
 
 
 def _share(part: float, whole: float) -> str:
-    return f"{part / whole:.1%}" if whole else "–"
+    return percentage(part, whole, 1)

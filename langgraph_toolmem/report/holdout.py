@@ -63,8 +63,8 @@ class HoldoutReport:
         ]
         if self.success is not None:
             lines.append(
-                f"Success with the memory {ours.good / ours.judged:.1%} of {ours.judged:,} judged episodes, without "
-                f"{without.good / without.judged:.1%} of {without.judged:,}: {_in_words(self.success, 100, 1)} points."
+                f"Success with the memory in {ours.good:,} of {ours.judged:,} judged episodes, without in "
+                f"{without.good:,} of {without.judged:,}: {_in_words(self.success, 100, 1)} points."
             )
         for name, digits in (("model_calls", 2), ("tokens", 0)):
             found: Difference | None = getattr(self, name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from typing import Any, Final
 
+from langgraph_toolmem.base.intervals import ENOUGH, lower_limit, percentage
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, EvidenceGraph
 from langgraph_toolmem.graph.newest import NewestRuns
@@ -157,10 +159,9 @@ class Report:
         if self.precision is None:
             lines.append("No proposal has been checked against the model yet.")
         else:
-            lines.append(
-                f"Of {self.right + self.wrong:,} proposals checked against the model, {self.right:,} were exactly "
-                f"what it did ({self.precision:.1%})."
-            )
+            checks = self.right + self.wrong
+            limit = math.floor(100 * lower_limit(self.right, checks))
+            lines.append(f"{self.right:,} of {checks:,} checks against the model right: at least {limit} %.")
         lines += self._savings()
         if self.runs_judged:
             lines.append(
@@ -189,18 +190,20 @@ class Report:
         if len(self.periods) > 1:
             first, end = self.periods[0].start, self.periods[-1].start + HOUR
             middle = (first + end) / 2
-            early = _share_skipped([p for p in self.periods if p.start < middle])
-            late = _share_skipped([p for p in self.periods if p.start >= middle])
+            early = _skipped([p for p in self.periods if p.start < middle])
+            late = _skipped([p for p in self.periods if p.start >= middle])
             lines.append(
-                f"From {time_in_words(first)} to {time_in_words(end)} (UTC): {early:.1%} of the turns taken without "
-                f"the model in the first half of that time, {late:.1%} in the second."
+                f"From {time_in_words(first)} to {time_in_words(end)} (UTC): {early} turns taken without the model in "
+                f"the first half of that time, {late} in the second."
             )
         return lines
 
 
-def _share_skipped(periods: list[Period]) -> float:
-    turns = sum(period.turns for period in periods)
-    return sum(period.skipped for period in periods) / turns if turns else 0.0
+def _skipped(periods: list[Period]) -> str:
+    """Return how many turns were taken without the model, as in "12 of 300 (4.0 %)"."""
+    turns, skipped = sum(period.turns for period in periods), sum(period.skipped for period in periods)
+    share = f" ({percentage(skipped, turns, 1)})" if turns >= ENOUGH else ""
+    return f"{skipped:,} of {turns:,}{share}"
 
 
 def make_report(

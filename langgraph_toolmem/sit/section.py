@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.core.contributions import Section, TextTable, shown_in_words
 from langgraph_toolmem.graph.export import START
 from langgraph_toolmem.sit.evidence import SITEvidence
@@ -36,7 +37,7 @@ def section(evidence: SITEvidence, counters: Mapping[str, float], sums: Mapping[
             edge.target,
             f"{edge.good:,} of {edge.good + edge.bad:,}",
             f"{edge.weight:,.2f}",
-            f"{edge.success:.0%}",
+            percentage(edge.good, edge.good + edge.bad),
         )
         for edge in edges
         if edge.success is not None
