@@ -80,7 +80,8 @@ def _show_time(out: Console, report: Report, by: By) -> None:
             time_in_words(period.start) if by is By.HOUR else time_in_words(period.start)[:10],
             f"{period.turns:,}",
             f"{period.skipped:,}",
-            f"{percentage(period.skipped, period.turns):>5} {bar(_share(period), most, ascii_only=out.options.ascii_only)}",
+            f"{percentage(period.skipped, period.turns):>5} "
+            + bar(_share(period), most, ascii_only=out.options.ascii_only),
             _right(period.right, period.wrong),
             *saved(period.skipped),
         )
