@@ -94,7 +94,7 @@ elif end == "child":
     work()
     child = os.fork()
     if not child:
-        memory.report()
+        memory.view()
         sys.exit(6)
     sys.exit(status_of(child))
 elif end == "kernel":
