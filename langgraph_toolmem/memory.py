@@ -64,8 +64,8 @@ class ToolMemory:
     Safe to use from several threads. One process writes to a folder; several workers share a `store`.
 
     Args:
-        path: the memory's folder; it is made. None: nothing on disk (`ephemeral`). What cannot be read is set aside
-            and reported (`report().problems`, ``toolmem doctor``).
+        path: the memory's folder; it is made. ``~`` is the user's home. None: nothing on disk (`ephemeral`). What
+            cannot be read is set aside and reported (`report().problems`, ``toolmem doctor``).
         tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
             the observed calls show of them.
         methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs

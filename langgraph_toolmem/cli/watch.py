@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.core.ledger import Followed, ItemsJudged, LedgerTable, Shown
+from langgraph_toolmem.core.ledger import Followed, LedgerTable, Shown
 from langgraph_toolmem.graph import operations as op
 from langgraph_toolmem.graph.evidence import FIGURES, EvidenceGraph
 from langgraph_toolmem.graph.newest import NewestRuns, RunCounted
@@ -33,7 +33,7 @@ from langgraph_toolmem.stores.tail import GraphTail
 _TABLES: Final = (InertiaEvidence, SITEvidence, LedgerTable, NewestRuns)
 _COUNTS: Final = (op.Count, op.ToolCount, op.Outcome, op.RunSeen, op.Verdict, op.UserForgotten, op.RunsForgotten)
 _COUNTED: Final[Mapping[type[Operation], Mapping[str, Any]]] = {
-    **{kind: {} for kind in (*_COUNTS, RunCounted, TurnClosed, DraftsTaken, Shown, Followed, ItemsJudged)},
+    **{kind: {} for kind in (*_COUNTS, RunCounted, TurnClosed, DraftsTaken, Shown, Followed)},
     TurnOpened: {"windows": [], "rules": [], "judged": []},
     TransitionSeen: {"step": "", "source": "", "target": ""},  # that a run is there, whatever it did
     Draft: {"place": "", "target": "", "text": "", "made_by": ""},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.checks import check_seconds
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue, without_own
@@ -45,6 +46,21 @@ if TYPE_CHECKING:
     from langgraph_toolmem.stores.executors import Executor
 
 T = TypeVar("T")
+
+
+def folder_of(path: str | Path) -> Path:
+    """Return the folder that a path names, with the user's home for ``~``.
+
+    Raises:
+        ConfigurationError: it begins with the home of a user who is not known.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"`path` is {str(path)!r}: {error} Write './{path}' for a folder of that name."
+        ) from error
+
 
 DEFAULT_NAMESPACE: Final = ("toolmem",)
 
@@ -97,7 +113,7 @@ class Core(Evidence):
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
         embedder = resolve_embedder(embeddings)
-        self.folder = None if path is None else Path(path)
+        self.folder = None if path is None else folder_of(path)
         self.shared = chroma is not None or store is not None
         self.listeners = tuple(listeners)
         home = self.folder

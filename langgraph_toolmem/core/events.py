@@ -62,7 +62,7 @@ class Events:
         self._evidence, self._catalogue, self._executions = evidence, catalogue, executions
         self._episodes, self._ages, self._ledger, self._holdout = episodes, ages, ledger, holdout
         self._jobs, self._listeners = jobs, listeners
-        self.verdicts = Verdicts(evidence, episodes, ledger, jobs, listeners)
+        self.verdicts = Verdicts(evidence, episodes, jobs, listeners)
 
     # --- what happens ---
 

@@ -41,6 +41,7 @@ class Evidence:
         self.graph = store.graph
         self.forgettings = 0
         self.closed = False
+        self.at_refresh: Callable[[], object] = lambda: None  # done at each `refresh`, not under the lock
         self._warned: set[str] = set()
 
     def register(self, kind: type[T]) -> T:
@@ -57,6 +58,7 @@ class Evidence:
         self.store.look(at_once=at_once)
         with self.lock:
             self.store.refresh(at_once=at_once)
+        self.at_refresh()
 
     def acknowledge(self) -> None:
         """What was learned is safe from the end of the process, or a moment was waited for that. Not under the lock."""

@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.failures import describe_error, log_failure
 from langgraph_toolmem.base.keys import digest
@@ -97,9 +97,11 @@ class Jobs:
         self._changing = locks.rlock()  # over looking whether a job was forgotten, and doing it
         self._finished = locks.condition()
         self._closed = False
+        self._stopped = False  # the background begins nothing more: the interpreter ends
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
         self._look_again = 0.0  # by time.monotonic
         self.at_look: Callable[[], object] = lambda: None  # done at each `look`
+        exits.tell(self)
 
     @property
     def queue(self) -> JobQueue:
@@ -188,7 +190,7 @@ class Jobs:
 
     def begin(self, key: str = "") -> None:
         """Has the background take up what is in the queue."""
-        if self._closed or self._read_only:
+        if self._closed or self._stopped or self._read_only:
             return
         try:
             self._executor.start(self.work)
@@ -305,6 +307,14 @@ class Jobs:
             self._finished.notify_all()
         self._executor.close(CLOSE_SECONDS)
 
+    def stop(self, end: float) -> None:
+        """At exit the background ends after the job that is being done; what is left stays in the queue."""
+        del end
+        self._stopped = True
+        with self._finished:
+            self._finished.notify_all()
+        self._executor.close(0.0)
+
     def close_queue(self) -> None:
         """Lets go of the file; after everybody who may ask it."""
         if self._made is not None:
@@ -320,20 +330,19 @@ class Jobs:
         with self._working:
             while True:
                 self._work_off()
-                if self._closed or (job := self.queue.take(kinds)) is None:
+                if self._closed or self._stopped or (job := self.queue.take(kinds)) is None:
                     break
                 # A model takes its time, or never answers: quick jobs do not stand in line behind it.
-                beside = threading.Thread(target=self._do, args=(job,), name="toolmem-slow", daemon=True)
-                beside.start()
-                while beside.is_alive():
+                beside = exits.start("toolmem-slow", partial(self._do, job))
+                while beside.is_alive() and not self._stopped:
                     self._work_off()
                     with self._finished:
                         self._finished.wait(POLL_SECONDS if beside.is_alive() else 0)
-            return None if self._closed else self.queue.next_due(kinds)
+            return None if self._closed or self._stopped else self.queue.next_due(kinds)
 
     def _work_off(self) -> None:
         """Does all that is due and quick."""
-        while not self._closed and (job := self.queue.take(tuple(self._quick))) is not None:
+        while not (self._closed or self._stopped) and (job := self.queue.take(tuple(self._quick))) is not None:
             self._do(job)
 
     def _do(self, job: Job) -> None:
@@ -377,11 +386,14 @@ class Jobs:
             if not self.queue.save(job, answer):
                 return
         with self._changing:
-            if self.queue.holds(job):
+            if not self._stopped and self.queue.holds(job):
                 use(job, answer)
                 self.queue.done(job)
 
     def _later(self, job: Job, error: BaseException, limit: int | None) -> None:
+        if self._stopped:  # the end of the interpreter is no failure of the job; the next opening takes it up
+            logger.debug("a %s job was not done: the interpreter ends", job.kind, exc_info=error)
+            return
         level = logging.DEBUG if job.kind in self._failing else logging.WARNING
         self._failing.add(job.kind)
         log_failure(logger, level, "a %s job failed", job.kind, error=error)

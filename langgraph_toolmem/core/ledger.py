@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from langgraph_toolmem.base.shapes import Shape, each, fields, maybe, number, numbers, row, text
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.evidence import SCORE, WEIGHT, EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import GOOD, Forgotten, Operation, Record
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import GOOD, Forgotten, Operation, Record, Verdict
 from langgraph_toolmem.runs.run import Turn
 
 MAX_TURNS: Final = 4_096
@@ -87,15 +87,6 @@ class Followed(Operation):
 
 
 @dataclass(slots=True)
-class ItemsJudged(Operation):
-    """A run whose items count for the verdict went well (1) or not (0)."""
-
-    kind = "items_judged"
-    run: str
-    good: int
-
-
-@dataclass(slots=True)
 class Tracked(Operation):
     """Records that were kept elsewhere: item -> what is added to each number of its `Track`."""
 
@@ -145,7 +136,7 @@ class LedgerTable(Table):
         return {
             Shown: self._show,
             Followed: self._follow,
-            ItemsJudged: self._judge,
+            Verdict: lambda run, *_: self._judge(run),
             Tracked: self._track,
             TracksDropped: self._drop_tracks,
         }
@@ -229,14 +220,17 @@ class LedgerTable(Table):
             self._count(method, "runs")
         for key in ids:
             items.setdefault(key, None)
+        self._judge(run)
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
 
-    def _judge(self, run: str, good: int) -> None:
-        if (entry := self.graph.runs.get(run)) and entry[SCORE] is not None:  # the verdict that stands
-            new = _said(entry[SCORE], entry[WEIGHT])
-        else:
-            new = _said(good, 1)
+    def _judge(self, run: str) -> None:
+        """Counts the verdict that stands for the run's items, if there is one."""
+        stands = self.graph.verdict(run)
+        if stands is None:
+            return
+        score, _, _, weight, _ = stands
+        new = weight if score >= GOOD else -weight
         for method, items in self.runs[run][1].items() if run in self.runs else ():
             before = {counted > 0 for counted in items.values() if counted is not None}
             if before != {new > 0}:
@@ -244,6 +238,8 @@ class LedgerTable(Table):
                     self._count(method, "helped" if helped else "hurt", -1)
                 self._count(method, "helped" if new > 0 else "hurt")
             for key, counted in items.items():
+                if counted == new:
+                    continue
                 if counted is not None:
                     self._add(method, key, _HELPED if counted > 0 else _HURT, -abs(counted or 1))
                 self._add(method, key, _HELPED if new > 0 else _HURT, abs(new))
@@ -258,11 +254,6 @@ class LedgerTable(Table):
                 del waiting[method]
         self.turns = {turn: waiting for turn, waiting in self.turns.items() if waiting}
         return 0
-
-
-def _said(score: float, weight: float) -> float:
-    """A verdict as it is counted: its weight, below 0 if it is bad."""
-    return weight if score >= GOOD else -weight
 
 
 class Ledger:
@@ -322,14 +313,6 @@ class Ledger:
                 ids = [key for key, tool in items.items() if tool in called]
                 record.append(Followed(method, run, turn.key, ids, right, user or self._graph.owner(run)))
         return record
-
-    def judged(self, run: str, score: float, weight: float = 1.0) -> Record:
-        """What the verdict on a run, the first or another one, says of items, to be joined to the verdict's record."""
-        said = _said(score, weight)
-        with self._lock:
-            _, methods = self._table.runs.get(run, ("", {}))
-            new = any(counted != said for items in methods.values() for counted in items.values())
-        return [ItemsJudged(run, int(score >= GOOD))] if new else []
 
     def tracked(self, method: str) -> bool:
         """Whether any item of a method has a record."""

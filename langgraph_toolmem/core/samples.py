@@ -6,14 +6,13 @@ them together, and of a user alone who has enough for a sample. What crosses fro
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User
@@ -83,7 +82,7 @@ class Learned(Generic[T, L]):
                 self._aside.release()
 
         if self._aside.acquire(blocking=False):
-            threading.Thread(target=learn, name="toolmem-learn", daemon=True).start()
+            exits.start("toolmem-learn", learn)
 
     def _learned(self, whose: User | None, version: int) -> L:
         forgettings, key = self._forgettings, whose and whose.namespace

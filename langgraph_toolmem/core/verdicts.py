@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import inf, nextafter
 from typing import Final
 
 from langgraph_toolmem.base.checks import is_share
@@ -12,11 +13,9 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.episodes import Episodes
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.ledger import Ledger
 from langgraph_toolmem.core.listener import JudgedRun, Listener
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.evidence import COMMENT, SCORE
-from langgraph_toolmem.graph.operations import JUDGE, Record, Verdict
+from langgraph_toolmem.graph.operations import JUDGE, Record, Verdict, precedence
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.stores.job_queue import Job
 
@@ -31,16 +30,15 @@ class Verdicts:
     Args:
         evidence: of the memory.
         episodes: of each thread.
-        ledger: told how episodes ended.
         jobs: carry verdicts from process to process.
         listeners: the methods, in their order.
     """
 
-    def __init__(
-        self, evidence: Evidence, episodes: Episodes, ledger: Ledger, jobs: Jobs, listeners: Sequence[Listener]
-    ) -> None:
-        self._evidence, self._episodes, self._ledger = evidence, episodes, ledger
+    def __init__(self, evidence: Evidence, episodes: Episodes, jobs: Jobs, listeners: Sequence[Listener]) -> None:
+        self._evidence, self._episodes = evidence, episodes
         self._jobs, self._listeners = jobs, listeners
+        evidence.graph.overruled.clear()  # while the folder was read
+        evidence.at_refresh = self._catch_up
         if not evidence.read_only:
             jobs.handle(VERDICT, self._take_verdict)
 
@@ -122,9 +120,20 @@ class Verdicts:
     def tell_again(self, run: str, user_id: str | None) -> None:
         """Tells the methods of the verdict that stands: it came while they were told of something else."""
         with self._evidence.lock:
-            said = list(self._evidence.graph.runs[run])
+            stands = self._evidence.graph.verdict(run)
             judge = self._evidence.judge_of(run)
-        self._tell(JudgedRun(run, said[SCORE], said[COMMENT], user_id, judge))
+        if stands is not None:
+            self._tell(JudgedRun(run, stands[0], stands[1], user_id, judge))
+
+    def _catch_up(self) -> None:
+        """Tells the methods of verdicts of other workers that took the place of those they were told of."""
+        evidence = self._evidence
+        if evidence.graph.overruled:
+            with evidence.lock:
+                runs = sorted(evidence.graph.overruled)
+                evidence.graph.overruled.clear()
+            for run in runs:
+                self.tell_again(run, None)
 
     def note(
         self,
@@ -136,24 +145,25 @@ class Verdicts:
         weight: float = 1.0,
         judge: bool = False,
     ) -> None:
-        """A verdict for the graph and the ledger. Nobody named: it is by the one whose run it is, so that `forget`
+        """A verdict for the graph. Nobody named: it is by the one whose run it is, so that `forget`
         finds it.
 
-        One of less weight (a share of a verdict on a whole thread) yields to one that is there, a model's to any
-        person's, any model's to a person's.
+        It is later than any that is known here, whatever the clocks say; `precedence` decides whether it stands.
         """
         evidence = self._evidence
         with evidence.lock:
             evidence.store.refresh()
-            before, model = evidence.weight_of(run), evidence.judge_of(run) > 0
-            if (before and judge and not model) or (weight < before and judge == model):
-                return
+            stands = evidence.graph.verdict(run)
+            when = evidence.now() if stands is None else max(evidence.now(), nextafter(stands[-1], inf))
             author = JUDGE if judge else user_digest(user_id) or evidence.graph.owner(run)
-            record: Record = [Verdict(run, score, comment[:MAX_COMMENT] if comment else None, author, weight)]
+            said = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
+            if stands is not None and precedence(*said) < precedence(*stands):
+                return
+            record: Record = [Verdict(run, *said)]
             for each in self._listeners:
                 record += each.verdict(run, score)
-            record += self._ledger.judged(run, score, weight)
             evidence.apply(None, record)
+            evidence.graph.overruled.discard(run)  # the methods are told of this one
 
     def _take_verdict(self, job: Job) -> None:
         said = job.payload

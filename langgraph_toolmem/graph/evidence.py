@@ -30,9 +30,9 @@ MAX_RUNS: Final = 50_000
 MAX_PERIODS: Final = 20_000
 MAX_WAITING: Final = 10_000
 """Operations kept for tables that are not registered; the oldest leave."""
-SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT = range(6)
+SHORTCUTS, SCORE, COMMENT, OWNER, AUTHOR, WEIGHT, WHEN = range(7)
 """Columns of a run (an episode): shortcuts taken, verdict, the word on it, whose run it is, who gave the verdict, how
-much that counts."""
+much that counts, when it was given."""
 FIGURES: Final = ("tools", "counters", "by_tool", "runs", "periods")
 """The parts that a report is made of; the others are evidence."""
 OPEN: Final = "?"
@@ -110,6 +110,8 @@ class EvidenceGraph:
         self.by_tool: dict[str, dict[str, float]] = {}
         self.runs: dict[str, list[Any]] = {}
         self.periods: dict[str, dict[str, float]] = {}
+        self.overruled: set[str] = set()
+        """Runs whose verdict gave way to another one; who tells the methods of that takes them out."""
         self._seen: dict[int, None] = {}
         self._tables: dict[str, Table] = {}
         self._unclaimed: dict[str, Any] = {}
@@ -267,7 +269,7 @@ class EvidenceGraph:
         entry[counter] = entry.get(counter, 0) + amount
 
     def _add_run(self, run: str, shortcuts: int, user: str | None) -> None:
-        entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0])
+        entry = self.runs.setdefault(run, [0, None, None, None, None, 0.0, 0.0])
         entry[SHORTCUTS] += shortcuts
         if user is not None:
             # The smaller one, so that the order of arrival does not matter.
@@ -275,12 +277,17 @@ class EvidenceGraph:
         if len(self.runs) > MAX_RUNS:
             del self.runs[next(iter(self.runs))]
 
-    def _add_verdict(self, run: str, score: float, comment: str | None, user: str | None, weight: float) -> None:
+    def _add_verdict(
+        self, run: str, score: float, comment: str | None, user: str | None, weight: float, when: float
+    ) -> None:
         self._add_run(run, 0, None)
-        entry = self.runs[run]
-        if user == op.JUDGE and entry[SCORE] is not None and entry[AUTHOR] != op.JUDGE:
-            return
-        entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT] = score, comment, user, weight
+        entry, new = self.runs[run], (score, comment, user, weight, when)
+        stands = self.verdict(run)
+        if stands is not None:
+            if op.precedence(*new) <= op.precedence(*stands):
+                return
+            self.overruled.add(run)
+        entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN] = new
 
     # --- whose it is ---
 
@@ -293,6 +300,13 @@ class EvidenceGraph:
     def turns(self) -> int:
         """Model turns: those learned, and those that began and whose end has not been seen."""
         return turns_seen(self.counters)
+
+    def verdict(self, run: str) -> tuple[float, str | None, str | None, float, float] | None:
+        """The verdict on a run that stands: score, comment, author, weight, time; None if there is none."""
+        entry = self.runs.get(run)
+        if entry is None or entry[SCORE] is None:
+            return None
+        return entry[SCORE], entry[COMMENT], entry[AUTHOR], entry[WEIGHT], entry[WHEN]
 
     def score(self, run: str) -> float | None:
         """The verdict on a run; None if there is none."""
@@ -380,7 +394,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "cases": CASES,
     "counters": each(number),
     "by_tool": each(each(number)),
-    "runs": each(row(number, maybe(number), maybe(text), maybe(text), maybe(text), number)),
+    "runs": each(row(number, maybe(number), maybe(text), maybe(text), maybe(text), number, number)),
     "periods": each(each(number), key=str.isdigit),
     "seen": lambda value: type(value) is bytes and len(value) % 8 == 0,
     "tables": each(fields()),

@@ -335,7 +335,11 @@ class RunSeen(Operation):
 
 @dataclass(slots=True)
 class Verdict(Operation):
-    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, and how much it counts, up to 1."""
+    """A verdict on a run, from 0 (bad) to 1 (good), the user who gave it, how much it counts, up to 1, and when it was
+    given, in seconds since 1970.
+
+    Of several on one run the same one stands in whatever order they arrive (`precedence`).
+    """
 
     kind = "verdict"
     personal = True
@@ -345,6 +349,18 @@ class Verdict(Operation):
     comment: str | None
     user: str | None
     weight: float = 1.0
+    when: float = 0.0
+
+
+def precedence(
+    score: float, comment: str | None, user: str | None, weight: float, when: float
+) -> tuple[bool, float, float, str, float, str]:
+    """Return the rank of a verdict: the highest one on a run stands.
+
+    A person's is above a model's; then one that counts more is above a share of a verdict on a whole thread; then the
+    later one is. Author, score and comment break ties.
+    """
+    return user != JUDGE, weight, when, user or "", score, comment or ""
 
 
 @dataclass(slots=True)

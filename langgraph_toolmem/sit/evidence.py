@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.shapes import Shape, each, maybe, number, row, text
-from langgraph_toolmem.graph.evidence import SCORE, WEIGHT, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Forgotten, Operation, Verdict
 from langgraph_toolmem.graph.tables import CountTable, counts
 from langgraph_toolmem.sit.walks import Walks
@@ -94,8 +94,9 @@ class SITEvidence(Table):
 
     def _judge(self, run: str) -> None:
         """The verdict that stands."""
-        if (entry := self.graph.runs.get(run)) and entry[SCORE] is not None:
-            self.walks.judge(run, entry[SCORE], entry[WEIGHT])
+        if (stands := self.graph.verdict(run)) is not None:
+            score, _, _, weight, _ = stands
+            self.walks.judge(run, score, weight)
 
     def _add_draft(self, run: str, step: str, *draft: str) -> None:
         if not step:

@@ -12,15 +12,15 @@ import logging
 import os
 import shutil
 import sqlite3
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, StorageError, ToolMemoryError
 from langgraph_toolmem.stores import salvage
 from langgraph_toolmem.stores.gate import Gate
@@ -322,7 +322,8 @@ class ChromaConnection:
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
-            yield
+            with exits.native():
+                yield
         except ToolMemoryError:
             raise
         except BaseException as error:
@@ -347,9 +348,7 @@ def _abandoned(client: Any, process: int, names: set[str]) -> None:
     """A connection in memory is gone: closed, or nobody did that. Not here, where any lock may be held."""
     if names and process == os.getpid():
         with suppress(RuntimeError):  # the process ends
-            threading.Thread(
-                target=_close, args=(client, process, names), name="toolmem-abandoned", daemon=True
-            ).start()
+            exits.start("toolmem-abandoned", partial(_close, client, process, names))
 
 
 def _close(client: Any, process: int, names: set[str]) -> None:

@@ -11,9 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.failures import log_failure
 
@@ -84,10 +85,7 @@ class ThreadExecutor:
         """The caller holds the lock."""
         alive = self._thread is not None and self._thread.is_alive()  # a forked child has no thread
         if self._work is not None and not self._closed and not alive:
-            name, work = "toolmem-reflection", _Careful(self._work)
-            thread = threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-            thread.start()
-            self._thread = thread  # not before: one that could not be started cannot be waited for
+            self._thread = exits.start("toolmem-reflection", partial(self._run, _Careful(self._work)))
 
     def _run(self, work: _Careful) -> None:
         while True:
@@ -164,9 +162,7 @@ class LangmemExecutor:
             executor, self._executor = self._executor, None
         if executor is not None:
             # Its own shutdown waits without end.
-            waiting = threading.Thread(target=executor.shutdown, name="toolmem-langmem-shutdown", daemon=True)
-            waiting.start()
-            waiting.join(timeout)
+            exits.start("toolmem-langmem-shutdown", executor.shutdown).join(timeout)
 
     def is_latest(self, key: str, number: int) -> bool:
         """Whether no later wake-up of the key takes this one's place."""

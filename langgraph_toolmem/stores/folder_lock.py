@@ -43,8 +43,9 @@ class FolderLock:
             if pid == self._process:
                 who = "this very process, which has it open already"
             raise LockedError(
-                f"{folder} is written to by {who}. Choose another folder, share one memory between workers "
-                "with store=..., or open the folder with read_only=True"
+                f"{folder} is written to by {who}. Close the other memory with `memory.close()`, or restart the kernel "
+                "if this is a notebook. Or choose another folder, share one memory between workers with store=..., or "
+                "open the folder with read_only=True."
             ) from None
         except NotImplementedError as error:
             raise OSError(f"no file locks here: {error}") from error

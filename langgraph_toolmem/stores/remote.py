@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.waits import this_step
 
@@ -83,7 +83,7 @@ class Remote:
         begun = time.monotonic()
         self._refuse(begun, in_step=waits is not None, writes=writes, spent=most <= 0)
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        threading.Thread(target=self._run, args=(future, do), name="toolmem-remote", daemon=True).start()
+        exits.start("toolmem-remote", partial(self._run, future, do))
         concurrent.futures.wait([future], most)
         if waits is not None:
             waits.waited += time.monotonic() - begun

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from langgraph.store.base import BaseStore, Op
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.base.keys import digest
@@ -94,6 +94,7 @@ class SharedLog:
         self._compacting: threading.Thread | None = None
         self._said: set[str] = set()
         self._executor = ThreadExecutor()
+        exits.tell(self)
         self._wake()
 
     # -- for who learns: nothing here waits for the store --
@@ -184,6 +185,12 @@ class SharedLog:
 
         self._wake()
         return self.remote.wait_for(done, self._changed, seconds, stop)
+
+    def stop(self, end: float) -> None:
+        """At exit what would not outlive the process is sent until `end`; the background ends."""
+        if self._outbox.path is None:
+            self.sync(max(0.0, end - time.monotonic()))
+        self._executor.close(0.0)
 
     def close(self) -> bool:
         """Sends what waits; whether nothing is left."""
@@ -291,8 +298,7 @@ class SharedLog:
                 self._say(f"no snapshot could be written ({describe_error(error)})", error)
 
         if not self._ending and (self._compacting is None or not self._compacting.is_alive()):
-            self._compacting = threading.Thread(target=work, name="toolmem-compaction", daemon=True)
-            self._compacting.start()
+            self._compacting = exits.start("toolmem-compaction", work)
 
     # -- forgetting --
 

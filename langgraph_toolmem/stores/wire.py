@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import FORMER_KEYS, GOOD, Record
+from langgraph_toolmem.graph.operations import FORMER_KEYS, Record
 
 
 def write(key: str | None, record: Record) -> list[Any]:
@@ -149,10 +149,6 @@ def _fifth_record(entry: Any) -> Any:
         elif code == "rc":
             method = _METHODS[rest[3] if len(rest) > 3 else "recall"]
             new.append(["shown", method, runs.get(rest[0], rest[0]), None, dict.fromkeys(rest[1]), rest[2]])
-        elif code == "rv" and len(rest) == 2:
-            new.append(["items_judged", *rest])
-        elif code == "vd":
-            new += [["verdict", *rest], ["items_judged", rest[0], int(rest[1] >= GOOD)]]
         elif code in _NAMES:
             new.append([_NAMES[code], *rest])
     return [key, new]
@@ -201,9 +197,9 @@ _MOVED: Final = ("rules", "open_turns", "closed_turns", "walks", "drafts", "evol
 
 
 def _sixth(value: dict[str, Any]) -> dict[str, Any]:
-    """A verdict says how much it counts; calls are known by other keys."""
+    """A verdict says how much it counts and when it was given; calls are known by other keys."""
     old = value["state"]
-    runs = {run: [*entry, 0.0 if entry[1] is None else 1.0] for run, entry in old["runs"].items()}
+    runs = {run: [*entry, 0.0 if entry[1] is None else 1.0, 0.0] for run, entry in old["runs"].items()}
     tables = dict(old["tables"])
     if "sit" in tables:
         walks = {run: [score, steps, 1.0] for run, (score, steps) in tables["sit"]["walks"].items()}

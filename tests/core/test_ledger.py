@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import threading
 
 import pytest
@@ -11,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.core import ledger
-from langgraph_toolmem.core.ledger import FIGURES, Followed, ItemsJudged, Ledger, LedgerTable, Shown, Track
+from langgraph_toolmem.core.ledger import FIGURES, Followed, Ledger, LedgerTable, Shown, Track
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.operations import RunSeen
+from langgraph_toolmem.graph.operations import RunSeen, Verdict
 from langgraph_toolmem.runs.run import Turn
 
 
@@ -25,12 +26,13 @@ class Kept:
         self.graph = EvidenceGraph()
         self.ledger = Ledger(self.graph, self.graph.apply, threading.RLock())
         self.table = self.graph.register(LedgerTable)
+        self.times = itertools.count(1.0)
 
     def follow(self, turn: Turn) -> None:
         self.graph.apply(None, self.ledger.followed(turn))
 
     def judge(self, run: str, score: float) -> None:
-        self.graph.apply(None, self.ledger.judged(run, score))
+        self.graph.apply(None, [Verdict(run, score, None, None, 1.0, next(self.times))])
 
     def sums(self, item: str) -> tuple[int, ...]:
         """The record of an item: shown, followed, right, helped, hurt. Only one method has it in these tests."""
@@ -107,17 +109,17 @@ def test_an_item_counts_for_the_verdict_as_it_was_shown_or_followed(kept):
     assert [kept.sums(item)[3:] for item in ("e", "followed", "passed over")] == [(1, 0), (1, 0), (0, 0)]
 
 
-def test_a_verdict_may_turn_and_what_comes_later_waits_for_the_next(kept):
+def test_a_verdict_may_turn_and_counts_for_what_comes_later(kept):
     kept.ledger.shown("entries", {"e": None}, run="r", user_id="ann")
     for score in (1.0, 0.9, 0.2):
         kept.judge("r", score)
     assert (kept.sums("e"), kept.figures("entries")) == ((1, 0, 0, 0, 1), (0, 0, 0, 1, 0, 1))
 
     kept.ledger.shown("entries", {"e": None, "late": None}, run="r")
-    assert (kept.sums("late"), kept.ledger.judged("r", 0.0) != []) == ((1, 0, 0, 0, 0), True)
-    kept.judge("r", 0.0)
+    assert kept.sums("late") == kept.sums("e") == (1, 0, 0, 0, 1)
     assert kept.figures("entries") == (0, 0, 0, 1, 0, 1)
-    assert kept.ledger.judged("nobody knows this run", 1.0) == []
+    kept.judge("nobody knows this run", 1.0)
+    assert list(kept.table.runs) == ["r"]
 
 
 @given(st.lists(st.sampled_from(["show", "follow", "good", "bad"]), max_size=12))
@@ -132,22 +134,24 @@ def test_rows_and_figures_end_where_the_latest_verdict_says(done):
             kept.follow(OK)
         else:
             kept.judge("r", float(what == "good"))
-            score = what if followed else None
-
+            score = what
+    score = score if followed else None
     assert kept.sums("x")[3:] == ((0, 0) if score is None else (int(score == "good"), int(score == "bad")))
     assert kept.figures("atoms")[3:] == (int(followed), *kept.sums("x")[3:])
     assert kept.sums("x")[:3] == kept.figures("atoms")[:3]
 
 
 def test_in_whatever_order_workers_are_read_the_figures_are_the_same():
-    told = [Shown("sit", "r", "t", {"x": "a"}, None), Followed("sit", "r", "t", ["x"], 1, None)]
-    figures = []
-    for order in (told, told[::-1]):
+    told = [
+        Shown("sit", "r", "t", {"x": "a"}, None),
+        Followed("sit", "r", "t", ["x"], 1, None),
+        Verdict("r", 0.0, None, None, 1.0, 1.0),
+        Verdict("r", 1.0, None, None, 1.0, 2.0),
+    ]
+    for order in itertools.permutations(told):
         kept = Kept()
-        kept.graph.apply(None, [*copy.deepcopy(order), ItemsJudged("r", 1)])
-        figures.append(kept.figures())
-
-    assert figures == [(1, 1, 1, 1, 1, 0)] * 2
+        kept.graph.apply(None, list(copy.deepcopy(order)))
+        assert (kept.figures(), kept.sums("x")) == ((1, 1, 1, 1, 1, 0), (1, 1, 1, 1, 0))
 
 
 def test_what_a_forgotten_user_was_shown_is_gone_and_counted(kept):

@@ -22,7 +22,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from places import TESTS
 
-from langgraph_toolmem import SIT, Atoms, Inertia, LockedError, Navigator, StorageError, ToolMemory
+from langgraph_toolmem import SIT, Atoms, ConfigurationError, Inertia, LockedError, Navigator, StorageError, ToolMemory
 from langgraph_toolmem.extend import Method
 from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.graph_file import JOURNAL, SNAPSHOT, GraphFile
@@ -307,7 +307,7 @@ def test_the_second_process_is_refused_and_told_what_to_do(desk: Desk, tmp_path:
         assert str(os.getpid()) in last
         for way_out in ("store=", "read_only=True", "another folder"):
             assert way_out in last
-        with pytest.raises(LockedError):
+        with pytest.raises(LockedError, match=r"memory\.close\(\)"):
             ToolMemory(tmp_path)
         works(memory, desk)
     ToolMemory(tmp_path).close()
@@ -451,3 +451,25 @@ def test_searching_tools_on_disk(desk: Desk, tmp_path: Path) -> None:
             assert memory.navigator.search("which order was the latest", k=2)[0].name == "latest_order"
             assert len(memory.navigator.search("find a customer by name", k=5)) <= 3
             assert memory.inertia.predict(ZOE, policy=EAGER) is not None
+
+
+@pytest.mark.parametrize("path", ["~/kept", Path("~/kept"), Path("~") / "kept"])
+def test_a_path_may_begin_with_the_home_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | Path
+) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.chdir(here)
+    with ToolMemory(path, methods=[]) as memory:
+        assert memory.core.folder == home / "kept"
+    assert (home / "kept").is_dir()
+    assert list(here.iterdir()) == []
+
+
+def test_the_home_of_nobody_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError):
+        ToolMemory("~nobody-of-that-name/kept", methods=[])
+    assert list(tmp_path.iterdir()) == []

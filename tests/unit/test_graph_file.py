@@ -799,7 +799,15 @@ def test_a_second_writer_is_refused_with_the_pid_and_the_ways_out(tmp_path: Path
         os.kill(child.pid, signal.SIGSTOP)
         with pytest.raises(LockedError) as caught:
             GraphFile(tmp_path)
-        for part in (str(tmp_path), f"pid {child.pid}", "another folder", "store=", "read_only=True"):
+        for part in (
+            str(tmp_path),
+            f"pid {child.pid}",
+            "memory.close()",
+            "restart the kernel",
+            "another folder",
+            "store=",
+            "read_only=True",
+        ):
             assert part in str(caught.value)
         report = inspect_folder(tmp_path)
         assert (report["locked"], report["holder"]) == (True, child.pid)

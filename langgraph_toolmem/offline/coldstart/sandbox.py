@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_toolmem.base import exits
 from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.turn.host import read_key
 
@@ -269,7 +269,7 @@ def in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, *told)
 
-    threading.Thread(target=work, name="toolmem-bootstrap", daemon=True).start()
+    exits.start("toolmem-bootstrap", work)
     return future
 
 

@@ -8,6 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -17,6 +18,7 @@ from langgraph_toolmem.atoms.abstract import Pattern, asked
 from langgraph_toolmem.atoms.atoms import Atom, merge_all
 from langgraph_toolmem.atoms.extract import Extracted
 from langgraph_toolmem.atoms.writer import worded
+from langgraph_toolmem.base import exits
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError, ToolMemoryError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import canonical, digest
@@ -138,15 +140,13 @@ class Discovery:
             if query.stage == "waiting" and query.text in self._keys:
                 waiting.put(query)
         steps: SimpleQueue[None] = SimpleQueue()
-        threads = [
-            threading.Thread(target=self._work, args=(waiting, steps), name=f"toolmem-discovery-{n}", daemon=True)
-            for n in range(min(self._workers, max(1, waiting.qsize())))
-        ]
+        threads: list[threading.Thread] = []
         tell = on_step or (lambda _: None)
         tell(self.progress())
         try:
-            for thread in threads:
-                thread.start()
+            work = partial(self._work, waiting, steps)
+            workers = range(min(self._workers, max(1, waiting.qsize())))
+            threads.extend(exits.start(f"toolmem-discovery-{number}", work) for number in workers)
             while any(thread.is_alive() for thread in threads):
                 with contextlib.suppress(Empty):
                     steps.get(timeout=0.1)

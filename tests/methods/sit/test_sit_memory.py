@@ -286,7 +286,7 @@ def names_of_hits(memory: ToolMemory, query: str) -> list[str]:
 
 def test_a_run_with_the_summary_tool_counts_as_one_without() -> None:
     def learned(text: str | None) -> tuple[Any, ...]:
-        with made() as memory:
+        with made(now=lambda: 1e9) as memory:
             steps = [h.call("read_logs", {"name": "Zoe"}), h.call("restart_router", {"name": "Zoe"}), [h.words()]]
             messages = [asked("Zoe")]
             for number, step in enumerate(steps):

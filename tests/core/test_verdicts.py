@@ -1,0 +1,177 @@
+"""Verdicts of several workers: in whatever order they arrive, the same one stands everywhere."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from desk import history
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kept import sit
+from langgraph.store.memory import InMemoryStore
+
+from langgraph_toolmem import SIT, Entries, ToolMemory
+from langgraph_toolmem.core.ledger import LedgerTable, Shown
+from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, WEIGHT, EvidenceGraph
+from langgraph_toolmem.graph.operations import JUDGE, Operation, RunSeen, Verdict
+from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
+
+RUNS = ("r", "s")
+PERSON, MODEL = st.sampled_from([None, "ann", "bob"]), st.just(JUDGE)
+VERDICTS = st.builds(
+    Verdict,
+    run=st.sampled_from(RUNS),
+    score=st.sampled_from([0.0, 0.25, 1.0]),
+    comment=st.sampled_from([None, "good", "bad"]),
+    user=PERSON | MODEL,
+    weight=st.sampled_from([0.5, 1.0]),  # their sums are exact
+    when=st.sampled_from([1.0, 2.0, 3.0]),
+)
+SEEN: list[Operation] = [
+    operation
+    for run in RUNS
+    for operation in (
+        RunSeen(run, 1, "ann"),
+        Shown("entries", run, None, {"e": None}, "ann"),
+        TransitionSeen(run, "1", "a", "b"),
+        TransitionSeen(run, "2", "b", "c"),
+    )
+]
+
+
+def state_after(operations: list[Operation]) -> dict[str, Any]:
+    graph = EvidenceGraph([SITEvidence, LedgerTable])
+    for each in operations:
+        graph.apply(None, [copy.deepcopy(each)])
+    return graph.to_state()
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_permuted_and_repeated_verdicts_make_the_same_graph(data: st.DataObject) -> None:
+    given_ = data.draw(st.lists(VERDICTS, max_size=6))
+    again = data.draw(st.lists(st.sampled_from(given_), max_size=3)) if given_ else []
+    shuffled = data.draw(st.permutations([*SEEN, *given_, *again]))
+    assert state_after(shuffled) == state_after([*SEEN, *given_])
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "stands"),
+    [
+        ([Verdict("r", 1.0, None, "ann", 1.0, 1.0), Verdict("r", 0.0, None, "bob", 1.0, 2.0)], 1),
+        ([Verdict("r", 1.0, None, "bob", 1.0, 1.0), Verdict("r", 0.0, None, "ann", 1.0, 2.0)], 1),
+        ([Verdict("r", 0.0, None, "ann", 1.0, 1.0), Verdict("r", 0.0, None, "bob", 1.0, 1.0)], 1),
+        ([Verdict("r", 0.0, None, "ann", 1.0, 1.0), Verdict("r", 1.0, None, "ann", 1.0, 1.0)], 1),
+        ([Verdict("r", 1.0, None, JUDGE, 1.0, 1.0), Verdict("r", 0.0, None, JUDGE, 1.0, 2.0)], 1),
+        ([Verdict("r", 0.0, None, None, 0.5, 1.0), Verdict("r", 1.0, None, JUDGE, 1.0, 2.0)], 0),
+        ([Verdict("r", 0.0, None, "ann", 1.0, 1.0), Verdict("r", 1.0, None, "ann", 0.5, 2.0)], 0),
+    ],
+    ids=["later", "later one of another author", "author", "score", "later model", "person over model", "share"],
+)
+def test_the_verdict_that_stands(verdicts: list[Verdict], stands: int) -> None:
+    for order in itertools.permutations(verdicts):
+        graph = EvidenceGraph()
+        graph.apply(None, list(order))
+        found, expected = graph.runs["r"], verdicts[stands]
+        assert (found[SCORE], found[AUTHOR], found[WEIGHT]) == (expected.score, expected.user, expected.weight)
+
+
+@pytest.mark.parametrize("now", [0.0, 1e9, -1e9])
+def test_here_a_later_verdict_stands_whatever_the_clock_says(now: float) -> None:
+    clock = [1e9]
+    with ToolMemory.ephemeral(methods=[], now=lambda: clock[0]) as memory:
+        memory.finish(history(4), thread_id="t", success=True)
+        run = memory.core.verdicts.feedback("t", score=1.0)
+        for score in (0.0, 1.0, 0.0):
+            clock[0] = 1e9 + now
+            memory.feedback("t", score=score)
+            assert memory.core.score_of(run) == score
+
+
+class Workers:
+    """Two memories over one store, with clocks of their own."""
+
+    def __init__(self, **how: Any) -> None:
+        self.clocks = [1_000_000.0, 1_000_000.0]
+        self.store = InMemoryStore()
+        how = {"store": self.store, "step_timeout": 5.0, **how}
+        self.made = [self._made(clock, **how) for clock in range(2)]
+
+    def _made(self, clock: int, methods: Callable[[], list[Any]], **how: Any) -> ToolMemory:
+        return ToolMemory.ephemeral(methods=methods(), now=lambda: self.clocks[clock], **how)
+
+    def __enter__(self) -> list[ToolMemory]:
+        return self.made
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.made:
+            each.close()
+
+    def exchange(self) -> None:
+        """Each of them learns all that the other did, and does what follows from it."""
+        for each in self.made:
+            each.core.acknowledge()
+        for each in self.made:
+            each.core.refresh(at_once=True)
+            assert each.flush()
+
+
+ACTS = st.tuples(
+    st.sampled_from([0, 1]),  # which worker
+    st.sampled_from([0, 1]),  # which run
+    st.sampled_from([0.0, 1.0]),
+    st.sampled_from([0.0, 0.0, 1.0]),  # seconds that its clock goes on before
+    st.sampled_from([False, False, True]),  # a model judges
+)
+
+
+@given(st.lists(ACTS, min_size=1, max_size=6))
+@settings(max_examples=20, deadline=None)
+def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: list[Any]) -> None:
+    workers = Workers(methods=lambda: [SIT()])
+    with workers as (one, two):
+        threads = ["first", "second"]
+        for number, thread in enumerate(threads):
+            one.finish(history(4, f"N{number}"), thread_id=thread)
+        workers.exchange()
+        runs = [next(iter(one.core.episodes.runs(thread))) for thread in threads]
+        for worker, run, score, seconds, by_model in acts:
+            workers.clocks[worker] += seconds
+            verdicts = (one, two)[worker].core.verdicts
+            if by_model:
+                verdicts.by_model(runs[run], score, "seen", 0.25)
+            else:
+                verdicts.judge(runs[run], score, None, f"user {worker}")
+        workers.exchange()
+        assert one.core.graph.runs == two.core.graph.runs
+        assert sit(one).walks.runs == sit(two).walks.runs
+        assert sit(one).walks.edges.to_state() == sit(two).walks.edges.to_state()
+        people = {run for _, run, _, _, by_model in acts if not by_model}
+        assert all(one.core.graph.runs[runs[run]][AUTHOR] != JUDGE for run in people)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_row_of_a_run_ends_with_the_verdict_that_stands(first: int) -> None:
+    """The worker whose verdict is overruled wrote it into Chroma last."""
+    import chromadb
+
+    workers = Workers(methods=lambda: [Entries()], chroma=chromadb.EphemeralClient())
+    with workers as (one, two):
+        one.finish(history(4, "Zoe"), thread_id="t")
+        assert one.flush()
+        workers.exchange()
+        [run] = one.core.episodes.runs("t")
+        later = [two, one] if first else [one, two]
+        workers.clocks = [1_000_002.0, 1_000_001.0]
+        for memory in later:
+            memory.core.verdicts.judge(run, float(memory is one), None, None)
+            assert memory.flush()
+        workers.exchange()
+        workers.exchange()
+        for memory in (one, two):
+            assert memory.core.score_of(run) == 1.0
+            assert [each.score for each in memory.entries.rows.of(run, memory.core.users.of(None))] == [1.0]
