@@ -15,7 +15,6 @@ import pytest
 from agents import WAYS, Agent, asked, both, build_agent, same_calls
 from desk import (
     EAGER,
-    NAMED,
     NAMES,
     WARM_TURNS,
     Desk,
@@ -227,7 +226,7 @@ async def test_sync_and_async_decide_alike() -> None:
     told = []
     for way in WAYS:
         agent = build_agent(
-            ToolMemory.ephemeral(tools=Desk().tools), Desk(), policy=NAMED.with_(max_wrong_per_100=None)
+            ToolMemory.ephemeral(tools=Desk().tools), Desk(), policy=InertiaPolicy().with_(max_wrong_per_100=None)
         )
         told.append([await events(agent, way, i) for i in range(24)])
     assert told[0] == told[1]
