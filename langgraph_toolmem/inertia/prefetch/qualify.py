@@ -88,7 +88,7 @@ def _why_not(tool: BaseTool, spec: ToolSpec, policy: InertiaPolicy, settings: Pr
         return f"{name} is not named in Prefetch(tools=...)"
     reading = policy.with_(may_write=(), only=None)  # who named it for the shortcut did not mean this
     if may_write(name, {name: spec}, reading):
-        return f"{name} is not declared to only read (the report says how)"
+        return f"{name} is not declared to only read"
     if never := why_never(spec, reading):
         return never
     if _opted_out(tool):
