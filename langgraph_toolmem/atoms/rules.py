@@ -3,8 +3,8 @@
 Pure functions of a run and the calls the model proposes; what to do with a complaint is for others to decide. A call
 is the same as another if it has the same tool and the same arguments, whatever the order of keys and however numbers
 and white space are written; an argument that has its default may be left out. A call is no repeat if the user has
-spoken since, or if a tool was called since that is not declared to only read: what was read before may read otherwise
-now. Nor is a call one that was answered in different ways before, such as the state of a job.
+spoken since. After a call of a tool that is not declared to only read, what was read before may read otherwise, and
+what failed may succeed. Nor is a call a repeat that was answered in different ways before, such as the state of a job.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def complaints(
 
 
 def _since_change(run: Run, specs: Mapping[str, ToolSpec]) -> dict[str, ExecutedCall]:
-    """The executed calls since the user spoke or something may have changed, by what makes them the same."""
+    """Return the executed calls since the user spoke that a change does not excuse, by what makes them the same."""
     found: dict[str, ExecutedCall] = {}
     varies: set[str] = set()
     for event in run.events:
@@ -73,10 +73,14 @@ def _since_change(run: Run, specs: Mapping[str, ToolSpec]) -> dict[str, Executed
             before = found.get(key)
             if before is not None and before.status == step.status == "ok" and before.output != step.output:
                 varies.add(key)
-            if step.status == "ok" and not (step.tool in specs and side_effects(specs[step.tool]) == "reads"):
-                found.clear()
+            if step.status == "ok" and not _reads(step.tool, specs):
+                found = {k: made for k, made in found.items() if made.status == "ok" and not _reads(made.tool, specs)}
             found[key] = step
     return {key: step for key, step in found.items() if step.status == "failed" or key not in varies}
+
+
+def _reads(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
+    return tool in specs and side_effects(specs[tool]) == "reads"
 
 
 def _same(tool: str, args: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> str:

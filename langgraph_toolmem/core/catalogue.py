@@ -48,7 +48,7 @@ class Catalogue:
     ) -> None:
         self._graph, self._describe, self._lock = graph, describe, lock
         self.declarations, self._looks = declarations, describe is None
-        self._given = None if given is None else dict(given)
+        self._given = None if given is None else {name: self._declared(spec) for name, spec in given.items()}
         self._of_hosts: dict[str, ToolSpec] = {}
         self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
@@ -165,15 +165,15 @@ class Catalogue:
             if any(all(known.get(name) == spec for name, spec in tools.items()) for known in self._adopted):
                 return
             self._adopted = [*self._adopted[-MAX_ADOPTED:], given]
-            if self._given is not None:
-                self._given = {**tools, **self._given}
             self._take(tools)
+            if self._given is not None:
+                self._given = {**{name: self._of_hosts[name] for name in tools}, **self._given}
 
     def _take(self, tools: Mapping[str, ToolSpec]) -> None:
         """Keep the latest description of each tool of a host, with the marks of those before."""
         known = self._of_hosts
         taken = {name: gravest(spec, [known[name]]) if name in known else spec for name, spec in tools.items()}
-        known |= taken
+        known |= {name: self._declared(spec) for name, spec in taken.items()}
         self._note(taken)
 
     def _note(self, specs: Mapping[str, ToolSpec]) -> None:

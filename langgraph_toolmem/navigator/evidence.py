@@ -48,9 +48,9 @@ class NavigatorSources:
         self.lock, self.read_only = core.lock, core.read_only
 
     def tools(self) -> Mapping[str, ToolSpec]:
-        """Return the tools known now, with their marks."""
+        """Return the tools known now."""
         self._core.refresh()
-        return self._core.catalogue.marked(self._core.catalogue.known)
+        return self._core.catalogue.known
 
     def learned(self, learned: LearnedTurn) -> Record:
         """Which fields results have that were not known, for tools that declare none; each result is looked at once."""
