@@ -176,7 +176,7 @@ def test_steps_of_past_runs_help_on_tools_of_other_names(capsys: pytest.CaptureF
         f"pay_back(order_id='O-{desk.number('Zoe')}', amount=35)  {BY_MODEL}",
     ]
     assert f'newest_order(customer_id="C-{desk.number("Zoe")}")' in with_hints
-    assert "Atoms: suggested before 4 model turns, followed in 3 of them, and 3 of these calls went well." in with_hints
+    assert "Atoms: suggested before 3 model turns, followed in 3 of them, and 3 of these calls went well." in with_hints
 
 
 def test_a_search_without_an_agent_finds_what_an_agent_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

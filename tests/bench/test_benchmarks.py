@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import call, calls, history, reading, user, words
+from histories import call, calls, history, reading, schema, user, words
 
 from benchmarks import replay as bench_replay
 from benchmarks import scale as bench_scale
