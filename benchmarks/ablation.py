@@ -17,7 +17,7 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measures import Row, best_yield, live, with_budget
+from benchmarks.measures import Row, best_yield, declared, live, with_budget
 from benchmarks.replay import DATA, DEFAULT, SETS, arrange, free, policy_rows
 from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.inertia import arguments, candidates
@@ -47,7 +47,8 @@ def rows_without(part: str, data: Path, name: str, seed: int) -> list[Row]:
     runs, _ = arrange(load_runs(data / name / "trajectories.jsonl").runs, "cold", seed)
     every = frozenset(read_tools(tools))
     with WITHOUT[part]():
-        by_run = policy_rows(runs, free(DEFAULT.with_(may_write=every, allow_destructive=every)), tools=tools)
+        policy = free(DEFAULT.with_(may_write=every, allow_destructive=every))
+        by_run = policy_rows(runs, policy, tools=tools, reads=declared(data / name))
     return [row for rows in by_run for row in rows]
 
 

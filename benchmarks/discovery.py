@@ -162,7 +162,7 @@ class Bench:
 
     def _step(self, cursor: Cursor, state: State, call: EnvironmentCall) -> State | None:
         """The state after a call; None if it failed or nothing came of it."""
-        reads = only_reads(self.specs[call.tool], call.tool)
+        reads = only_reads(self.specs[call.tool])
         taken = cursor.make(call, reads=reads)
         if not taken.observation.ok:
             cursor.go(state.changed)

@@ -87,7 +87,7 @@ def answer(messages: Sequence[Any]) -> AIMessage:
 
 def opened(folder: Path, **options: Any) -> ToolMemory:
     """The memory in a folder."""
-    return ToolMemory(folder, tools=[find_order, read_order], namespace=APART, **options)
+    return ToolMemory(folder, tools=[find_order, read_order], reads={"find_*", "read_*"}, namespace=APART, **options)
 
 
 def taught(memory: ToolMemory, seed: int, number: int) -> None:

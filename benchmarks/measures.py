@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
+from pathlib import Path
 from typing import Final
 
 from langgraph_toolmem.graph.evidence import EvidenceGraph
@@ -14,6 +16,14 @@ from langgraph_toolmem.inertia.crediting import SURE
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 
 WINDOW: Final = 300
+
+
+def declared(folder: Path) -> frozenset[str]:
+    """Return the tools of a recorded set that only read, as its ``nature.json`` says; empty if there is none."""
+    file = folder / "nature.json"
+    return frozenset(json.loads(file.read_text(encoding="utf-8"))["reads"]) if file.is_file() else frozenset()
+
+
 PREFIX_FROM: Final = 100
 """Model turns from which a running figure is looked at."""
 

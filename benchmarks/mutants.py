@@ -30,9 +30,10 @@ FILES: Final = (
     "inertia/budget.py",
     "inertia/strangers.py",
     "inertia/crediting.py",
-    "words/nature.py",
+    "inertia/settings.py",
+    "core/declarations.py",
 )
-TESTS: Final = ("tests/methods/inertia", "tests/unit/test_nature.py", "tests/unit/test_policy.py")
+TESTS: Final = ("tests/methods/inertia", "tests/unit/test_declarations.py", "tests/unit/test_policy.py")
 LEAST: Final = 0.9
 SECONDS: Final = 400
 """A mutant whose tests take longer is noticed: something hangs."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measures import declared
 from benchmarks.replay import DATA, arrange
 from benchmarks.yardsticks import BackOffNGram
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
@@ -84,10 +85,10 @@ def work(job: Job) -> tuple[Job, Figures]:
     """One pass."""
     folder = Path(job.data) / job.name
     tools = json.loads((folder / "tools.json").read_text(encoding="utf-8"))
-    reading = frozenset(json.loads((folder / "nature.json").read_text(encoding="utf-8"))["reads"])
+    reading = declared(folder)
     runs, _ = arrange(load_runs(folder / "trajectories.jsonl", limit=job.limit).runs, "cold", job.seed)
-    policy = InertiaPolicy(may_read=reading, trust_names=False)
-    memory = ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy, background=False)])
+    policy = InertiaPolicy()
+    memory = ToolMemory.ephemeral(tools=tools, reads=reading, methods=[Inertia(policy, background=False)])
     live, every = PrefetchTally(tool_seconds=None), PrefetchTally(ALL, tool_seconds=None)
     scored: list[Scored] = []
     known = 0
@@ -102,7 +103,8 @@ def work(job: Job) -> tuple[Job, Figures]:
     with memory:
         even = [replace(run, times=None) for run in runs]
         replay(even, policy=policy, memory=memory, prefetch=live, on_turn=note)
-        writes = {name for name in memory.core.catalogue.specs if may_write(name, memory.core.catalogue.specs, policy)}
+        specs = memory.core.catalogue.marked()
+        writes = {name for name in specs if may_write(name, specs, policy)}
     assert not writes & reading
     return job, Figures(
         reads=live.reads,

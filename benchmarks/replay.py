@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.measures import Live, Row, acted, best_yield, live, with_budget
+from benchmarks.measures import Live, Row, acted, best_yield, declared, live, with_budget
 from benchmarks.yardsticks import BackOffNGram, ExactCache, Yardstick, call_of
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
@@ -103,7 +103,7 @@ class Result:
 
 
 def policy_rows(
-    runs: Iterable[LoggedRun], policy: InertiaPolicy, *, tools: Sequence[Any] | None = None
+    runs: Iterable[LoggedRun], policy: InertiaPolicy, *, tools: Sequence[Any] | None = None, reads: Iterable[str] = ()
 ) -> list[list[Row]]:
     """One row per model turn, run by run, as the policy decides in a memory that starts empty."""
     by_run: list[list[Row]] = []
@@ -116,7 +116,7 @@ def policy_rows(
         by_run.append(list(rows))
         rows.clear()
 
-    replay(runs, tools=tools, policy=policy, on_turn=note, on_run=next_run)
+    replay(runs, tools=tools, reads=reads, policy=policy, on_turn=note, on_run=next_run)
     return by_run
 
 
@@ -191,7 +191,8 @@ def work(job: Job) -> Result:
 
     every = frozenset(read_tools(tools))
     named = {"may_write": every, "allow_destructive": every}
-    calibrated = policy_rows(runs, free(DEFAULT.with_(**named)), tools=tools)
+    known: dict[str, Any] = {"tools": tools, "reads": declared(folder)}
+    calibrated = policy_rows(runs, free(DEFAULT.with_(**named)), **known)
     reads = [[replace(row, confidence=None) if row.changes else row for row in rows] for rows in calibrated]
     ngram = yardstick_rows(runs, BackOffNGram())
     exact = yardstick_rows(runs, ExactCache())
@@ -201,9 +202,9 @@ def work(job: Job) -> Result:
         "calibrated": _figures(calibrated, history, _budgeted(calibrated, history)),
         READS: _figures(reads, history, _budgeted(reads, history)),
         "paper": _figures(
-            policy_rows(runs, free(paper), tools=tools),
+            policy_rows(runs, free(paper), **known),
             history,
-            acted(_flat(policy_rows(runs, paper, tools=tools)[history:])),
+            acted(_flat(policy_rows(runs, paper, **known)[history:])),
         ),
         "n-gram": _figures(ngram, history, _budgeted(ngram, history)),
         "exact cache": _figures(exact, history, acted(_flat(exact[history:]))),

@@ -20,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measures import declared
 from benchmarks.replay import DATA
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import Inertia
@@ -95,7 +96,7 @@ def strangers(folder: Path, seed: int, limit: int | None) -> Iterator[tuple[str,
         ("reads and writes", InertiaPolicy(may_write=every, allow_destructive=every)),
     ):
         inertia = Inertia(background=False)
-        with ToolMemory.ephemeral(tools=tools, methods=[inertia]) as memory:
+        with ToolMemory.ephemeral(tools=tools, reads=declared(folder), methods=[inertia]) as memory:
             replay(history, policy=policy, memory=memory)
             for guarded in (True, False):
                 guard = nullcontext() if guarded else mock.patch.object(Likeness, "refusal", return_value="")
@@ -174,7 +175,7 @@ def work(
     """
     desk, counts = Desk(seed), ([0, 0, 0], [0, 0, 0])
     inertia = Inertia(seed=seed, background=False)
-    with ToolMemory.ephemeral(tools=desk.schemas(), methods=[inertia]) as memory:
+    with ToolMemory.ephemeral(tools=desk.schemas(), reads=desk.tools, methods=[inertia]) as memory:
         for number in range(runs):
             if swaps and number == runs // 2:
                 for kind in range(0, KINDS, 3):

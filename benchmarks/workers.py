@@ -67,6 +67,7 @@ def add_note(order_id: str) -> str:
 
 
 TOOLS: Final = (find_customer, latest_order, add_note)
+READS: Final = ("find_customer", "latest_order")
 
 
 def asked(run: int) -> HumanMessage:
@@ -111,7 +112,7 @@ def memory_at(dsn: str, port: int, folder: Path | None, space: tuple[str, ...] =
     with ConnectionPool(dsn, min_size=1, max_size=3, kwargs=how, check=check, timeout=5) as pool:
         store = PostgresStore(pool)  # type: ignore[arg-type]
         client = chromadb.HttpClient(host="127.0.0.1", port=port, settings=Settings(anonymized_telemetry=False))
-        with ToolMemory(folder, TOOLS, store=store, chroma=client, graph_namespace=space) as memory:
+        with ToolMemory(folder, TOOLS, reads=READS, store=store, chroma=client, graph_namespace=space) as memory:
             yield memory
 
 

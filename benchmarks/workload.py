@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 _VERBS: Final = ("find", "list", "open", "update", "send", "archive", "check", "book", "cancel", "assign")
+_LOOKUPS: Final = ("find", "list", "check")
 _NOUNS: Final = (
     "invoice", "order", "ticket", "contract", "meeting", "parcel", "claim", "report", "lead", "refund",
     "asset", "policy", "vendor", "shift", "device", "room", "course", "permit", "recipe", "sample",
@@ -119,7 +120,7 @@ def _schema(number: int, name: str) -> dict[str, Any]:
         "description": f"{verb.capitalize()} the {noun.replace('_', ' ')} of somebody (function {number}).",
         "parameters": {"type": "object", "properties": properties, "required": ["target", "mode"]},
     }
-    return {"type": "function", "function": function}
+    return {"type": "function", "function": function, "read_only": verb in _LOOKUPS}
 
 
 def _asked(thought: str, call_id: str, tool: str, args: dict[str, Any]) -> dict[str, Any]:

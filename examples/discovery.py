@@ -13,6 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from langchain_core.tools import StructuredTool
+
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task, ToolsEnvironment, read_tasks
 
@@ -59,7 +61,8 @@ class Shop:
 def make() -> ToolsEnvironment:
     """An environment of its own, for ``--env`` and for each of several workers."""
     shop = Shop()
-    tools: list[Any] = [shop.find_customer, shop.latest_order, shop.cancel_order, shop.send_invoice]
+    reads = [StructuredTool.from_function(each, tags=["read_only"]) for each in (shop.find_customer, shop.latest_order)]
+    tools: list[Any] = [*reads, shop.cancel_order, shop.send_invoice]
     return ToolsEnvironment(tools, reset=shop.reset, success=shop.is_done)
 
 

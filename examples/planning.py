@@ -71,7 +71,8 @@ def make_agent(memory: ToolMemory | None, checkpointer: BaseCheckpointSaver[str]
 
 def learned() -> ToolMemory:
     """A memory that knows past runs."""
-    memory = ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Atoms(keep=True)))
+    reads = {"crm_customer", "newest_order"}
+    memory = ToolMemory.ephemeral(tools=TOOLS, reads=reads, methods=default_methods(Atoms(keep=True)))
     for name in NAMES:
         run = past_run(f"Refund the order of {name}")
         memory.finish(run, thread_id=f"past-{name}", success=True)  # only successful runs give atoms

@@ -68,6 +68,11 @@ class ToolMemory:
             cannot be read is set aside and reported (`report().problems`, ``toolmem doctor``).
         tools: tools that may be predicted: LangChain tools, callables, OpenAI or MCP tool dicts. None: what
             the observed calls show of them.
+        reads: tools that only look things up: names and shell patterns (``{"find_person", "list_*"}``, in the letters
+            of the name). Nothing but a tool that is declared to read is ever called, or run ahead, without the model
+            asking for it, unless the policy names it. The tag ``read_only``, ``metadata={"read_only": True}`` and
+            MCP's ``readOnlyHint`` declare a tool as well. A tool that is marked destructive, or that ends or steers
+            the run, never counts as reading.
         methods: what the memory does, in order: ``[Inertia(policy=…), Entries(critic=…), …]``. What is not listed costs
             nothing. None: `default_methods()`, the five with their defaults; the extra ``memory`` brings three of them.
         embeddings: LangChain ``Embeddings``, ``"provider:model"``, ``"sentence-transformers:<name or folder>"``; None:
@@ -98,6 +103,7 @@ class ToolMemory:
         tools: Iterable[ToolLike] | None = None,
         methods: Iterable[Method] | None = None,
         *,
+        reads: Iterable[str] = (),
         embeddings: Embeddings | str | None = None,
         chroma: Any | None = None,
         store: BaseStore | None = None,
@@ -114,7 +120,8 @@ class ToolMemory:
         step_timeout: float = PATIENCE,
     ) -> None:
         self._methods = default_methods() if methods is None else check_methods(methods)
-        given: dict[str, Any] = {"tools": tools, "embeddings": embeddings, "chroma": chroma, "store": store}
+        given: dict[str, Any] = {"tools": tools, "reads": reads, "embeddings": embeddings}
+        given |= {"chroma": chroma, "store": store}
         given |= {"namespace": namespace, "graph_namespace": graph_namespace, "fsync": fsync, "read_only": read_only}
         given |= {"now": now, "executor": executor, "holdout": holdout, "seed": seed, "ages": retention is not None}
         given |= {"store_timeout": store_timeout, "step_timeout": step_timeout}

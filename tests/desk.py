@@ -19,14 +19,15 @@ from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_conditio
 from langgraph_toolmem.testing import ScriptedChatModel
 
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo", "Iris", "Jona", "Kaya", "Levi")
-NAMED = InertiaPolicy(may_read={"find_customer", "latest_order", "add_note"})
-"""The default, for which all of the desk counts as reading: what is tested with it is not what tools do."""
-EAGER = NAMED.with_(max_wrong_per_100=None, audit_rate=0.0)
+EAGER = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 """Acts as soon as the record of a call is good, without the budget and the audits."""
 
 
 class Desk:
-    """Tools with effects of their own, written down in `done`."""
+    """Tools with effects of their own, written down in `done`.
+
+    All of them are declared to only read: what is tested with them is not what tools do.
+    """
 
     def __init__(self) -> None:
         self.done: list[tuple[str, dict[str, Any]]] = []
@@ -56,7 +57,9 @@ class Desk:
             self.did("add_note", order_id=order_id, note=note)
             return json.dumps({"saved": True})
 
-        return [find_customer, latest_order, add_note]
+        for each in (made := [find_customer, latest_order, add_note]):
+            each.tags = ["read_only"]
+        return made
 
 
 def number(name: str) -> int:

@@ -36,6 +36,11 @@ def schema(name: str, required: str = "", optional: str = "", **extra: Any) -> d
     return {"name": name, "description": f"{name}.", "parameters": parameters, **extra}
 
 
+def reading(name: str, required: str = "", optional: str = "", **extra: Any) -> dict[str, Any]:
+    """A tool dict as `schema` makes it, of a tool that is declared to only read."""
+    return schema(name, required, optional, read_only=True, **extra)
+
+
 def user(text: str) -> Message:
     return {"role": "user", "content": text}
 
@@ -96,11 +101,12 @@ class Learner:
         policy: InertiaPolicy | None = None,
         similarity: Any = 0.0,
         seed: int = 0,
+        reads: Iterable[str] = (),
     ) -> None:
         self.policy = policy or InertiaPolicy(audit_rate=0.0)
         score = similarity if callable(similarity) else lambda thought, tool: similarity
         self.inertia = Inertia(self.policy, seed=seed, similarity=score, background=False)
-        self.memory = ToolMemory.ephemeral(tools=tools, methods=[self.inertia])
+        self.memory = ToolMemory.ephemeral(tools=tools, reads=reads, methods=[self.inertia])
         self.core, self.graph = self.memory.core, self.memory.core.graph
         self.records: list[tuple[str, Record]] = []
         self._apply = self.core.apply

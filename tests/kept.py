@@ -47,7 +47,7 @@ def seen_by_others(report: Report) -> dict[str, Any]:
     inertia = {
         name: value
         for name, value in report["inertia"].items()
-        if name not in ("read_by_name", "never_skipped", "unskipped", "changing")
+        if name not in ("undeclared", "suggested", "never_skipped", "unskipped", "changing")
     }
     seen = {"inertia": {**inertia, "rules": []}}
     if report["sit"]:

@@ -13,10 +13,8 @@ from langchain_core.tools import BaseTool, tool
 
 from langgraph_toolmem import InertiaPolicy, ToolMemory
 
-COURIER_DESK = InertiaPolicy(may_read={"find_parcel", "fast_courier", "cheap_courier"}).with_(
-    max_wrong_per_100=None, audit_rate=0.0
-)
-"""Acts as soon as the record of a call is good, whatever the tools do."""
+COURIER_DESK = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+"""Acts as soon as the record of a call is good. All tools of the desk are declared to only read."""
 COURIERS = ("fast_courier", "cheap_courier")
 """In the order in which the agent takes them."""
 NAMES = ("Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo")
@@ -57,7 +55,9 @@ class ParcelDesk:
             """Have a parcel fetched tomorrow."""
             return self.did("cheap_courier", parcel_id=parcel_id)
 
-        return [find_parcel, fast_courier, cheap_courier]
+        for each in (made := [find_parcel, fast_courier, cheap_courier]):
+            each.tags = ["read_only"]
+        return made
 
 
 def request(name: str) -> str:

@@ -32,12 +32,11 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.run import Run
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon
 from langgraph_toolmem.search.tool_words import USUAL
 from langgraph_toolmem.turn.hints import Planning
 from langgraph_toolmem.turn.points import turn_of
-from langgraph_toolmem.words.nature import nature_of
 from langgraph_toolmem.words.small_talk import is_small_talk
 from langgraph_toolmem.words.values import delexicalised
 
@@ -290,8 +289,8 @@ class HintPlanner:
 
     def _harmless(self, hit: AtomHit, look: _Look) -> AtomHit:
         """A call that may destroy something is never shown ready to be made."""
-        spec = (self._method.core.catalogue.specs if look.specs is None else look.specs).get(hit.tool)
-        destroys = spec is not None and nature_of(spec).kind == "destroys"
+        spec = self._method.core.catalogue.marked(look.specs).get(hit.tool)
+        destroys = spec is not None and side_effects(spec) == "destroys"
         return replace(hit, filled=hit.atom.arguments) if destroys else hit
 
     def _is_like(self, hit: AtomHit, best: float, look: _Look, question: Question) -> bool:

@@ -3,31 +3,21 @@
 Pure functions of a run and the calls the model proposes; what to do with a complaint is for others to decide. A call
 is the same as another if it has the same tool and the same arguments, whatever the order of keys and however numbers
 and white space are written; an argument that has its default may be left out. A call is no repeat if the user has
-spoken since, or if a tool was called since that is said to change something: what was read before may read otherwise
-now. Nor is a call one that was answered in different ways before, such as the state of a job.
+spoken since. After a call of a tool that is not declared to only read, what was read before may read otherwise, and
+what failed may succeed. Nor is a call a repeat that was answered in different ways before, such as the state of a job.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import ABSENT, canon
-from langgraph_toolmem.words.meaning import canonical
-from langgraph_toolmem.words.vocabulary import STRICT_VERBS, word_set
 
 Rule = Literal["repeat", "unchanged after failure", "twice"]
-
-
-_CHANGING: Final = word_set(
-    "create update delete add remove send put patch set buy cancel insert upsert edit modify change submit upload "
-    "install enable disable start stop close open write append subscribe unsubscribe follow unfollow post book order "
-    "reserve exchange return purchase copy move share transfer invite place assign schedule rename mark save store "
-    "pay refund approve reject reset clear apply execute run push commit merge archive restore grant revoke"
-)
 
 
 class Complaint(NamedTuple):
@@ -42,18 +32,15 @@ def complaints(
     run: Run,
     calls: Sequence[tuple[str, Mapping[str, Any]]],
     specs: Mapping[str, ToolSpec] | None = None,
-    *,
-    by_name: bool = False,
 ) -> list[Complaint]:
     """What the decision rules say against proposed calls, in the order of the calls; at most one each.
 
     Args:
         run: the history so far.
         calls: tool and arguments of each proposed call.
-        specs: the tools, by name: which of them change something (``read_only`` is False), and their defaults.
-        by_name: a tool of which nothing is said changes something if its name says so: ``rename_file``.
+        specs: the tools, by name, with their marks and defaults.
     """
-    done = _since_change(run, specs or {}, by_name)
+    done = _since_change(run, specs or {})
     found: list[Complaint] = []
     proposed: set[str] = set()
     for place, (tool, args) in enumerate(calls):
@@ -71,8 +58,8 @@ def complaints(
     return found
 
 
-def _since_change(run: Run, specs: Mapping[str, ToolSpec], by_name: bool) -> dict[str, ExecutedCall]:
-    """The executed calls since the user spoke or something may have changed, by what makes them the same."""
+def _since_change(run: Run, specs: Mapping[str, ToolSpec]) -> dict[str, ExecutedCall]:
+    """Return the executed calls since the user spoke that a change does not excuse, by what makes them the same."""
     found: dict[str, ExecutedCall] = {}
     varies: set[str] = set()
     for event in run.events:
@@ -86,23 +73,14 @@ def _since_change(run: Run, specs: Mapping[str, ToolSpec], by_name: bool) -> dic
             before = found.get(key)
             if before is not None and before.status == step.status == "ok" and before.output != step.output:
                 varies.add(key)
-            if step.status == "ok" and _changes(step.tool, specs, by_name):
-                found.clear()
+            if step.status == "ok" and not _reads(step.tool, specs):
+                found = {k: made for k, made in found.items() if made.status == "ok" and not _reads(made.tool, specs)}
             found[key] = step
     return {key: step for key, step in found.items() if step.status == "failed" or key not in varies}
 
 
-def _changes(tool: str, specs: Mapping[str, ToolSpec], by_name: bool) -> bool:
-    spec = specs.get(tool)
-    if spec is not None and spec.read_only is not None:
-        return not spec.read_only
-    return by_name and _says_so(tool)
-
-
-def _says_so(tool: str) -> bool:
-    """Whether the verb of a name says that something is changed: at its begin, or one that is nothing but a verb."""
-    words = canonical(tool)
-    return any(word in _CHANGING for place, word in enumerate(words) if place == 0 or word in STRICT_VERBS)
+def _reads(tool: str, specs: Mapping[str, ToolSpec]) -> bool:
+    return tool in specs and side_effects(specs[tool]) == "reads"
 
 
 def _same(tool: str, args: Mapping[str, Any], specs: Mapping[str, ToolSpec]) -> str:

@@ -81,11 +81,11 @@ class PlanHints(Step[Atoms]):
     def review(self, call: Call, answer: Sequence[Any]) -> str:
         """The decision rules: a call of the run that is repeated without a change."""
         run = self.core.read(call.messages, call.thread_id)
-        return complaint_text(complaints_of(run, answer, call.tools or {}))
+        return complaint_text(complaints_of(run, answer, self.core.catalogue.marked(call.tools)))
 
     def reviewed(self, call: Call, before: Sequence[Any], again: Sequence[Any] | None) -> tuple[str, Said]:
         """What to tell of it."""
-        run, specs = self.core.read(call.messages, call.thread_id), call.tools or {}
+        run, specs = self.core.read(call.messages, call.thread_id), self.core.catalogue.marked(call.tools)
         second = None if again is None else complaints_of(run, again, specs)
         outcome = "not answered" if second is None else "passed" if second else "changed"
         return GUARD, guard_said(complaints_of(run, before, specs), outcome)
@@ -117,7 +117,7 @@ def complaints_of(run: Run, answer: Sequence[Any], specs: Mapping[str, ToolSpec]
         for call in message.tool_calls
         if call["name"] not in OWN_TOOLS
     ]
-    return [(calls[each.call][0], each) for each in complaints(run, calls, specs, by_name=True)]
+    return [(calls[each.call][0], each) for each in complaints(run, calls, specs)]
 
 
 def complaint_text(found: Complaints) -> str:

@@ -219,13 +219,13 @@ def _confirm(wanted: _Wanted, sandbox: Sandbox | None) -> None:
 
 def _destructive(wanted: _Wanted, sandbox: Sandbox | None) -> list[str]:
     from langgraph_toolmem.offline.coldstart.sandbox import tools_of
-    from langgraph_toolmem.runs.tools import read_tools
+    from langgraph_toolmem.runs.tools import read_tools, side_effects
 
     given: Any = wanted.tools
     if given is None and sandbox is not None:
         given = sandbox.tools if sandbox.tools is not None else tools_of(sandbox.agent)
     given = given() if callable(given) else given
-    return sorted(name for name, spec in read_tools(given or []).items() if spec.destructive)
+    return sorted(name for name, spec in read_tools(given or []).items() if side_effects(spec) == "destroys")
 
 
 def _about(sandbox: Sandbox, wanted: _Wanted) -> None:

@@ -22,6 +22,10 @@ ToolsFile = Annotated[
     Path | None,
     typer.Option("--tools", metavar="FILE", help="Tool schemas (JSON), to refuse calls that break them."),
 ]
+Reads = Annotated[
+    list[str] | None,
+    typer.Option("--reads", metavar="NAME", help="A tool that only reads, or a pattern such as `list_*`; repeatable."),
+]
 UserId = Annotated[
     str | None, typer.Option("--user-id", metavar="ID", help="Whose personal memory, where it is kept apart by user.")
 ]

@@ -11,7 +11,7 @@ import typer
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli.inputs import POLICY_HELP, load_log, read_policy, read_tools_file, skipped_in_plain
-from langgraph_toolmem.cli.options import Json, Lenient, LogFile, ToolSeconds, ToolsFile, WithPrefetch
+from langgraph_toolmem.cli.options import Json, Lenient, LogFile, Reads, ToolSeconds, ToolsFile, WithPrefetch
 from langgraph_toolmem.cli.tables import replay_in_words, show_replay
 from langgraph_toolmem.cli.terminal import answer_json, console, progress, write_text
 from langgraph_toolmem.runs.checkpoints import without_password
@@ -20,6 +20,7 @@ from langgraph_toolmem.runs.checkpoints import without_password
 def replay(
     file: LogFile,
     tools: ToolsFile = None,
+    reads: Reads = None,
     policy: Annotated[str, typer.Option(metavar="POLICY", help=POLICY_HELP)] = "calibrated",
     min_precision: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Act only from this probability on.")
@@ -53,7 +54,7 @@ def replay(
         ahead = PrefetchTally(tool_seconds=tool_seconds) if prefetch else None
         told: dict[str, Any] = {"on_run": lambda _: update(next(done)), "prefetch": ahead}
         told["on_end"] = lambda memory: kept.extend((memory.report(), memory.view()))
-        report = run_replay(log.runs, tools=schemas, policy=chosen, seed=seed, **told)
+        report = run_replay(log.runs, tools=schemas, reads=reads or (), policy=chosen, seed=seed, **told)
     if as_json:
         read = {"file": without_password(file), "policy": chosen.to_dict(), **skipped_in_plain(log)}
         answer_json({**read, **report.to_dict()})

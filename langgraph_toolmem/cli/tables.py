@@ -66,6 +66,10 @@ def replay_in_words(report: ReplayReport) -> list[str | TextTable]:
     if report.right + report.wrong:
         writing = ", ".join(report.writing) or "none"
         parts.append(f"Tools that may change something and would have been called without the model: {writing}.")
+    if report.undeclared:
+        from langgraph_toolmem.core.declarations import undeclared_line
+
+        parts.append(f"{undeclared_line(report.undeclared, report.suggested)} (here: --reads NAME for each)")
     tools = sorted(report.by_tool.items(), key=lambda item: (-item[1].right, -item[1].calls, item[0]))
     rows = [(name, f"{tally.calls:,}", f"{tally.right:,}", f"{tally.wrong:,}") for name, tally in tools]
     columns, title = ("tool", "calls", "right", "wrong"), "Calls that could have been made without the model"

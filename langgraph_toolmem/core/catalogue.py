@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool
 
+from langgraph_toolmem.core.declarations import Declarations
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Record, ToolDescribed
 from langgraph_toolmem.runs.run import OWN_TOOLS
 from langgraph_toolmem.runs.tool_note import EFFECTS, changes_of, grave_marks, gravest, spec_of, without_choices
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools, side_effects
 
 MAX_ADOPTED: Final = 64
 """Sets of tools of hosts that are not looked at again."""
@@ -25,12 +27,12 @@ class Catalogue:
     """Safe to use from several threads, under the memory's lock.
 
     Attributes:
-        taken_as_described: tools known from their calls alone count as if somebody had described them. For replays of
-            logs without schemas, in which nothing is done.
+        declarations: the tools that the developer declared to only read.
 
     Args:
         graph: what calls and earlier processes showed of tools.
         given: the tools as given to the memory; None: nobody gave any.
+        declarations: the tools that the developer declared to only read.
         describe: keeps what is new about tools; None: nothing is kept.
         lock: of the memory.
     """
@@ -40,11 +42,13 @@ class Catalogue:
         graph: EvidenceGraph,
         given: Mapping[str, ToolSpec] | None,
         *,
+        declarations: Declarations,
         describe: Callable[[Record], object] | None,
         lock: threading.RLock,
     ) -> None:
         self._graph, self._describe, self._lock = graph, describe, lock
-        self._given = None if given is None else dict(given)
+        self.declarations, self._looks = declarations, describe is None
+        self._given = None if given is None else {name: self._declared(spec) for name, spec in given.items()}
         self._of_hosts: dict[str, ToolSpec] = {}
         self._adopted: list[Mapping[str, ToolSpec]] = [] if given is None else [given]
         self._inferred: dict[str, tuple[int, ToolSpec]] = {}
@@ -53,7 +57,6 @@ class Catalogue:
         self._heard: list[Mapping[str, ToolSpec]] = []
         self._offered: dict[tuple[int, ...], tuple[list[BaseTool], dict[str, ToolSpec]]] = {}
         self._read: dict[int, tuple[BaseTool, ToolSpec]] = {}
-        self.taken_as_described = False
         if given is not None:
             self._note(self._given or {})
 
@@ -71,7 +74,7 @@ class Catalogue:
             for name, entry in self._graph.tools.items():
                 read = int(entry.get("calls_read", 0))
                 if read and self._inferred.get(name, (0,))[0] != read:
-                    self._inferred[name] = (read, infer_spec(name, entry, seen=self.taken_as_described))
+                    self._inferred[name] = (read, infer_spec(name, entry))
             return {name: spec for name, (_, spec) in self._inferred.items()} | self._of_hosts
 
     def offered(self, tools: Iterable[Any]) -> dict[str, ToolSpec]:
@@ -93,9 +96,13 @@ class Catalogue:
         return found[1]
 
     def marked(self, specs: Mapping[str, ToolSpec] | None = None) -> Mapping[str, ToolSpec]:
-        """Tools (None: `specs`) with all that anybody said of them: the folder, hosts, who opened the memory.
+        """Return tools with everything that anybody said of them: the developer, hosts, the folder.
 
-        Those known from their calls alone are as they were described before, if they ever were.
+        The folder describes tools that are known from their calls alone, and adds marks that forbid. That a tool only
+        reads has to be declared by the program that is running. A memory that only looks takes the folder's word.
+
+        Args:
+            specs: the tools; None: `specs`.
         """
         return _Marked(self.specs if specs is None else specs, self._with_marks)
 
@@ -103,23 +110,32 @@ class Catalogue:
         with self._lock:
             name = spec.name
             told = self._told_of(name)
-            said = (spec, told, (self._given or {}).get(name), self._of_hosts.get(name))
+            now = (spec, (self._given or {}).get(name), self._of_hosts.get(name))
+            said = (*now, told)
             known = self._marked.get(name)
             if known is None or any(old is not new for old, new in zip(known[0], said, strict=True)):
                 # What may be chosen may be one user's: the schema of a tool made for him has his addresses.
                 first = spec if spec.seen or told is None else without_choices(told)
-                known = self._marked[name] = said, gravest(first, [each for each in said[1:] if each is not None])
+                others = [each for each in (*now[1:], told) if each is not None]
+                known = self._marked[name] = said, self._declared(gravest(first, others))
             return known[1]
 
+    def _declared(self, spec: ToolSpec) -> ToolSpec:
+        """Return a tool with the developer's word that it only reads, if there is one that counts."""
+        if spec.read_only or side_effects(spec) != "changes" or not self.declarations.cover(spec):
+            return spec
+        return replace(spec, read_only=True)
+
     def _told_of(self, name: str) -> ToolSpec | None:
-        """A tool as it was described to this memory before; None: it never was."""
+        """Return a tool as the folder describes it; None if it does not. See `marked` for the marks."""
         entry = self._graph.tools.get(name, {})
         if (parameters := entry.get("parameters")) is None:
             return None
         before = self._described.get(name)
         marks = [entry.get(field) for field in ("description", *EFFECTS)]
         if before is None or before[0] != (id(parameters), *marks):
-            before = self._described[name] = (id(parameters), *marks), spec_of(name, entry)
+            told = spec_of(name, entry)
+            before = self._described[name] = (id(parameters), *marks), told if self._looks else grave_marks(told)
         return before[1]
 
     @property
@@ -137,8 +153,7 @@ class Catalogue:
         with self._lock:
             if tools and not any(known is tools for known in self._heard):
                 self._heard, tools = [*self._heard[-MAX_ADOPTED:], tools], without_own(tools)
-                self._of_hosts |= tools
-                self._note(tools)
+                self._take(tools)
 
     def adopt(self, tools: Mapping[str, ToolSpec]) -> None:
         """Takes in tools that a host has at hand. Of two with one name the given one stays, else the latest."""
@@ -150,10 +165,16 @@ class Catalogue:
             if any(all(known.get(name) == spec for name, spec in tools.items()) for known in self._adopted):
                 return
             self._adopted = [*self._adopted[-MAX_ADOPTED:], given]
+            self._take(tools)
             if self._given is not None:
-                self._given = {**tools, **self._given}
-            self._of_hosts |= tools
-            self._note(tools)
+                self._given = {**{name: self._of_hosts[name] for name in tools}, **self._given}
+
+    def _take(self, tools: Mapping[str, ToolSpec]) -> None:
+        """Keep the latest description of each tool of a host, with the marks of those before."""
+        known = self._of_hosts
+        taken = {name: gravest(spec, [known[name]]) if name in known else spec for name, spec in tools.items()}
+        known |= {name: self._declared(spec) for name, spec in taken.items()}
+        self._note(taken)
 
     def _note(self, specs: Mapping[str, ToolSpec]) -> None:
         """Notes the tools themselves, so that the graph can be read without them."""
@@ -162,11 +183,9 @@ class Catalogue:
         known = self._graph.tools
         record: Record = []
         for name, spec in specs.items():
-            told = self._told_of(name)  # what somebody marked stays marked, though others do not know of it
-            if told is not None and specs is self._given:  # but a good mark is taken back by who opens the memory
-                told = grave_marks(told)
+            told = self._told_of(name)  # what somebody forbade stays forbidden, though others do not know of it
             as_given = (self._given or {}).get(name, spec)  # a host may know less of it than who opened the memory
-            marked = gravest(as_given, [each for each in (spec, told) if each is not None])
+            marked = self._declared(gravest(as_given, [each for each in (spec, told) if each is not None]))
             if new := changes_of(marked, known.get(name, {})):
                 record.append(ToolDescribed(name, new))
         if record:
@@ -202,25 +221,19 @@ def without_own(specs: Mapping[str, ToolSpec]) -> dict[str, ToolSpec]:
 
 
 @lru_cache(maxsize=1024)
-def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str], seen: bool) -> ToolSpec:
+def _spec(name: str, properties: tuple[tuple[str, str], ...], required: frozenset[str]) -> ToolSpec:
     schema = {
         "type": "object",
         "properties": {p: ({"type": kind} if kind else {}) for p, kind in properties},
         "required": sorted(required),
     }
-    return ToolSpec(name=name, description="", parameters=schema, seen=seen)
+    return ToolSpec(name=name, description="", parameters=schema, seen=False)
 
 
-def infer_spec(name: str, entry: Mapping[str, Any], *, seen: bool = False) -> ToolSpec:
-    """What the observed calls of a tool show of its schema: parameters always given are required.
-
-    Args:
-        name: of the tool.
-        entry: what is known of it.
-        seen: take it as described all the same.
-    """
+def infer_spec(name: str, entry: Mapping[str, Any]) -> ToolSpec:
+    """Return what the observed calls of a tool show of its schema: parameters always given are required."""
     shown = entry.get("parameters_seen", {})
     calls = entry.get("calls_read", 0)
     properties = tuple((p, next(iter(kinds)) if len(kinds) == 1 else "") for p, kinds in shown.items())
     required = frozenset(p for p, kinds in shown.items() if sum(kinds.values()) >= calls)
-    return _spec(name, properties, required, seen)
+    return _spec(name, properties, required)

@@ -16,6 +16,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue, without_own
 from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.declarations import Declarations
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
@@ -92,6 +93,7 @@ class Core(Evidence):
         listeners: Sequence[Listener],
         *,
         tools: Iterable[ToolLike] | None,
+        reads: Iterable[str],
         embeddings: Embeddings | str | None,
         chroma: Any | None,
         store: BaseStore | None,
@@ -112,6 +114,7 @@ class Core(Evidence):
         users = Users(check_namespace(namespace, name="namespace", user_allowed=True))
         self.graph_namespace = check_namespace(graph_namespace, name="graph_namespace", user_allowed=False)
         specs = None if tools is None else without_own(read_tools(tools))
+        declarations = Declarations(reads)
         embedder = resolve_embedder(embeddings)
         self.folder = None if path is None else folder_of(path)
         self.shared = chroma is not None or store is not None
@@ -143,7 +146,7 @@ class Core(Evidence):
         self.ledger = Ledger(self.graph, self.apply, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
-        self.catalogue = Catalogue(self.graph, specs, describe=describe, lock=self.lock)
+        self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
         self.former = TakeOver(self, self.vectors, self.jobs, self.listeners)
         self.events = Events(
             self,

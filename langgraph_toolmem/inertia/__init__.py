@@ -37,6 +37,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section
+from langgraph_toolmem.core.declarations import suggested, undeclared_line
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.graph.evidence import Table
@@ -190,7 +191,7 @@ class Inertia(Method):
             state, _ = core.events.learn(run, user, specs=tools, inertia={"policy": chosen})
             if not run.awaiting_model or run.next_key is None:
                 return Decision(None, _not_our_turn(run))
-            self._tell_of_names(chosen, tools)
+            self._log_declarations(chosen, tools)
             decision, _ = self.decide(state, thought=run.thought, policy=chosen, user=user.digest, specs=tools)
             if forbidden:
                 decision = decision.held(forbidden)
@@ -257,21 +258,24 @@ class Inertia(Method):
         )
         return decision, neighbours
 
-    def _tell_of_names(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
-        """Logs once per set of tools which of them count as reading by their names alone, and names of no tool."""
+    def _log_declarations(self, policy: InertiaPolicy, tools: Mapping[str, ToolSpec] | None) -> None:
+        """Log once per set of tools what the developer's declarations cover, and what nobody declared."""
         catalogue = self.core.catalogue
-        key = policy.trust_names, id(tools) if tools is not None else ("all", len(catalogue.specs))
+        key = id(tools) if tools is not None else ("all", len(catalogue.specs))
         if key in self._told or len(self._told) >= MAX_TOLD:
             return
-        lines = guards.misnamed(policy, {*catalogue.known, *(tools or ())}) - self._told
-        for line in sorted(lines):
-            logger.warning(line)
-        self._told |= {key, *lines}
-        if policy.trust_names:
-            known = guards.trusted(catalogue.marked(tools), policy)
-            if known.by_name and known.by_name not in self._told:
-                logger.warning(*known.in_words)
-            self._told.add(known.by_name)
+        known = {*catalogue.known, *(tools or ())}
+        lines = [(logging.WARNING, line) for line in sorted(guards.misnamed(policy, known))]
+        lines += catalogue.declarations.lines(catalogue.marked({**catalogue.known, **(tools or {})}))
+        there = catalogue.marked(tools)
+        missing = guards.undeclared(there, policy)
+        reading = suggested(there[name] for name in missing)
+        lines.append((logging.WARNING if reading else logging.INFO, undeclared_line(missing, reading)))
+        for level, line in lines:
+            if line and line not in self._told:
+                logger.log(level, line)
+                self._told.add(line)
+        self._told.add(key)
 
     def _draw(self, state: RunState) -> float:
         """A number from 0 to 1 that depends on the seed, the turns seen so far and where the run stands.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from langgraph_toolmem.base.checks import nearest
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.policy import NAMES_OF_TOOLS, InertiaPolicy
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import SideEffects, ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon_args
-from langgraph_toolmem.words.nature import Nature, nature_of
 
 NORMAL_REPEATS = 1 / 3
 """Share of a tool's calls that repeat an earlier one of their run, from which a repeat is normal."""
-MAX_NAMED = 20
-"""Tools named in one sentence."""
+_WHY: Final[dict[SideEffects, str]] = {
+    "reads": "it is declared to only read",
+    "changes": "nobody declared that it only reads",
+    "destroys": "it is marked destructive",
+    "controls": "it returns a Command, directly to the user, or is named in control",
+}
 
 
 def refusal(
@@ -82,14 +85,26 @@ def may_be_stale(
 
 
 def may_write(tool: str, specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> bool:
-    """Whether a tool may change something: all do that are not known to read only."""
-    return _nature(specs[tool], policy).kind != "reads"
+    """Return True if a tool may change something: every tool may that is not declared to only read."""
+    return _effects(specs[tool], policy) != "reads"
 
 
 def changing(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> dict[str, str]:
-    """The tools that may change something, each with the reason to think so."""
-    natures = {name: _nature(spec, policy) for name, spec in sorted(specs.items())}
-    return {name: nature.why for name, nature in natures.items() if nature.kind != "reads"}
+    """Return the tools that may change something, each with the reason."""
+    effects = {name: _effects(spec, policy) for name, spec in sorted(specs.items())}
+    return {name: _WHY[effect] for name, effect in effects.items() if effect != "reads"}
+
+
+def undeclared(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> list[str]:
+    """Return the tools that are never called without the model because nobody declared or named them."""
+    named = policy.may_write | policy.never | policy.needs_approval
+    if policy.only is not None:
+        specs = {name: spec for name, spec in specs.items() if name in policy.only}
+    return [
+        name
+        for name, spec in sorted(specs.items())
+        if name not in named and spec.read_only is None and _effects(spec, policy) == "changes"
+    ]
 
 
 def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
@@ -102,57 +117,20 @@ def why_never(spec: ToolSpec, policy: InertiaPolicy) -> str:
         return f"{tool} is excluded by the policy"
     if tool in policy.needs_approval:
         return f"{tool} needs a human's approval"
-    nature = _nature(spec, policy)
-    if tool in policy.control or (spec.controls and nature.kind == "controls"):
-        return f"{tool} ends the run or steers it ({nature.why})"
-    if nature.kind == "reads" or (tool in policy.may_write and nature.kind != "destroys"):
-        return ""
-    if nature.kind == "destroys":
+    effects = _effects(spec, policy)
+    if spec.controls or effects == "controls":
+        return f"{tool} ends the run or steers it ({_WHY['controls']})"
+    if effects == "destroys":
         wanted = [name for name in ("may_write", "allow_destructive") if tool not in getattr(policy, name)]
         named = " and in ".join(wanted)
-        return f"{tool} is destructive ({nature.why}) and not named in {named}" if named else ""
-    does = "ends the run or steers it" if nature.kind == "controls" else "may change something"
-    return f"{tool} {does} ({nature.why}) and is not named in may_write"
+        return f"{tool} is destructive ({_WHY[effects]}) and not named in {named}" if named else ""
+    if effects == "reads" or tool in policy.may_write:
+        return ""
+    return f"{tool} may change something ({_WHY[effects]}) and is not named in may_write"
 
 
-class Trusted(NamedTuple):
-    """How the policy takes the tools at hand.
-
-    Attributes:
-        by_name: tools that count as reading by their names alone.
-        never: tools that no record lets be called without the model, each with the reason.
-    """
-
-    by_name: tuple[str, ...]
-    never: Mapping[str, str]
-
-    @property
-    def in_words(self) -> tuple[str, ...]:
-        """For the log and the report; nothing if no name is trusted."""
-        if not self.by_name:
-            return ()
-        shown = ", ".join(self.by_name[:MAX_NAMED]) + (", …" if len(self.by_name) > MAX_NAMED else "")
-        return (
-            f"By their names alone {len(self.by_name)} tool(s) count as reading and may be called without the model: "
-            f"{shown}. Mark what only reads with the tag 'read_only' or name it in InertiaPolicy(may_read=...); "
-            "InertiaPolicy(trust_names=False) switches this off.",
-        )
-
-
-def trusted(specs: Mapping[str, ToolSpec], policy: InertiaPolicy) -> Trusted:
-    """How a policy takes tools."""
-    never = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
-    names = (name for name in sorted(specs) if name not in never and _nature(specs[name], policy).by_name)
-    return Trusted(tuple(names), never)
-
-
-def _nature(spec: ToolSpec, policy: InertiaPolicy) -> Nature:
-    if spec.name in policy.control:
-        return Nature("controls", "the policy names it in control")
-    nature = nature_of(spec, trust_names=policy.trust_names)
-    if spec.name in policy.may_read and not spec.destructive and nature.kind != "controls":
-        return Nature("reads", "the policy names it in may_read")
-    return nature
+def _effects(spec: ToolSpec, policy: InertiaPolicy) -> SideEffects:
+    return "controls" if spec.name in policy.control else side_effects(spec)
 
 
 def misnamed(policy: InertiaPolicy, tools: Collection[str]) -> set[str]:

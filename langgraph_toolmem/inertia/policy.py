@@ -61,7 +61,7 @@ class Bound:
 
 _BOUNDS: Final = ("reads", "writes")
 NAMES_OF_TOOLS: Final = (
-    "may_read", "may_write", "allow_destructive", "never", "control", "needs_approval", "allow_repeats",
+    "may_write", "allow_destructive", "never", "control", "needs_approval", "allow_repeats",
 )  # fmt: skip
 _OF_BOUNDS: Final = tuple(f.name for f in fields(Bound))
 
@@ -74,19 +74,18 @@ class InertiaPolicy:
     Attributes:
         reads: the bound for calls that only read.
         writes: the bound for calls that may change something.
-        may_read: tools that only read, whatever their names say or do not say. A tool that is marked destructive, ends
-            the run or steers it does so all the same.
-        may_write: tools that may change something and may be called without the model all the same.
-        allow_destructive: destructive tools (MCP annotation, tag or name) that may be, besides being in `may_write`.
+        may_write: tools that may change something and may be called without the model all the same. Tools that only
+            read need no name here: they are declared to the memory, by ``ToolMemory(reads=...)`` or by their marks.
+        allow_destructive: destructive tools (MCP annotation, tag or metadata) that may be called without the model,
+            besides being in `may_write`.
         only: nothing but these tools is shortcut; None: no such limit.
         never: tools that are never shortcut.
-        control: tools that end the run or steer it (handoffs, ``ResearchComplete``), besides those that are known by
-            what they return or are called; they are never shortcut nor run ahead, whatever else names them.
+        control: tools that end the run or steer it (handoffs, ``ResearchComplete``), besides those that return a
+            ``Command`` or have ``return_direct``. They are never shortcut nor run ahead, whatever else names them.
         needs_approval: tools that a human must approve; they are never shortcut.
         allow_repeats: tools for which a call identical to an earlier one of the run is fine. Without it, history
             decides: repeats are made if at least a third of the tool's calls repeated one, and only while the
             answer stays the same.
-        trust_names: whether a tool that nobody marked counts as reading by its name ("get_order").
         shadow: predict and keep the record, but never act.
         audit_rate: share (0 to 1) of the proposals that are checked against the model instead of acted on.
 
@@ -96,7 +95,6 @@ class InertiaPolicy:
 
     reads: Bound = Bound()
     writes: Bound = Bound(min_precision=0.8, max_wrong_per_100=0.5)
-    may_read: frozenset[str] = frozenset()
     may_write: frozenset[str] = frozenset()
     allow_destructive: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
@@ -104,7 +102,6 @@ class InertiaPolicy:
     control: frozenset[str] = frozenset()
     needs_approval: frozenset[str] = frozenset()
     allow_repeats: frozenset[str] = frozenset()
-    trust_names: bool = True
     shadow: bool = False
     audit_rate: float = 0.05
 
@@ -120,8 +117,7 @@ class InertiaPolicy:
         if self.only is not None:
             object.__setattr__(self, "only", _names("only", self.only))
         expect(self, "audit_rate", "a share from 0 to 1", is_share)
-        for name in ("trust_names", "shadow"):
-            expect(self, name, "True or False", lambda v: isinstance(v, bool))
+        expect(self, "shadow", "True or False", lambda v: isinstance(v, bool))
 
     def bound_of(self, changes: bool) -> Bound:
         """The bound that holds for a call that may change something, or for one that only reads."""
@@ -190,7 +186,8 @@ class PaperPolicy(InertiaPolicy):
         threshold: θ, the least score (CIPS) of a proposal.
         alpha: α, weight of the match between thought and tool description.
         kappa: κ, how fast evidence counts, ICF = 1 − κ^(−W).
-        recovery_tool: called after `recovery_after` failed calls in a row ("what is possible here?").
+        recovery_tool: called after `recovery_after` failed calls in a row ("what is possible here?"). It has to be
+            declared to only read, or be in `may_write`.
         recovery_after: failed calls in a row.
         environment: an `EnvironmentAdapter`, or a plain callable (tool, steps) → parameters.
     """

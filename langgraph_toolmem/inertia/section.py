@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.core.declarations import suggested, undeclared_line
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia.budget import Budget, figures_in_words
 from langgraph_toolmem.inertia.calibrated import rules_table
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, RuleRecord
-from langgraph_toolmem.inertia.guards import changing, may_write, trusted
+from langgraph_toolmem.inertia.guards import changing, may_write, undeclared, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch import record as ahead_record
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -93,7 +94,7 @@ def _why(
         return "guard: it is not among the tools", "name it in tools="
     if tool in never:
         chosen = tool in policy.never or tool in policy.needs_approval or policy.only is not None
-        marked = "if it only reads: tag it 'read_only' or InertiaPolicy(may_read=...); else may_write=... allows it"
+        marked = "if it only reads: ToolMemory(reads=...) or the tag 'read_only'; otherwise may_write=... allows it"
         return f"guard: {never[tool].removeprefix(tool).strip()}", "" if chosen else marked
     if policy.shadow:
         return "shadow mode", "InertiaPolicy(shadow=False) when the record is good enough"
@@ -120,10 +121,13 @@ def section_of(
 ) -> Section:
     """How often proposals were right, kind by kind, and whether the budget of misses has room."""
     figures, every, ahead = budget.figures(policy), evidence.most_used_rules(), ahead_record.figures(graph)
-    tools, rules = trusted(specs, policy), every[:MAX_RULES]
-    idle = unskipped(graph, budget, every, policy, specs=specs, never=tools.never)
+    rules = every[:MAX_RULES]
+    refused = {name: why for name in sorted(specs) if (why := why_never(specs[name], policy))}
+    missing = undeclared(specs, policy)
+    reading = suggested(specs[name] for name in missing)
+    idle = unskipped(graph, budget, every, policy, specs=specs, never=refused)
     told = {each.tool for each in idle}
-    never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in tools.never.items() if tool not in told)
+    never = tuple((tool, why.removeprefix(f"{tool} ")) for tool, why in refused.items() if tool not in told)
     held = tuple((each.tool, f"{each.calls:,}", f"{each.skipped:,}", each.why, each.todo or "–") for each in idle)
     tables = (
         TextTable("Called often, seldom without the model", ("tool", "calls", "skipped", "why", "what to do"), held),
@@ -131,7 +135,8 @@ def section_of(
         TextTable("Never called without the model", ("tool", "why"), never),
         *ahead_record.tables(ahead),
     )
-    lines = (*figures_in_words(figures), *tools.in_words, *ahead_record.in_words(ahead))
-    figures |= {"rules": rules, "read_by_name": list(tools.by_name), "never_skipped": dict(tools.never)}
+    declare = undeclared_line(missing, reading)
+    lines = (*figures_in_words(figures), *([declare] if declare else []), *ahead_record.in_words(ahead))
+    figures |= {"rules": rules, "undeclared": missing, "suggested": reading, "never_skipped": refused}
     figures |= {"unskipped": [each._asdict() for each in idle], "changing": changing(specs, policy)}
     return Section("Kinds of predictions", figures | ahead, lines, tables)

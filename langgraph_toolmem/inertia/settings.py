@@ -35,6 +35,9 @@ _Percent = Annotated[float, Field(ge=0, le=100)]
 class InertiaSettings(BaseModel):
     """A ``context_schema`` with the settings of the shortcut; what is not given stays as the code says.
 
+    A setting can only tighten the policy of the code: whoever starts a run chooses it. One that would loosen the policy
+    is ignored, unless the developer trusts the context: ``InertiaShortcut(memory, trust_context=True)``.
+
     For ``StateGraph(State, context_schema=InertiaSettings)`` and ``create_agent(…, context_schema=InertiaSettings)``.
     Subclass it to add fields of your own. Studio shows each setting at the nodes named "inertia" and "model".
     A value out of its range, and a misspelt key, are refused before the run begins.
@@ -57,7 +60,7 @@ class InertiaSettings(BaseModel):
         default=None,
         title="Policy",
         description="calibrated: acts on the record of whole predicted calls. paper: AutoTool as published. The "
-        "tools that may not be shortcut stay the same.",
+        "tools that may not be shortcut stay the same. Needs trust_context.",
         json_schema_extra=_AT_NODES,
     )
     inertia_min_precision: _Share | _Absent = Field(
@@ -111,17 +114,19 @@ class InertiaSettings(BaseModel):
         return None if value == "" else value
 
 
-def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None:
-    """The policy of this run: the one in the code with what the host's context changes.
+def settings_policy(context: Any, policy: InertiaPolicy, *, trusted: bool = False) -> InertiaPolicy | None:
+    """Return the policy of this run: the one in the code, with what the host's context tightens.
 
-    Settings tighten or loosen precision, budget, audits and mode; they never take a tool out of `never`,
-    `needs_approval` or any other guard of the policy.
+    A number holds for each bound (reads, writes) where it is the tighter one. Another kind of policy, a precision or a
+    share of audits below the code's, a budget above it and a mode that does more are ignored, and logged once. No
+    setting ever takes a tool out of `never`, `needs_approval` or any other guard of the policy.
 
     Args:
         context: ``runtime.context`` of any kind: None, a mapping, an object with attributes. Keys that
             `InertiaSettings` does not have are the host's own and mean nothing here. A bad value is logged
             once and changes nothing.
         policy: the one in the code.
+        trusted: the context may loosen as well.
 
     Returns:
         The policy, the very same object if nothing is changed; None if the shortcut is switched off. ``TOOLMEM`` in
@@ -138,12 +143,38 @@ def settings_policy(context: Any, policy: InertiaPolicy) -> InertiaPolicy | None
                 continue
             changed = change(policy, value)
         except Exception as error:  # noqa: BLE001 - whatever the host has in its context is its own affair
-            _ignore(key, error)
+            _log_once(f"{key} in the context is no use and is ignored (logged once).")
+            logger.debug("%s: %s", type(error).__name__, error)
             continue
         if changed is None:
             return None
+        if not trusted:
+            changed, loosens = _tightened(policy, changed)
+            if loosens:
+                _log_once(f"{key} in the context would loosen the policy and is ignored; see trust_context.")
         policy = changed
     return policy
+
+
+def _tightened(policy: InertiaPolicy, wanted: InertiaPolicy) -> tuple[InertiaPolicy, bool]:
+    """Return the policy with what is tighter in the wanted one, and if that is nothing although they differ."""
+    if wanted == policy or wanted.kind != policy.kind:
+        return policy, wanted != policy
+    tighter = replace(
+        wanted,
+        shadow=policy.shadow or wanted.shadow,
+        audit_rate=max(policy.audit_rate, wanted.audit_rate),
+        reads=_tighter(policy.reads, wanted.reads),
+        writes=_tighter(policy.writes, wanted.writes),
+    )
+    return (policy, True) if tighter == policy else (tighter, False)
+
+
+def _tighter(one: Bound, other: Bound) -> Bound:
+    budgets = [each for each in (one.max_wrong_per_100, other.max_wrong_per_100) if each is not None]
+    return Bound(
+        min_precision=max(one.min_precision, other.min_precision), max_wrong_per_100=min(budgets, default=None)
+    )
 
 
 def _read(context: Any, key: str) -> Any:
@@ -204,14 +235,13 @@ _CHANGES: Final[dict[str, Callable[[InertiaPolicy, Any], InertiaPolicy | None]]]
     "inertia_never": _never,
 }
 
-ignored: Final[set[str]] = set()
+logged: Final[set[str]] = set()
 
 
-def _ignore(key: str, error: Exception) -> None:
-    if key not in ignored:
-        ignored.add(key)
-        logger.warning("%s in the context is no use and is ignored (logged once).", key)
-        logger.debug("%s: %s", type(error).__name__, error)
+def _log_once(line: str) -> None:
+    if line not in logged:
+        logged.add(line)
+        logger.warning(line)
 
 
 __all__ = ["SWITCHED_OFF", "InertiaSettings", "settings_policy"]

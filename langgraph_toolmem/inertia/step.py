@@ -45,6 +45,7 @@ class Shortcut(Step[Inertia]):
             that it did not make, no shortcut is taken.
         rules: such models.
         force: take shortcuts with such models all the same.
+        trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
     """
 
     role: ClassVar[str] = "inertia"
@@ -60,11 +61,13 @@ class Shortcut(Step[Inertia]):
         models: Iterable[Any] = (),
         rules: Iterable[ProviderRule] = PROVIDER_RULES,
         force: bool = False,
+        trust_context: bool = False,
     ) -> None:
         super().__init__(method)
         if policy is not None and not isinstance(policy, InertiaPolicy):
             raise ConfigurationError(f"policy is an InertiaPolicy, not {type(policy).__name__}.")
         self.policy = policy
+        self._trusts = trust_context
         self.ahead: Prefetcher | None = None
         self._models: tuple[Any, ...] = ()
         self._rules: tuple[ProviderRule, ...] = ()
@@ -97,7 +100,7 @@ class Shortcut(Step[Inertia]):
 
     def look(self, call: Call) -> Decided:
         """The decision about this model call; the model turn begins with it."""
-        policy = settings_policy(call.context, self.policy or self.method.policy)
+        policy = settings_policy(call.context, self.policy or self.method.policy, trusted=self._trusts)
         if policy is None:
             return Decided(Decision(None, SWITCHED_OFF), self.method.policy)
         known = self.core.catalogue.specs

@@ -39,7 +39,7 @@ _PATTERNS: Final = tuple(
         ("excluded", r".* is excluded by the policy$"),
         ("needs_approval", r".* needs a human's approval$"),
         ("destructive", r".* is destructive \(.*\) and not named in "),
-        ("steers_the_run", r".* ends the run or steers it \(.*\)( and is not named in may_write)?$"),
+        ("steers_the_run", r".* ends the run or steers it \(.*\)$"),
         ("not_named", r".* may change something \(.*\) and is not named in may_write$"),
         ("repeat", r".* was (already called with the same arguments|called like this before) in this run"),
     )

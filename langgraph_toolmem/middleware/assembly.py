@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from langchain.agents.middleware import AgentMiddleware, LLMToolSelectorMiddleware
 
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.base.checks import check_fields, options_named
+from langgraph_toolmem.base.checks import check_fields, names_given, options_named
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.inertia import Inertia
@@ -56,6 +56,9 @@ def tool_memory_middleware(
     *,
     inside: Sequence[Middleware] = (),
     shortcut: bool | InertiaPolicy | InertiaShortcut = True,
+    may_write: Iterable[str] = (),
+    shadow: bool = False,
+    trust_context: bool = False,
     prefetch: bool | Prefetch = False,
     recall: bool | RecallPolicy | MemoryRecall = False,
     suggest: bool | SITPolicy | SITSummary = False,
@@ -88,6 +91,10 @@ def tool_memory_middleware(
         inside: your own middleware, in its order.
         shortcut: make calls without asking the model where the record is sure (`InertiaShortcut`); a policy says when.
             False: make none, only learn (and suggest).
+        may_write: tools that change something and may be called without the model all the same; added to those of the
+            policy.
+        shadow: predict and keep the record, but make no calls.
+        trust_context: settings in the run's context may loosen the policy as well (`InertiaSettings`).
         prefetch: run likely look-ups while the model is asked, and have their results ready if it asks for exactly
             them; `Prefetch` says which tools. Where something of yours inside wraps tool calls, or may take calls back
             after the model, only tools named there are run ahead. What stands in front of the list, and
@@ -113,6 +120,7 @@ def tool_memory_middleware(
         ConfigurationError: an argument cannot work, such as an `inside` that has the memory's own in it.
     """
     yours = _yours(inside)
+    shortcut = _shortcut(memory, shortcut, may_write, shadow, trust_context)
     found = _steps(
         memory, yours, shortcut, prefetch, recall, suggest, planning, reflect, preferences, chains, steps, rules, force
     )
@@ -150,6 +158,9 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
         )
     given: dict[str, Any] = {
         "shortcut": True,
+        "may_write": (),
+        "shadow": False,
+        "trust_context": False,
         "prefetch": False,
         "recall": False,
         "suggest": False,
@@ -162,7 +173,9 @@ def ToolMemoryMiddleware(  # noqa: N802 - it is made like one
         "force": False,
     }
     check_fields("ToolMemoryMiddleware", set(options), set(given), "option")
-    found = _steps(memory, [], **{**given, **options})
+    given |= options
+    how = (given.pop(name) for name in ("shortcut", "may_write", "shadow", "trust_context"))
+    found = _steps(memory, [], _shortcut(memory, *how), **given)
     return steps_middleware(memory.core, found, name=name, recorder=True, outermost=True, server=_server(found))
 
 
@@ -228,6 +241,24 @@ def _steps(
     for each in own:
         _check_step(each)
     return [*(node.step for node in found if node is not None), *own]
+
+
+def _shortcut(memory: ToolMemory, shortcut: Any, may_write: Any, shadow: Any, trust_context: Any) -> Any:
+    """Return the shortcut with the short ways to its policy taken."""
+    names = names_given("may_write", may_write)
+    for option, value in (("shadow", shadow), ("trust_context", trust_context)):
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{option} is True or False, not {value!r}.")
+    if not (names or shadow or trust_context):
+        return shortcut
+    if shortcut is not True and not isinstance(shortcut, InertiaPolicy):
+        raise ConfigurationError(
+            "may_write, shadow and trust_context are for the shortcut that is made here: with shortcut=True or a "
+            "policy. An InertiaShortcut of your own has its policy and its trust_context, and shortcut=False has none."
+        )
+    policy = method_of(memory, Inertia, "shortcut").policy if shortcut is True else shortcut
+    policy = policy.with_(may_write=policy.may_write | set(names), shadow=policy.shadow or shadow)
+    return InertiaShortcut(memory, policy=policy, trust_context=trust_context)
 
 
 def _silent(memory: ToolMemory, shortcut: Any, prefetch: Any) -> Any:

@@ -48,7 +48,7 @@ class NavigatorSources:
         self.lock, self.read_only = core.lock, core.read_only
 
     def tools(self) -> Mapping[str, ToolSpec]:
-        """The tools known now."""
+        """Return the tools known now."""
         self._core.refresh()
         return self._core.catalogue.known
 

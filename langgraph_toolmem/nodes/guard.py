@@ -75,7 +75,7 @@ class SGAGuard(MemoryNode):
         if kept is None or read_key(state, HINTS) is None:
             return None
         run = self._core.read(messages[:-1], call.thread_id)
-        specs = without_own(self._core.catalogue.specs) if self.specs is None else self.specs
+        specs = self._core.catalogue.marked(self.specs)
         found = complaints_of(run, [answer], specs)
         if not found:
             return None

@@ -143,7 +143,7 @@ def create_navi_subgraph(
         model,
         Decider(model, method),
         memory.navigator,
-        specs,
+        memory.core.catalogue.marked(specs),
         instructions=instructions,
         available=available,
         judge=is_failure,

@@ -56,6 +56,8 @@ class InertiaShortcut(StepNode):
             `Recorder` on the same memory. Runs need a thread id, a user id and messages with ids. What stands between
             the model and the tools (``interrupt_before``, an approval) cannot be seen from here: name the tools that
             may be run before it.
+        trust_context: settings in the run's context may loosen the policy as well, not only tighten it
+            (`InertiaSettings`).
         name: of the node in traces.
     """
 
@@ -68,6 +70,7 @@ class InertiaShortcut(StepNode):
         messages_key: str = "messages",
         goto: tuple[str, str] | None = None,
         prefetch: bool | Prefetch = False,
+        trust_context: bool = False,
         name: str | None = None,
     ) -> None:
         method = method_of(memory, Inertia, "InertiaShortcut")
@@ -75,7 +78,8 @@ class InertiaShortcut(StepNode):
         method.core.catalogue.hear(self._graph_tools.of(model))
         models = () if model is None else (model,)
         self.step: Shortcut
-        super().__init__(Shortcut(method, policy=policy, models=models), messages_key=messages_key, name=name)
+        shortcut = Shortcut(method, policy=policy, models=models, trust_context=trust_context)
+        super().__init__(shortcut, messages_key=messages_key, name=name)
         self.step.run_ahead(prefetch, messages_key=messages_key)
         if goto is not None and len(tuple(goto)) != 2:
             raise ConfigurationError('goto is a pair of node names such as ("tools", "agent").')

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from langgraph_toolmem.base.keys import canonical, digest
+from langgraph_toolmem.core.declarations import suggested
 from langgraph_toolmem.inertia import Inertia
 from langgraph_toolmem.inertia.entropy import InertiaMeter, InertiaTest
-from langgraph_toolmem.inertia.guards import may_write
+from langgraph_toolmem.inertia.guards import may_write, undeclared
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, calls_text
 from langgraph_toolmem.memory import ToolMemory
@@ -70,6 +71,8 @@ class ReplayReport:
         chains: the most frequent chains of tools and how often each occurred.
         inertia: whether the next tool depends on the ones before it at all.
         prefetch: what running look-ups ahead would have saved, if that was asked.
+        undeclared: tools that were never called without the model, because nobody declared them to only read.
+        suggested: those of them that seem to only read.
     """
 
     runs: int = 0
@@ -83,6 +86,8 @@ class ReplayReport:
     chains: list[tuple[tuple[str, ...], int]] = field(default_factory=list)
     inertia: InertiaTest | None = None
     prefetch: PrefetchTally | None = None
+    undeclared: list[str] = field(default_factory=list)
+    suggested: list[str] = field(default_factory=list)
 
     @property
     def yield_per_100(self) -> float:
@@ -117,6 +122,7 @@ def replay(
     runs: Iterable[RunLike],
     *,
     tools: Iterable[ToolLike] | None = None,
+    reads: Iterable[str] = (),
     policy: InertiaPolicy | None = None,
     seed: int = 0,
     memory: ToolMemory | None = None,
@@ -132,19 +138,18 @@ def replay(
 
     Args:
         runs: recorded runs, oldest first.
-        tools: schemas of the tools; None: what the calls show of them, and their names count as if they had been
-            described.
+        tools: schemas of the tools; None: what the calls show of them.
+        reads: names and patterns of the tools that only read, as for `ToolMemory`.
         policy: the policy to judge; calibrated if None.
         seed: of the memory.
-        memory: a memory that has learned already (`tools` and `seed` are then unused).
+        memory: a memory that has learned already (`tools`, `reads` and `seed` are then unused).
         on_run: called after each run.
         on_turn: called with each turn and the decision before it.
         prefetch: counts what running look-ups ahead would have saved.
         on_end: called with the memory when all is learned.
     """
     own = memory is None
-    memory = memory or ToolMemory.ephemeral(tools=tools, methods=[Inertia(seed=seed, background=False)])
-    memory.core.catalogue.taken_as_described |= own and tools is None
+    memory = memory or ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia(seed=seed, background=False)])
     chosen = (policy or InertiaPolicy()).with_(audit_rate=0.0)
     report, meter, chains = ReplayReport(prefetch=prefetch), InertiaMeter(), Counter[tuple[str, ...]]()
     seconds: dict[str, float] = {}
@@ -176,6 +181,9 @@ def replay(
             report.runs += 1
             if on_run is not None:
                 on_run(run)
+        specs = memory.core.catalogue.marked()
+        report.undeclared = undeclared(specs, chosen)
+        report.suggested = suggested(specs[name] for name in report.undeclared)
         if on_end is not None:
             on_end(memory)
     finally:

@@ -25,7 +25,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import jsonschema_rs
 from langchain_core.tools import BaseTool, StructuredTool, Tool
@@ -155,6 +155,22 @@ class ToolSpec:
                 return schema
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
         return schema
+
+
+SideEffects: TypeAlias = Literal["reads", "changes", "destroys", "controls"]
+
+
+def side_effects(spec: ToolSpec) -> SideEffects:
+    """Return what a call of the tool does to the world, by its marks alone.
+
+    What nobody declared changes something: a name or a description is no declaration. A tool that controls the run
+    ends it, or says who goes on.
+    """
+    if spec.destructive:
+        return "destroys"
+    if spec.controls:
+        return "controls"
+    return "reads" if spec.read_only else "changes"
 
 
 ToolLike: TypeAlias = BaseTool | Callable[..., Any] | Mapping[str, Any] | BaseModel | ToolSpec

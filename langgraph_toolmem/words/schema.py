@@ -46,22 +46,6 @@ class Described(Protocol):
     def returns(self) -> dict[str, Any] | None:
         """JSON schema of the result, if declared."""
 
-    @property
-    def read_only(self) -> bool | None:
-        """It changes nothing; None if nothing is said."""
-
-    @property
-    def destructive(self) -> bool | None:
-        """It may destroy something; None if nothing is said."""
-
-    @property
-    def controls(self) -> bool | None:
-        """Its answer ends the run or steers it."""
-
-    @property
-    def seen(self) -> bool:
-        """Somebody described it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Leaf:

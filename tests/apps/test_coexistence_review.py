@@ -437,9 +437,8 @@ async def test_a_refusal_is_for_the_model_to_read_not_a_failure_like_others() ->
     """After a failed note the failure was always logged. A person's refusal looks like a failure, but is none."""
     desk, plain = ReviewedDesk(), ReviewedDesk()
     memory = ToolMemory.ephemeral(tools=desk.tools)
-    allowed = EAGER.with_(may_read=EAGER.may_read | {"log_failure"})
     model = ScriptedChatModel(script=logs_failures)
-    teacher = build_agent(memory, FullDisk(), model=model, policy=allowed.with_(shadow=True))
+    teacher = build_agent(memory, FullDisk(), model=model, policy=SHADOW)
     for run in range(20):
         await teacher.run(run)
     report = memory.report()
@@ -447,7 +446,7 @@ async def test_a_refusal_is_for_the_model_to_read_not_a_failure_like_others() ->
 
     def agent(knows: ToolMemory | None, at: Desk) -> Agent:
         inside = reviewer("batched", "add_note")
-        return build_agent(knows, at, inside=inside, model=ScriptedChatModel(script=logs_failures), policy=allowed)
+        return build_agent(knows, at, inside=inside, model=ScriptedChatModel(script=logs_failures), policy=EAGER)
 
     ours, theirs = agent(memory, desk), agent(None, plain)
     for one in (ours, theirs):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import langchain.agents.middleware as theirs
 import pytest
 from agents import WAYS, both, build_agent
 from desk import script, shortcuts
-from histories import call, history, schema, user, words
+from histories import call, history, reading, user, words
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
@@ -52,12 +53,12 @@ def get_agent(name: str) -> str:
 
 
 NAMES = frozenset({"hand_to_sales", "research_complete", "get_agent"})
-ALL = InertiaPolicy(may_write=NAMES, may_read=NAMES, allow_destructive=NAMES)
+ALL = InertiaPolicy(may_write=NAMES, allow_destructive=NAMES)
 
 
 def test_tools_that_steer_the_run_are_never_called_nor_run_ahead() -> None:
     tools = {each.name: each for each in (hand_to_sales, research_complete, get_agent)}
-    specs = read_tools(tools.values())
+    specs = {name: replace(spec, read_only=True) for name, spec in read_tools(tools.values()).items()}
     policy = ALL.with_(control={"research_complete", "get_agent"})
 
     assert not guards.why_never(specs["get_agent"], ALL)
@@ -71,11 +72,11 @@ def test_tools_that_steer_the_run_are_never_called_nor_run_ahead() -> None:
 
 
 def test_a_named_control_tool_gets_no_shortcut_however_sure_the_record() -> None:
-    free = ALL.with_(max_wrong_per_100=None, audit_rate=0.0, may_read={"find", "note"})
+    free = ALL.with_(max_wrong_per_100=None, audit_rate=0.0)
     run = history(user("Go on"), call("find", {"name": "x"}, "x"), call("note", {}, "ok"), words())
     asked = history(user("Go on"), call("find", {"name": "x"}, "x"))
     for policy, acts in ((free, True), (free.with_(control={"note"}), False)):
-        tools = [schema("find", "name"), schema("note")]
+        tools = [reading("find", "name"), reading("note")]
         with ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy, background=False)]) as memory:
             for n in range(30):
                 memory.observe(run, thread_id=str(n))

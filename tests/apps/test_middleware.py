@@ -15,7 +15,6 @@ import pytest
 from agents import WAYS, Agent, asked, both, build_agent, same_calls
 from desk import (
     EAGER,
-    NAMED,
     NAMES,
     WARM_TURNS,
     Desk,
@@ -35,7 +34,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.inertia.settings import InertiaSettings
+from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.nodes import InertiaShortcut
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
@@ -83,6 +84,10 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
         ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, r"inside\[1\] is a type, not an AgentMiddleware"),
         ({"shortcut": {"kind": "paper"}}, "shortcut is True, False, a InertiaPolicy or a InertiaShortcut, not {'kind"),
         ({"shortcut": "paper"}, "shortcut is True, False, a InertiaPolicy or a InertiaShortcut, not 'paper'"),
+        ({"may_write": "pay"}, "may_write is a list of names of tools, not 'pay'"),
+        ({"shadow": 1}, "shadow is True or False, not 1"),
+        ({"may_write": {"pay"}, "shortcut": False}, "may_write, shadow and trust_context are for the shortcut"),
+        ({"shadow": True, "shortcut": False, "prefetch": True}, "are for the shortcut that is made here"),
         ({"rules": ["gemini-3"]}, r"rules\[0\] is a str, not a ProviderRule"),
         ({"rules": "gemini-3"}, "rules is a list of ProviderRule.* not str"),
         ({"rules": PROVIDER_RULES[0]}, "rules is a list of ProviderRule.* not ProviderRule"),
@@ -92,6 +97,25 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
 def test_wrong_arguments(memory: ToolMemory, arguments: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         tool_memory_middleware(memory, **arguments)
+
+
+@pytest.mark.parametrize("make", [ToolMemoryMiddleware, tool_memory_middleware])
+def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any]) -> None:
+    def policy_of(memory: ToolMemory, **options: Any) -> InertiaPolicy | None:
+        made = make(memory, **options)
+        first = made if make is ToolMemoryMiddleware else made[0]
+        (shortcut,) = [step for step in first._steps if isinstance(step, Shortcut)]
+        return shortcut.policy
+
+    own, other = InertiaPolicy(may_write={"pay"}), InertiaPolicy(never={"pay"}, shadow=True)
+    with ToolMemory.ephemeral(tools=desk.tools, methods=[Inertia(own)]) as memory:
+        assert policy_of(memory) is None, "the memory's own"
+        assert policy_of(memory, may_write={"send"}) == own.with_(may_write={"pay", "send"})
+        assert policy_of(memory, shadow=True, shortcut=True) == own.with_(shadow=True)
+        assert policy_of(memory, shortcut=other, may_write=["send"]) == other.with_(may_write={"send"})
+        for short in ({"may_write": {"send"}}, {"shadow": True}, {"trust_context": True}):
+            with pytest.raises(ConfigurationError, match="has its policy"):
+                make(memory, shortcut=InertiaShortcut(memory), **short)
 
 
 @pytest.mark.parametrize("make", [ToolMemoryMiddleware, tool_memory_middleware])
@@ -227,7 +251,7 @@ async def test_sync_and_async_decide_alike() -> None:
     told = []
     for way in WAYS:
         agent = build_agent(
-            ToolMemory.ephemeral(tools=Desk().tools), Desk(), policy=NAMED.with_(max_wrong_per_100=None)
+            ToolMemory.ephemeral(tools=Desk().tools), Desk(), policy=InertiaPolicy().with_(max_wrong_per_100=None)
         )
         told.append([await events(agent, way, i) for i in range(24)])
     assert told[0] == told[1]

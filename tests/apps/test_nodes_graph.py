@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from desk import (
     EAGER,
-    NAMED,
     NAMES,
     Desk,
     assert_answered,
@@ -44,7 +43,7 @@ def texts(state: dict[str, Any]) -> list[tuple[str, str, list[tuple[str, Any]]]]
     return [(m.type, m.text, [(c["name"], c["args"]) for c in getattr(m, "tool_calls", [])]) for m in state["messages"]]
 
 
-@pytest.mark.parametrize("policy", [EAGER, NAMED], ids=["eager", "default"])
+@pytest.mark.parametrize("policy", [EAGER, InertiaPolicy()], ids=["eager", "default"])
 def test_fewer_model_calls_and_the_same_work(desk: Desk, memory: ToolMemory, policy: InertiaPolicy) -> None:
     graph, model = build(memory, desk.tools, policy=policy, checkpointer=InMemorySaver())
     plain_desk = Desk()
@@ -86,16 +85,14 @@ def test_a_shortcut_is_marked_and_counts_no_tokens(desk: Desk, memory: ToolMemor
 
 def test_an_announced_shortcut_says_so(desk: Desk, memory: ToolMemory) -> None:
     warm(memory)
-    graph, _ = build(
-        memory, desk.tools, policy=InertiaPolicy.paper(may_read={"latest_order"}, max_share=None, window=1)
-    )
+    graph, _ = build(memory, desk.tools, policy=InertiaPolicy.paper(max_share=None, window=1))
     first = shortcuts(run(graph, 0)["messages"])[0]
     assert first.text.startswith("[inertia shortcut]")
     assert first.tool_calls[0]["name"] in first.text
 
 
 def test_nothing_is_done_before_it_was_seen_to_be_right(desk: Desk, memory: ToolMemory) -> None:
-    graph, _ = build(memory, desk.tools, policy=NAMED.with_(audit_rate=0.0))
+    graph, _ = build(memory, desk.tools, policy=InertiaPolicy().with_(audit_rate=0.0))
     first = next(i for i in range(40) if shortcuts(run(graph, i)["messages"]))
     assert 2 <= first <= 10
     assert memory.report().precision is None
@@ -155,7 +152,7 @@ async def test_sync_and_async_decide_and_learn_the_same(monkeypatch: pytest.Monk
         numbered_uuids(monkeypatch)
         desk = Desk()
         with ToolMemory.ephemeral(tools=desk.tools, now=lambda: 1_000_000.0) as memory:
-            often_audited = NAMED.with_(audit_rate=0.25)
+            often_audited = InertiaPolicy().with_(audit_rate=0.25)
             graph, model = build(memory, desk.tools, policy=often_audited, checkpointer=InMemorySaver())
             events: list[Any] = []
             for i in range(40):

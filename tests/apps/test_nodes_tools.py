@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 import pytest
-from desk import EAGER as DESK
-from desk import NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
+from desk import EAGER, NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -24,8 +23,7 @@ from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_conditio
 from langgraph_toolmem.testing import ScriptedChatModel
 
 Call = tuple[str, dict[str, Any]]
-NAMED = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
-EAGER = DESK.with_(may_read=DESK.may_read | NAMED)
+READS = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
 
 
 def plan(*turns: list[Call]) -> Callable[..., AIMessage]:
@@ -89,7 +87,7 @@ RING: Call = ("ring", {"times": 2})
 
 def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) -> tuple[ToolMemory, Any, Any, Any]:
     """A memory that saw `runs` runs of an app; returns it, the app, its model and the last state."""
-    memory = ToolMemory.ephemeral(tools=tools)
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
     graph, model = app(memory, tools, script, checkpointer=InMemorySaver(), **options)
     for i in range(runs):
         state = graph.invoke(say(i), thread(i))
@@ -145,7 +143,7 @@ def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
         return "ok"
 
     tools = [look, brittle]
-    memory = ToolMemory.ephemeral(tools=tools)
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
     script = plan([LOOK], [("brittle", {"place": "x"})])
     graph, _ = app(memory, tools, script, checkpointer=InMemorySaver())
     with pytest.raises(ValueError, match="floor"):
@@ -184,7 +182,7 @@ def test_an_interrupt_inside_a_tool() -> None:
         return ask_a_human(place)
 
     tools = [look, gate]
-    memory = ToolMemory.ephemeral(tools=tools)
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
     graph, model = app(memory, tools, plan([LOOK], [("gate", {"place": "hall"})]), checkpointer=InMemorySaver())
     for i in range(14):
         state = graph.invoke(say(i), thread(i))
@@ -204,7 +202,7 @@ def test_an_interrupt_inside_a_tool() -> None:
 @pytest.mark.parametrize("policy", [EAGER, EAGER.with_(shadow=True)], ids=["acting", "shadow"])
 async def test_interrupt_before_the_tools(policy: InertiaPolicy) -> None:
     tools = [look, ring]
-    memory = ToolMemory.ephemeral(tools=tools)
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
     graph, model = app(
         memory, tools, plan([LOOK], [RING]), policy=policy, checkpointer=InMemorySaver(), interrupt_before=["tools"]
     )
@@ -222,7 +220,7 @@ async def test_interrupt_before_the_tools(policy: InertiaPolicy) -> None:
 
 def test_a_call_that_a_human_edits_or_rejects() -> None:
     tools = [look, ring]
-    memory = ToolMemory.ephemeral(tools=tools)
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
     graph, _ = app(memory, tools, plan([LOOK]), checkpointer=InMemorySaver(), interrupt_before=["tools"])
     for i in range(3):
         state = graph.invoke(say(i), thread(i))
@@ -274,7 +272,7 @@ def test_injected_arguments_are_injected_and_never_filled() -> None:
         return "ok"
 
     store = InMemoryStore()
-    memory = ToolMemory.ephemeral(tools=[deep, ring])
+    memory = ToolMemory.ephemeral(reads=READS, tools=[deep, ring])
     graph, _ = app(
         memory, [deep, ring], plan([("deep", {"place": "hall"})], [RING]), checkpointer=InMemorySaver(), store=store
     )
@@ -346,14 +344,14 @@ def test_tools_that_the_policy_names_are_not_shortcut(change: dict[str, Any], wh
 
 def test_a_tool_that_was_removed_is_not_proposed() -> None:
     memory, _, _, _ = learned([look, ring], plan([LOOK], [RING]))
-    with ToolMemory.ephemeral(tools=[ring]) as other:
+    with ToolMemory.ephemeral(reads=READS, tools=[ring]) as other:
         other.observe([("user", "x")])
         other.core.graph.__dict__.update(memory.core.graph.__dict__)
         assert other.inertia.predict([HumanMessage("do the usual")], policy=EAGER) is None
 
 
 def test_the_papers_policy_never_takes_two_in_a_row(desk: Desk, memory: ToolMemory) -> None:
-    paper = InertiaPolicy.paper(may_read=EAGER.may_read)
+    paper = InertiaPolicy.paper()
     graph, model = build(memory, desk.tools, policy=paper, checkpointer=InMemorySaver())
     for i in range(24):
         state = run(graph, i, config=thread(i // 8))
@@ -377,7 +375,7 @@ def test_where_the_model_sometimes_stops_the_memory_stays_modest(recorder: bool)
         turns = [[LOOK], [RING]] if int(messages[0].text.split()[-1]) % 2 else [[LOOK]]
         return plan(*turns)(messages, tools)
 
-    memory = ToolMemory.ephemeral(tools=[look, ring])
+    memory = ToolMemory.ephemeral(reads=READS, tools=[look, ring])
     graph, model = build(memory, [look, ring], ScriptedChatModel(script=script), policy=EAGER, recorder=recorder)
     rung = 0
     for i in range(40):
@@ -409,7 +407,7 @@ def test_a_polling_loop_ends_when_the_answer_changes() -> None:
         return AIMessage("", tool_calls=[{"name": "check_status", "args": {"job": "nightly"}, "id": str(uuid4())}])
 
     model = ScriptedChatModel(script=wait).bind_tools([check_status])
-    with ToolMemory.ephemeral(tools=[check_status], methods=default_methods(Inertia(EAGER))) as memory:
+    with ToolMemory.ephemeral(reads=READS, tools=[check_status], methods=default_methods(Inertia(EAGER))) as memory:
         builder = StateGraph(MessagesState)
         builder.add_node("inertia", InertiaShortcut(memory))
         builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})

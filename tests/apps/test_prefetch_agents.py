@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 from agents import WAYS, Agent, asked
-from desk import NAMED, NAMES, Desk, expected, script, thread, warm
+from desk import NAMES, Desk, expected, script, thread, warm
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
@@ -38,7 +38,7 @@ from langgraph_toolmem.testing import ScriptedChatModel
 
 LIKELY = Prefetch(min_probability=0.5)
 """Throws nothing away on the desk."""
-READS = NAMED.with_(may_read={"find_customer", "latest_order"}, shadow=True)
+READS = InertiaPolicy(control={"add_note"}, shadow=True)
 """Never makes a call itself: every call is the model's."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from agents import WAYS, asked
-from desk import NAMED, NAMES, Desk, asker, expected, script, thread, warm
+from desk import NAMES, Desk, asker, expected, script, thread, warm
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -24,12 +24,12 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from places import ROOT
 
-from langgraph_toolmem import Inertia, Prefetch, ToolMemory
+from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, ashortcut_model, shortcut_condition, shortcut_model
 from langgraph_toolmem.testing import ScriptedChatModel
 
-READS = NAMED.with_(may_read={"find_customer", "latest_order"}, shadow=True)
+READS = InertiaPolicy(control={"add_note"}, shadow=True)
 LIKELY = Prefetch(min_probability=0.5)
 
 

@@ -8,7 +8,7 @@ import random
 from typing import Any, NamedTuple
 
 import pytest
-from histories import FAILED, call, calls, history, schema, shortcut, user, words
+from histories import FAILED, call, calls, history, reading, schema, shortcut, user, words
 from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
@@ -20,8 +20,8 @@ from langgraph_toolmem.runs.logs import load_runs
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import Turn, parse_run
 
-FREE = InertiaPolicy(may_read={"find", "open", "note"}).with_(max_wrong_per_100=None, audit_rate=0.0)
-TOOLS = [schema("find", "name"), schema("open", "id")]
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [reading("find", "name"), reading("open", "id")]
 
 
 class Logged(NamedTuple):
@@ -59,8 +59,7 @@ def test_an_agent_in_a_loop_saves_nothing():
     """What it does over and over is easily foreseen; nobody wants it done faster."""
     loop = [call("help", {"why": "stuck"}, "An agent will come.") for _ in range(50)]
     runs = [Logged(history(user("Go."), *loop, words()), "1")]
-    policy = FREE.with_(may_read={"help"}, allow_repeats={"help"})
-    report = replay(runs, tools=[schema("help", "why")], policy=policy)
+    report = replay(runs, tools=[schema("help", "why")], reads={"help"}, policy=FREE.with_(allow_repeats={"help"}))
 
     assert (report.turns, report.stuck) == (51, 48)
     assert report.right + report.wrong <= 2
@@ -71,7 +70,7 @@ def test_an_agent_in_a_loop_saves_nothing():
 def test_writing_tools_that_would_be_called_are_listed():
     schemas = [schema("find", "name"), schema("open", "id")]
     reading, writing = (
-        replay(visits(40), tools=schemas, policy=FREE.with_(may_read=frozenset(read), may_write=frozenset(write)))
+        replay(visits(40), tools=schemas, reads=read, policy=FREE.with_(may_write=write))
         for read, write in ((("find", "open"), ()), (("find",), ("open",)))
     )
     assert reading.right

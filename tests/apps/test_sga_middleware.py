@@ -230,7 +230,7 @@ async def test_a_human_still_decides(memory: ToolMemory, way: str) -> None:
 async def test_with_everything_on_the_same_calls_are_made(way: str) -> None:
     with taught(8) as memory:
         rest = {"suggest": True, "recall": True, "reflect": True, "preferences": True, "chains": 2}
-        agent = app_of(memory, Desk(), script, shortcut=True, planning=SGASettings(guard=True), **rest)
+        agent = app_of(memory, Desk(), script, shortcut=True, shadow=True, planning=SGASettings(guard=True), **rest)
         await agent.ask(request("Zoe"), way)
         assert agent.desk.done == expected("Zoe")
         first = agent.hints()[0]

@@ -276,7 +276,7 @@ async def test_what_a_person_rejected_is_not_suggested_again(memory: ToolMemory,
 
 TOOLS = read_tools(
     [
-        h.schema("get_file", "name"),
+        h.reading("get_file", "name"),
         h.schema("latest_order", "id"),
         h.schema("rename_file", "name"),
         h.schema("crm_send_mail", "to"),
@@ -292,9 +292,9 @@ TOOLS = read_tools(
 )
 
 
-def against(tool: str, args: dict[str, Any], *before: Any, by_name: bool = True) -> list[str]:
+def against(tool: str, args: dict[str, Any], *before: Any) -> list[str]:
     run = h.run_of(h.user("x"), *before)
-    return [each.rule for each in complaints(run, [(tool, args)], TOOLS, by_name=by_name)]
+    return [each.rule for each in complaints(run, [(tool, args)], TOOLS)]
 
 
 def test_an_answer_that_was_another_each_time_may_be_asked_for_again() -> None:
@@ -312,15 +312,16 @@ def test_an_answer_that_was_another_each_time_may_be_asked_for_again() -> None:
     [
         ("rename_file", {"name": "a"}, []),
         ("crm_send_mail", {"to": "a"}, []),
-        ("latest_order", {"id": "1"}, ["repeat"]),
+        ("latest_order", {"id": "1"}, []),
         ("run_report", {"name": "a"}, ["repeat"]),
         ("delete_nothing_known", {}, []),
     ],
 )
-def test_a_tool_that_says_nothing_is_known_by_its_verb(between: str, args: dict[str, Any], again: list[str]) -> None:
+def test_a_tool_that_nobody_declared_may_have_changed_what_was_read(
+    between: str, args: dict[str, Any], again: list[str]
+) -> None:
     before = [h.call("get_file", {"name": "a"}), h.call(between, args)]
     assert against("get_file", {"name": "a"}, *before) == again
-    assert against("get_file", {"name": "a"}, *before, by_name=False) == ["repeat"]
 
 
 def test_a_default_that_is_written_out_is_no_change_and_another_case_is_one() -> None:

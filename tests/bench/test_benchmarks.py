@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import call, calls, history, schema, user, words
+from histories import call, calls, history, reading, schema, user, words
 
 from benchmarks import replay as bench_replay
 from benchmarks import scale as bench_scale
@@ -22,7 +22,7 @@ from langgraph_toolmem.runs.logs import LoggedRun, load_runs
 from langgraph_toolmem.runs.trajectory import parse_run
 
 A, B = ("a", "{}"), ("b", "{}")
-TOOLS = [schema("find", "name"), schema("open", "id")]
+TOOLS = [reading("find", "name"), schema("open", "id")]
 
 
 def guesses(yardstick: Yardstick, *runs: list[Any]) -> list[list[Guess]]:

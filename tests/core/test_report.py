@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict, fields
 
 import pytest
-from histories import Learner, call, history, schema, user, words
+from histories import Learner, call, history, reading, schema, user, words
 from kept import seen_by_others, sit
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -46,7 +46,7 @@ USED = graph_with(turns=100, acted_ok=18, acted_failed=2, tokens_in=160_000, tok
 
 
 def whys(policy: InertiaPolicy, *, given: bool = True, runs: int = 12) -> dict[str, tuple[str, str]]:
-    schemas = [schema("find", "name"), schema("pay", "sum")] if given else [schema("other")]
+    schemas = [reading("find", "name"), schema("pay", "sum")] if given else [schema("other")]
     with ToolMemory.ephemeral(tools=schemas, methods=[Inertia(policy)]) as memory:
         for n in range(runs):
             run = [
@@ -62,11 +62,10 @@ def whys(policy: InertiaPolicy, *, given: bool = True, runs: int = 12) -> dict[s
 
 
 def test_the_report_says_why_a_tool_is_not_skipped_and_what_to_do():
-    reads = InertiaPolicy(may_read={"find"})
-
+    reads = InertiaPolicy()
     found = whys(reads)
     assert found["pay"][0].startswith("guard: may change something")
-    assert "may_read" in found["pay"][1]
+    assert "reads=" in found["pay"][1]
     assert found["find"][0].startswith("below the bar")
     assert whys(reads.with_(never={"pay"}))["pay"] == ("guard: is excluded by the policy", "")
     assert whys(reads.with_(shadow=True))["find"][0] == "shadow mode"
@@ -170,8 +169,7 @@ def test_periods_come_from_the_hours_of_the_graph_oldest_first():
 
 def test_the_memory_counts_by_the_hour_what_it_counts_in_all():
     clock = [float(MONDAY)]
-    named = Inertia(InertiaPolicy(may_read={"look_up", "delete"}))
-    with ToolMemory.ephemeral(now=lambda: clock[0], methods=[named]) as memory:
+    with ToolMemory.ephemeral(now=lambda: clock[0], reads={"look_up", "delete"}, methods=[Inertia()]) as memory:
         for number in range(40):
             clock[0] += 600
             look_up = call("look_up", {"name": f"n{number}"}, {"id": f"i{number}"})

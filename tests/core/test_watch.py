@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import FAILED, Learner, call, calls, schema, shortcut, user, words
+from histories import FAILED, Learner, call, calls, reading, schema, shortcut, user, words
 from kept import seen_by_others
 from places import ROOT
 from typer.testing import CliRunner
@@ -663,7 +663,7 @@ def test_what_a_record_tells(record, said):
 
 
 def test_foresight_of_a_real_engine_is_told():
-    learner = Learner([schema("add", "x")], InertiaPolicy(may_read={"add"}))
+    learner = Learner([reading("add", "x")], InertiaPolicy())
     events = [
         seen(record)
         for number in range(60)

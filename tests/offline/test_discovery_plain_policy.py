@@ -79,7 +79,7 @@ def after(request: str, *taken: Taken) -> State:
     state = State(Task("t", request))
     state = state.at(POLICY.plan(state))
     for each in taken:
-        state = state.after(each, reads=only_reads(LIBRARY.get(each.call.tool), each.call.tool))
+        state = state.after(each, reads=only_reads(LIBRARY.get(each.call.tool)))
     return state
 
 

@@ -257,10 +257,10 @@ def test_reads_of_which_nothing_was_made_are_no_part_of_a_path() -> None:
 
 
 def test_what_only_reads() -> None:
-    assert only_reads(SPECS["find_key"], "find_key")
-    assert not only_reads(SPECS["open_safe"], "open_safe")
-    assert only_reads(None, "list_orders")
-    assert not only_reads(None, "send_order")
+    assert only_reads(replace(SPECS["find_key"], read_only=True))
+    assert not only_reads(replace(SPECS["find_key"], read_only=None))
+    assert not only_reads(SPECS["open_safe"])
+    assert not only_reads(None)
 
 
 def test_the_same_draws_give_the_same_tree() -> None:

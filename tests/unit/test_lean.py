@@ -53,9 +53,10 @@ def model(state):
     return {"messages": [AIMessage("", tool_calls=[call])]}
 
 free = Bound(min_precision=0.5, max_wrong_per_100=None)
-policy = InertiaPolicy(reads=free, writes=free, audit_rate=0.0, may_read=frozenset({"find_order", "track"}))
+policy = InertiaPolicy(reads=free, writes=free, audit_rate=0.0)
 tools = [find_order, track]
-with ToolMemory(sys.argv[1], tools=tools, methods=default_methods(Inertia(policy, background=False))) as memory:
+methods = default_methods(Inertia(policy, background=False))
+with ToolMemory(sys.argv[1], tools=tools, reads={"find_order", "track"}, methods=methods) as memory:
     graph = StateGraph(MessagesState)
     graph.add_node("inertia", InertiaShortcut(memory))
     graph.add_node("agent", model)

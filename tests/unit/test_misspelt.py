@@ -69,11 +69,10 @@ def test_a_list_in_the_list_of_middleware_is_explained():
         create_agent(ScriptedChatModel(script=["x"]), [], middleware=ours)
 
 
-@pytest.mark.parametrize("trust", [True, False])
-def test_a_decision_does_not_look_at_the_names_in_a_policy_again(trust, monkeypatch):
+def test_a_decision_does_not_look_at_the_names_in_a_policy_again(monkeypatch):
     looked, real = [], guards.misnamed
     monkeypatch.setattr(guards, "misnamed", lambda *given: looked.append(given) or real(*given))
-    policy = InertiaPolicy(never={"pay"}, trust_names=trust)
+    policy = InertiaPolicy(never={"pay"})
     with ToolMemory.ephemeral(tools=[schema("find", "name")], methods=[Inertia(policy)]) as memory:
         for thread in "abc":
             memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
@@ -81,7 +80,7 @@ def test_a_decision_does_not_look_at_the_names_in_a_policy_again(trust, monkeypa
 
 
 def test_names_of_no_tool_in_a_policy_are_told_once(caplog):
-    policy = InertiaPolicy(never={"delete_mails", "pay"}, may_read={"find"})
+    policy = InertiaPolicy(never={"delete_mails", "pay"})
     tools = [schema("find", "name"), schema("delete_mail", "id")]
     with ToolMemory.ephemeral(tools=tools, methods=[Inertia(policy)]) as memory:
         with caplog.at_level(logging.WARNING, logger="langgraph_toolmem.inertia"):

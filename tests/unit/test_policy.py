@@ -17,7 +17,7 @@ def test_the_default_is_calibrated():
     assert policy.kind == "calibrated"
     assert policy.reads == Bound() == Bound(min_precision=0.7, max_wrong_per_100=1)
     assert policy.writes == Bound(min_precision=0.8, max_wrong_per_100=0.5)
-    assert (policy.audit_rate, policy.shadow, policy.only, policy.trust_names) == (0.05, False, None, True)
+    assert (policy.audit_rate, policy.shadow, policy.only) == (0.05, False, None)
     assert not policy.may_write | policy.allow_destructive | policy.never | policy.needs_approval
 
 
@@ -54,7 +54,6 @@ WRONG: list[dict[str, Any]] = [
     {"may_write": "send"},
     {"only": "send"},
     {"allow_destructive": {"delete": True}},
-    {"trust_names": 1},
     {"shadow": "no"},
 ]
 WRONG_PAPER: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import call, history, schema, user
+from histories import call, history, reading, schema, user
 from kept import inertia, ledger, navigator, seen_by_others, sit
 from places import TESTS
 
@@ -24,12 +24,12 @@ DATA = TESTS / "data" / "format4"
 were pruned, turns and offers are open, summaries wait), the log of two workers, and what that version knew of both."""
 KNOWN = json.loads((DATA / "known.json").read_text())
 TOOLS = [
-    schema("find_customer", "name", description="Finds a customer by name."),
-    schema("open_file", "id", "mode"),
+    reading("find_customer", "name", description="Finds a customer by name."),
+    reading("open_file", "id", "mode"),
     schema("write_mail", "email text"),
     schema("pay", "amount:number"),
 ]
-NAMED = {"may_read": frozenset({"find_customer", "open_file"}), "may_write": frozenset({"write_mail", "pay"})}
+NAMED = {"may_write": frozenset({"write_mail", "pay"})}
 EAGER = InertiaPolicy(**NAMED).with_(min_precision=0.3, audit_rate=0.0, max_wrong_per_100=None)
 POLICIES = (EAGER, InertiaPolicy(**NAMED), InertiaPolicy.paper(**NAMED))
 
@@ -53,7 +53,8 @@ def figures(memory: ToolMemory) -> dict[str, Any]:
         del report[later]  # what version 4 did not know
     inertia, sit, entries, atoms = (report["sections"].get(name) for name in ("inertia", "sit", "entries", "atoms"))
     for later in (
-        "read_by_name",
+        "undeclared",
+        "suggested",
         "never_skipped",
         "withdrawn",
         "budget_open",

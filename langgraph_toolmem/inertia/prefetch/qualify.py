@@ -12,7 +12,8 @@ from langchain_core.tools import BaseTool, StructuredTool, Tool
 from pydantic import BaseModel
 from typing_extensions import get_type_hints
 
-from langgraph_toolmem.inertia.guards import MAX_NAMED, may_write, why_never
+from langgraph_toolmem.core.declarations import named
+from langgraph_toolmem.inertia.guards import may_write, why_never
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.prefetch.settings import Prefetch
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -48,19 +49,14 @@ class Qualified(NamedTuple):
     @property
     def in_words(self) -> str:
         """For the log."""
-        may = _named(self.may)
+        may = named(self.may)
         reasons: dict[str, list[str]] = {}
         for name, why in self.why_not.items():
             reasons.setdefault(why.removeprefix(f"{name} "), []).append(name)
-        others = "; ".join(f"{_named(names)}: {why}" for why, names in reasons.items())
+        others = "; ".join(f"{named(names)}: {why}" for why, names in reasons.items())
         return f"Run ahead while the model is asked: {may or 'no tool'}." + (
             f" Not run ahead: {others}." if others else ""
         )
-
-
-def _named(names: Any) -> str:
-    shown = sorted(names)
-    return ", ".join(shown[:MAX_NAMED]) + (", …" if len(shown) > MAX_NAMED else "")
 
 
 def qualified(
@@ -92,7 +88,7 @@ def _why_not(tool: BaseTool, spec: ToolSpec, policy: InertiaPolicy, settings: Pr
         return f"{name} is not named in Prefetch(tools=...)"
     reading = policy.with_(may_write=(), only=None)  # who named it for the shortcut did not mean this
     if may_write(name, {name: spec}, reading):
-        return f"{name} is not known to only read (the report says why)"
+        return f"{name} is not declared to only read"
     if never := why_never(spec, reading):
         return never
     if _opted_out(tool):

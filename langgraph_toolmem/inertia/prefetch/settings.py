@@ -13,8 +13,8 @@ from langgraph_toolmem.base.checks import expect, is_count, is_number, is_share,
 class Prefetch:
     """Which look-ups run while the model is thinking.
 
-    Only tools that are known to read are run ahead, as the shortcut's policy sees them (tag or metadata
-    ``read_only``, MCP's ``readOnlyHint``, the policy's `may_read`, or a name it trusts), and only those that take
+    Only tools that are declared to read are run ahead (``ToolMemory(reads=...)``, tag or metadata ``read_only``, MCP's
+    ``readOnlyHint``), and only those that take
     nothing from the host (state, store, runtime, call id). What costs money or counts against a quota is taken out by
     a tag ``no_prefetch``, or by that word or ``"prefetch": False`` in the metadata.
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.words.meaning import canonical, canonical_words, verb_of
 from langgraph_toolmem.words.split import STOP_WORDS, stem, words
 from langgraph_toolmem.words.vocabulary import READING, STRICT_VERBS
@@ -48,7 +48,7 @@ class Fallbacks:
         self._bags: dict[str, Mapping[str, float]] = {}
 
     def of(self, tool: str, allowed: Collection[str], *, most: int = MOST) -> list[str]:
-        """The tools that are most like one, the most similar first; none of another nature.
+        """Return the tools that are most like one, the most similar first; none with other side effects.
 
         Args:
             tool: which one is to be replaced.
@@ -99,17 +99,13 @@ class Fallbacks:
         return bag
 
 
-def writes(spec: ToolSpec) -> bool | None:
-    """Whether a tool changes something, by what is declared, else by its verb; None if nothing says so."""
-    if spec.destructive or spec.read_only is not None:
-        return bool(spec.destructive) or spec.read_only is False
-    verb = verb_of(spec.name)
-    return verb not in READING if verb else None
-
-
 def _akin(one: ToolSpec, other: ToolSpec) -> bool:
-    left, right = writes(one), writes(other)
-    return left is None or right is None or left == right
+    """Return True if two tools do the same to the world. If nobody declared them, their verbs have to agree as well."""
+    effects = side_effects(one)
+    if effects != side_effects(other) or effects != "changes":
+        return effects == side_effects(other)
+    verbs = [verb in READING for spec in (one, other) if (verb := verb_of(spec.name))]
+    return len(set(verbs)) < 2
 
 
 def _text(spec: ToolSpec) -> str:

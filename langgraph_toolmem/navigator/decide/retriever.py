@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from langgraph_toolmem.navigator.decide.fallbacks import Fallbacks, writes
+from langgraph_toolmem.navigator.decide.fallbacks import Fallbacks
 from langgraph_toolmem.navigator.decide.rounds import given_values, succeeded
 from langgraph_toolmem.navigator.decide.state import (
     DecidedCall,
@@ -20,7 +20,7 @@ from langgraph_toolmem.navigator.decide.state import (
     tools_of,
 )
 from langgraph_toolmem.navigator.plan.chains import Chain, Plan
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.turn.host import ErrorLog
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ class Retriever:
         return None if way.way == "none" or self._careless(way, chain) else way
 
     def _careless(self, way: Recombination, broken: Chain) -> bool:
-        """Whether something would be written on the way only to get what the failed tool did not give."""
+        """Return True if the new way calls what may change something, to get what the failed tool did not give."""
         steps = () if way.chain is None else way.chain.tools[:-1]
         new = (name for name in steps if name not in broken.tools and name != way.fallback)
-        return any(name in self._specs and writes(self._specs[name]) for name in new)
+        return any(name in self._specs and side_effects(self._specs[name]) != "reads" for name in new)
 
     def _broken(self, before: NaviRecord, tool: str, now: Now, out: set[str]) -> Chain | None:
         """The chain that the failed tool was in; a new one to it if it was in none."""

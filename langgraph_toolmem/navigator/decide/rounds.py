@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph_toolmem.base.keys import canonical
 from langgraph_toolmem.base.text import shortened
 from langgraph_toolmem.navigator.decide.decision import Decision, SubIntent, due
-from langgraph_toolmem.navigator.decide.fallbacks import writes
 from langgraph_toolmem.navigator.decide.guards import never_ran, ran_instead
 from langgraph_toolmem.navigator.decide.prompt import call_line, indented
 from langgraph_toolmem.navigator.decide.state import (
@@ -32,7 +31,7 @@ from langgraph_toolmem.navigator.decide.state import (
     tools_of,
 )
 from langgraph_toolmem.runs.outputs import status_of, text_of
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 
 GONE: Final = "it is no longer there"
 MAX_ERROR: Final = 600
@@ -324,12 +323,12 @@ def _done_before(made: Sequence[Made], tool: str, args: Mapping[str, Any]) -> in
 
 
 def _stale(made: Sequence[Made], place: int, specs: Mapping[str, ToolSpec]) -> bool:
-    """Whether a call that only read may read something else now: a later call may have changed it."""
+    """Return True if a call that only read may read something else now: a later call may have changed it."""
     spec = specs.get(made[place]["tool"])
-    if spec is None or made[place]["status"] != "ok" or writes(spec) is not False:
+    if spec is None or made[place]["status"] != "ok" or side_effects(spec) != "reads":
         return False
     later = (call["tool"] for call in made[place + 1 :] if call["status"] == "ok")
-    return any(tool not in specs or writes(specs[tool]) is not False for tool in later)
+    return any(tool not in specs or side_effects(specs[tool]) != "reads" for tool in later)
 
 
 def _line(part: SubIntent) -> str:

@@ -16,6 +16,7 @@ from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.runs.tools import side_effects
 from langgraph_toolmem.words.ports import Port
 
 _LEAST = 0.5
@@ -80,8 +81,8 @@ def equivalents(
         outs, ins = _overlap(gives, theirs_out), _overlap(takes, theirs_in)
         if not (wanted <= theirs_out if wanted else max(outs, ins) >= _LEAST):
             continue
-        if (node.worth == 1.0) != (their.worth == 1.0):
-            continue  # what reads cannot stand in for what writes, nor the other way round
+        if side_effects(node.spec) != side_effects(their.spec) or (node.worth == 1.0) != (their.worth == 1.0):
+            continue  # what reads cannot stand in for what writes, nor the other way round; verbs only narrow it down
         missing = tuple(port.path for port in their.needs if graph.cluster_of(port).id not in takes)
         score = 0.4 * (1.0 if wanted else outs) + 0.4 * ins + 0.2 * graph.affinity(tool, other)
         found.append(Equivalent(other, score / (1 + len(missing)), missing))

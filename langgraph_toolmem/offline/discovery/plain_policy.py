@@ -78,7 +78,7 @@ class PlainPolicy:
 
     def __init__(self, specs: Mapping[str, ToolSpec], *, finishes: bool = False) -> None:
         self._specs, self._finishes, slots = dict(specs), finishes, Slots(specs)
-        self._reads = {name: only_reads(spec, name) for name, spec in specs.items()}
+        self._reads = {name: only_reads(spec) for name, spec in specs.items()}
         self._inputs = {name: [input_of(port, slots) for port in inputs_of(spec)] for name, spec in specs.items()}
         self._words = _weights(specs)
         inputs = [each for found in self._inputs.values() for each in found]

@@ -16,11 +16,9 @@ from typing import Any, Final
 from langgraph_toolmem.atoms.known import leaves_of
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.offline.discovery.environment import EnvironmentCall, Observation, Taken, Task
-from langgraph_toolmem.runs.tools import ToolSpec
+from langgraph_toolmem.runs.tools import ToolSpec, side_effects
 from langgraph_toolmem.runs.values import canon, flatten
-from langgraph_toolmem.words.meaning import verb_of
 from langgraph_toolmem.words.text import shape_of
-from langgraph_toolmem.words.vocabulary import READING
 
 MAX_PROSE: Final = 400
 """Characters of a text that count as one value; of longer ones only the digest is kept."""
@@ -113,13 +111,9 @@ def resources_of(call: EnvironmentCall) -> tuple[str, ...]:
     return tuple(sorted({value for value in values if value and " " not in value and shape_of(value) is not None}))
 
 
-def only_reads(spec: ToolSpec | None, name: str) -> bool:
-    """Whether a tool changes nothing: as it says, else by the verb of its name."""
-    if spec is not None and spec.read_only is not None:
-        return spec.read_only
-    if spec is not None and spec.destructive:
-        return False
-    return verb_of(name) in READING
+def only_reads(spec: ToolSpec | None) -> bool:
+    """Return True if a tool is declared to change nothing."""
+    return spec is not None and side_effects(spec) == "reads"
 
 
 def _values(call: EnvironmentCall, observation: Observation) -> Iterator[str]:

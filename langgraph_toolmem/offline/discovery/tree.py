@@ -312,7 +312,7 @@ class Search:
         return self._found(after, "") if done else 0.0
 
     def _reads(self, tool: str) -> bool:
-        return not self._all_count and only_reads(self._specs.get(tool), tool)
+        return not self._all_count and only_reads(self._specs.get(tool))
 
     def _is_done(self, state: State, answer: str) -> bool:
         return bool(self._cursor.go(state.changed) and self._check(state, answer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import FAILED, call, calls, run_of, schema, user
+from histories import FAILED, call, calls, reading, run_of, schema, user
 
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.known import Known
@@ -14,7 +14,7 @@ from langgraph_toolmem.atoms.retrieve import AtomHit, fitting
 from langgraph_toolmem.atoms.rules import complaints
 from langgraph_toolmem.runs.tools import read_tools
 
-SPECS = read_tools([schema("get", "id"), schema("put", "id") | {"annotations": {"readOnlyHint": False}}])
+SPECS = read_tools([reading("get", "id"), schema("put", "id"), schema("look", "id")])
 
 
 def rules_of(proposed: list[tuple[str, dict[str, Any]]], *parts: Any) -> list[tuple[int, str]]:
@@ -51,6 +51,10 @@ def test_a_new_message_or_a_change_in_between_makes_it_no_repeat():
     assert rules_of([("get", {"id": 1})], user("x"), call("get", {"id": 1}), user("again")) == []
     assert rules_of([("get", {"id": 1})], user("x"), call("get", {"id": 1}), call("put", {"id": 1})) == []
     assert rules_of([("put", {"id": 1})], user("x"), call("put", {"id": 1})) == [(0, "repeat")]
+    between = call("put", {"id": 2})
+    for tool, again in (("put", [(0, "repeat")]), ("look", [(0, "repeat")]), ("get", [])):
+        assert rules_of([(tool, {"id": 1})], user("x"), call(tool, {"id": 1}), between) == again
+        assert rules_of([(tool, {"id": 1})], user("x"), call(tool, {"id": 1}, FAILED), between) == []
     failed_change = call("put", {"id": 1}, FAILED)
     assert rules_of([("get", {"id": 1})], user("x"), call("get", {"id": 1}), failed_change) == [(0, "repeat")]
 

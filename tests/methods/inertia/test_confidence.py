@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from histories import call, history, schema, user, words
+from histories import call, history, reading, user, words
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.graph.evidence import EvidenceGraph
@@ -165,8 +165,8 @@ def test_the_latest_examples_are_kept_in_the_order_of_turns(monkeypatch: pytest.
 
 
 def test_tables_survive_saving_and_opening(tmp_path: Path):
-    tools = [schema("find", "name"), schema("open", "id")]
-    policy = InertiaPolicy(may_read={"find", "open"}, audit_rate=0.0)
+    tools = [reading("find", "name"), reading("open", "id")]
+    policy = InertiaPolicy(audit_rate=0.0)
     asked = history(user("Open the file of Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}))
 
     def tables(memory: ToolMemory) -> list[Any]:

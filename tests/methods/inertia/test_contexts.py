@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import Learner, call, calls, schema, state_of, user, words
+from histories import Learner, call, calls, reading, state_of, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.keys import digest
@@ -16,8 +16,8 @@ from langgraph_toolmem.inertia.candidates import FROM_CONTEXT, WHOLE, candidates
 from langgraph_toolmem.inertia.contexts import CallContexts, call_key, contexts_of
 from langgraph_toolmem.runs.values import canon_args
 
-TOOLS = [schema("set", "room level"), schema("look", "room")]
-FREE = InertiaPolicy(may_read={"set", "look"}).with_(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [reading("set", "room level"), reading("look", "room")]
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 EVENING = [("set", {"room": "hall", "level": "low"}), ("set", {"room": "attic", "level": "high"})]
 
 
@@ -58,7 +58,7 @@ def test_the_call_that_followed_this_very_call_is_proposed():
 
 
 def test_a_call_is_offered_whole_where_no_source_gives_its_values():
-    learner = Learner([schema("set", "room level"), schema("look", "room")], FREE)
+    learner = Learner([reading("set", "room level"), reading("look", "room")], FREE)
     others = [("set", {"room": f"r{i}", "level": f"l{i}"}) for i in range(12)]
     for i in range(4):
         for k, (tool, args) in enumerate(others):
@@ -105,7 +105,7 @@ def test_a_value_of_one_user_is_never_anothers():
 
 
 def test_a_value_that_the_run_shows_is_no_secret():
-    learner = Learner([*TOOLS, schema("list")], FREE)
+    learner = Learner([*TOOLS, reading("list")], FREE)
     listed = call("list", {}, {"rooms": ["the safe behind the picture"], "codes": ["4711"]})
     for i in range(12):
         learner.learn(user("Good night"), listed, call("set", SECRET), words(), thread_id=f"A{i}", user=digest("A"))

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from histories import Learner, call, schema, shortcut, user, words
+from histories import Learner, call, reading, schema, shortcut, user, words
 
 from langgraph_toolmem import Bound, Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.intervals import interval
@@ -17,9 +17,7 @@ from langgraph_toolmem.runs.tools import read_tools
 
 READ = {"annotations": {"readOnlyHint": True}}
 WRITE = {"annotations": {"readOnlyHint": False}}
-FREE = InertiaPolicy(may_read={"find", "open", "note"}, may_write={"save"}).with_(
-    max_wrong_per_100=None, audit_rate=0.0
-)
+FREE = InertiaPolicy(may_write={"save"}).with_(max_wrong_per_100=None, audit_rate=0.0)
 
 # --- what may change something ---
 
@@ -30,10 +28,7 @@ FREE = InertiaPolicy(may_read={"find", "open", "note"}, may_write={"save"}).with
         ({}, {}, True),
         ({}, READ, False),
         ({}, WRITE, True),
-        ({"may_read": {"open"}}, {}, False),
-        ({"may_read": {"open"}}, {"read_only": False}, False),
-        ({"may_read": {"open"}}, WRITE, True),  # destructive, as MCP means it
-        ({"may_read": {"open"}}, {"tags": ["Destructive"]}, True),
+        ({"control": {"open"}}, READ, True),
         ({"may_write": {"open"}}, {}, True),
     ],
 )
@@ -41,7 +36,7 @@ def test_which_tools_may_write(policy: Any, marks: Any, writes: bool):
     specs = read_tools([schema("find", "name", **READ), schema("open", "id", **marks)])
 
     assert guards.may_write("open", specs, InertiaPolicy(**policy)) is writes
-    assert not guards.may_write("find", specs, InertiaPolicy(trust_names=False))
+    assert not guards.may_write("find", specs, InertiaPolicy())
 
 
 def practised(policy: InertiaPolicy, runs: int = 40) -> Learner:
@@ -83,7 +78,7 @@ def test_a_call_that_begins_is_booked_by_the_misses_to_expect_from_it():
     assert operation == Acted(7, changes=1, risk=pytest.approx(1 - decision.proposal.confidence))
 
 
-TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id")]
+TOOLS = [reading("find", "name"), reading("open", "id"), reading("note", "id")]
 
 
 def acted_out(share: float, *, seed: int, runs: int = 220) -> tuple[int, int, int, dict[str, Any]]:
@@ -94,9 +89,7 @@ def acted_out(share: float, *, seed: int, runs: int = 220) -> tuple[int, int, in
         report says of that.
     """
     chance = random.Random(seed)
-    policy = InertiaPolicy(may_read={"find", "open", "note"}).with_(
-        min_precision=0.5, max_wrong_per_100=40.0, audit_rate=0.25
-    )
+    policy = InertiaPolicy().with_(min_precision=0.5, max_wrong_per_100=40.0, audit_rate=0.25)
     made = missed = 0
     with ToolMemory.ephemeral(tools=TOOLS, methods=[Inertia(policy, seed=seed, background=False)]) as memory:
         for i in range(runs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from histories import FAILED, Learner, call, calls, history, run_of, schema, shortcut, user, words
+from histories import FAILED, Learner, call, calls, history, reading, run_of, shortcut, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept import inertia
@@ -18,9 +18,8 @@ from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import CAPACITY
 from langgraph_toolmem.runs.tools import read_tools
 
-READ = frozenset({"find", "open", "note", "send"})
-FREE = InertiaPolicy(may_read=READ).with_(max_wrong_per_100=None, audit_rate=0.0)
-TOOLS = [schema("find", "name"), schema("open", "id"), schema("note", "id text")]
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [reading("find", "name"), reading("open", "id"), reading("note", "id text")]
 NAMES = ["Ann", "Ben", "Cleo", "Dora", "Emil", "Finn", "Gita", "Hugo"]
 
 
@@ -36,9 +35,14 @@ def visit(name: str, tool: str = "open") -> list[Any]:
 
 
 def practised(
-    policy: InertiaPolicy = FREE, runs: int = 40, tools: Any = TOOLS, tool: str = "open", seed: int = 0
+    policy: InertiaPolicy = FREE,
+    runs: int = 40,
+    tools: Any = TOOLS,
+    tool: str = "open",
+    seed: int = 0,
+    reads: Any = (),
 ) -> Learner:
-    learner = Learner(tools, policy, seed=seed)
+    learner = Learner(tools, policy, seed=seed, reads=reads)
     for i in range(runs):
         learner.learn(visit(NAMES[i % 8] + str(i), tool), thread_id=str(i))
     return learner
@@ -99,18 +103,19 @@ def test_a_record_that_turns_bad_stops_the_proposals():
     assert decision.proposal is None or decision.proposal.tool != "open"
 
 
-def test_tools_that_nobody_declared_are_read_from_the_calls():
-    assert at_second_call(practised(tools=None)).acts
+def test_schemas_that_nobody_gave_are_read_from_the_calls():
+    assert at_second_call(practised(tools=None, reads={"op*"})).acts
+    assert at_second_call(practised(tools=None)).proposal is None
 
 
 # --- budget, audits, shadow ---
 
 
 def test_without_room_in_the_budget_a_proposal_is_held():
-    decision = at_second_call(practised(InertiaPolicy(may_read=READ, audit_rate=0.0)))  # 120 turns seen, and no miss
+    decision = at_second_call(practised(InertiaPolicy(audit_rate=0.0)))  # 120 turns seen, and no miss
     assert decision.acts
 
-    strict = at_second_call(practised(InertiaPolicy(may_read=READ).with_(audit_rate=0.0, max_wrong_per_100=0.0)))
+    strict = at_second_call(practised(InertiaPolicy().with_(audit_rate=0.0, max_wrong_per_100=0.0)))
     assert (strict.acts, strict.would_act, strict.proposal.audit) == (False, False, False)
     assert "budget" in strict.proposal.hold
 
@@ -192,8 +197,8 @@ def test_the_budget_holds_at_every_moment(script, budget, bar, audit_rate):
 
 @pytest.mark.parametrize("marked", [{"annotations": {"destructiveHint": True}}, {"tags": ["destructive"]}])
 def test_a_destructive_tool_is_only_called_when_named(marked: dict[str, Any]):
-    tools = [TOOLS[0], {**TOOLS[1], **marked}, TOOLS[2]]
-    learner = practised(tools=tools)
+    tools = [TOOLS[0], {**TOOLS[1], "read_only": None, **marked}, TOOLS[2]]
+    learner = practised(tools=tools, reads={"open"})
     decision = at_second_call(learner)
     assert decision.proposal is None
     assert "destructive" in decision.reason
@@ -225,7 +230,7 @@ def test_a_tool_that_is_no_longer_there_is_not_proposed():
 
 
 def test_arguments_must_fit_the_schema():
-    narrow = schema("open", "id")
+    narrow = reading("open", "id")
     narrow["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
     decision = at_second_call(practised(), specs=read_tools([TOOLS[0], narrow]))
 
@@ -264,7 +269,7 @@ def test_injected_arguments_are_never_filled():
         """Opens a file."""
         return id
 
-    learner = practised(tools=[TOOLS[0], opened])
+    learner = practised(tools=[TOOLS[0], opened], reads={"open"})
     proposal = at_second_call(learner).proposal
 
     assert dict(proposal.args) == {"id": "id-Zoe"}
@@ -272,7 +277,7 @@ def test_injected_arguments_are_never_filled():
 
 # --- no leaks ---
 
-MAIL = [schema("send", "to", "body")]
+MAIL = [reading("send", "to", "body")]
 SECRET = "the code is 4711"
 
 
@@ -351,7 +356,7 @@ def test_words_around_a_users_own_value_are_not_leaked(body: str):
 
 
 def test_another_users_date_format_is_not_leaked_as_an_item_of_a_list():
-    learner = Learner([schema("book", "days:array")], FREE)
+    learner = Learner([reading("book", "days:array")], FREE)
     for i in range(6):
         days = {"days": ["2024-11-21 with Dr Who"]}
         learner.learn(user("Book November 21"), call("book", days), words(), thread_id=str(i), user=digest("user", "A"))

@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from histories import FAILED, Learner, call, schema, shortcut, user, words
+from histories import FAILED, Learner, call, reading, shortcut, user, words
 
 from langgraph_toolmem.inertia import paper
 from langgraph_toolmem.inertia.budget import Checked
 from langgraph_toolmem.inertia.policy import EnvironmentAdapter, InertiaPolicy
 from langgraph_toolmem.runs.trajectory import ExecutedCall
 
-READ = {*"abcd", "look", "options", "find", "open"}
-PAPER = InertiaPolicy.paper(may_read=READ, max_share=None, max_in_a_row=None)
-PLAIN = [schema(name) for name in "abcd"]
+PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None)
+PLAIN = [reading(name) for name in "abcd"]
 
 
 def chains(learner: Learner, counts: Mapping[str, int]) -> Learner:
@@ -113,7 +112,7 @@ def test_a_proposal_needs_a_score_above_theta():
     assert proposal.confidence == pytest.approx(0.5 * (1 - 1.1**-3))
 
 
-FLOW = [schema("search", "query"), schema("open", "id"), schema("read", "id", "part:integer")]
+FLOW = [reading("search", "query"), reading("open", "id"), reading("read", "id", "part:integer")]
 
 
 def readers(policy: InertiaPolicy = PAPER, runs: int = 4) -> Learner:
@@ -159,7 +158,7 @@ def test_a_list_gives_the_element_not_used_yet():
 
 
 def test_words_of_the_user_are_no_dataflow():
-    learner = Learner([schema("a"), schema("b"), schema("tag", "names:array")], PAPER)
+    learner = Learner([reading("a"), reading("b"), reading("tag", "names:array")], PAPER)
     for i in range(5):
         learner.learn(
             user("Tag it as blue."), call("a"), call("b"), call("tag", {"names": ["blue"]}), words(), thread_id=str(i)
@@ -185,7 +184,7 @@ def plain_rooms(tool: str, steps: Sequence[ExecutedCall]) -> Mapping[str, Any]:
     return {"room": "kitchen"}
 
 
-ROOMS = [schema("a"), schema("b"), schema("look", "room")]
+ROOMS = [reading("a"), reading("b"), reading("look", "room")]
 
 
 def lookers(policy: InertiaPolicy) -> Learner:
@@ -223,7 +222,7 @@ def test_the_goal_names_the_argument(goal: str, args: Any):
 
 
 def test_the_goal_names_an_allowed_value():
-    tools = [*ROOMS[:2], schema("look", "room")]
+    tools = [*ROOMS[:2], reading("look", "room")]
     tools[2]["parameters"]["properties"]["room"]["enum"] = ["hall", "kitchen"]
     learner = Learner(tools, PAPER)
     for i in range(4):
@@ -235,7 +234,7 @@ def test_the_goal_names_an_allowed_value():
 
 
 def test_never_two_in_a_row_and_at_most_thirty_percent():
-    learner = chains(Learner(PLAIN, InertiaPolicy.paper(may_read=READ)), {"abc": 5, "bcd": 5, "cdd": 5, "ddd": 5})
+    learner = chains(Learner(PLAIN, InertiaPolicy.paper()), {"abc": 5, "bcd": 5, "cdd": 5, "ddd": 5})
 
     assert "cap is 30%" in decide(learner, call("a"), call("b")).reason  # 1 of 3 calls would be too many
     assert decide(learner, call("c"), call("a"), call("b"), call("c")).acts  # 1 of 5
@@ -254,8 +253,8 @@ def test_pace():
 
 
 def test_after_two_failures_the_recovery_tool_is_called():
-    tools = [*PLAIN, schema("options")]
-    policy = InertiaPolicy.paper(may_read=READ, recovery_tool="options")
+    tools = [*PLAIN, reading("options")]
+    policy = InertiaPolicy.paper(recovery_tool="options")
     learner = Learner(tools, policy)
     bad = call("a", {}, FAILED)
 
@@ -332,7 +331,7 @@ def test_audits_of_the_papers_policy():
 
 
 def test_the_budget_of_the_papers_policy():
-    policy = InertiaPolicy.paper(may_read=READ, max_share=None, max_in_a_row=None, max_wrong_per_100=2.0)
+    policy = InertiaPolicy.paper(max_share=None, max_in_a_row=None, max_wrong_per_100=2.0)
     learner = chains(Learner(PLAIN, policy), {"abc": 60})
     assert decide(learner, call("a"), call("b")).acts
     assert learner.graph.counters["right"] > 20
@@ -352,9 +351,7 @@ def test_the_budget_weighs_a_call_of_the_papers_by_the_record_of_such_calls():
 
 
 def test_the_recovery_is_audited_too():
-    learner = Learner(
-        [*PLAIN, schema("options")], InertiaPolicy.paper(may_read=READ, recovery_tool="options", audit_rate=1.0)
-    )
+    learner = Learner([*PLAIN, reading("options")], InertiaPolicy.paper(recovery_tool="options", audit_rate=1.0))
     bad = call("a", {}, FAILED)
     decision = decide(learner, bad, bad)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import Learner, call, history, schema, user, words
+from histories import Learner, call, history, reading, user, words
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 from langgraph_toolmem.base.keys import digest
 
-FREE = InertiaPolicy(may_read=frozenset({"look", "send"})).with_(max_wrong_per_100=None, audit_rate=0.0)
-PAPER = InertiaPolicy.paper(may_read=FREE.may_read, max_share=None, threshold=-1.0, window=1)
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+PAPER = InertiaPolicy.paper(max_share=None, threshold=-1.0, window=1)
 SECRET = "4711"
 
 Way = tuple[str, Any, str]
@@ -40,7 +40,7 @@ def after_look(text: str) -> list[Any]:
 def taught(way: Way, whose: list[str | None], times: int = 6) -> Learner:
     """Each of these users sends the same `times` times, once at the begin and once after another call."""
     text, value, _ = way
-    learner = Learner([schema("send", "body" + KINDS.get(type(value), "")), schema("look")], FREE)
+    learner = Learner([reading("send", "body" + KINDS.get(type(value), "")), reading("look")], FREE)
     for i in range(times):
         for who in whose:
             sends = [*call("send", {"body": value}), words()]
@@ -113,7 +113,7 @@ def test_choices_in_the_schema_of_another_users_tool_are_not_his(tmp_path: Path)
     """A tool that is made for each user may name the user's own values in its schema, and the folder keeps that."""
 
     def send(*choices: str) -> dict[str, Any]:
-        tool = schema("send", "body")
+        tool = reading("send", "body")
         tool["parameters"]["properties"]["body"] |= {"enum": list(choices), "default": choices[0]}
         return tool
 

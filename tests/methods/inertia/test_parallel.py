@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from histories import Learner, call, calls, history, schema, user, words
+from histories import Learner, call, calls, history, reading, user, words
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -20,9 +20,8 @@ from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_conditio
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.testing import ScriptedChatModel
 
-TOOLS = [schema("places", "team"), schema("weather", "city"), schema("note", "text")]
-READ = {"places", "weather", "note"}
-FREE = InertiaPolicy(may_read=READ).with_(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [reading("places", "team"), reading("weather", "city"), reading("note", "text")]
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 
 
 def asks(team: str, *cities: str) -> list[Any]:
@@ -67,8 +66,8 @@ def test_two_calls_at_once_are_foreseen_after_sixty_equal_runs(learner: Learner)
 
 
 def test_calls_for_all_who_are_listed_in_the_request_and_then_for_all_that_was_found():
-    tools = [schema("find", "name"), schema("share", "file", "mail")]
-    learner = Learner(tools, FREE.with_(may_read={"find", "share"}))
+    tools = [reading("find", "name"), reading("share", "file", "mail")]
+    learner = Learner(tools, FREE)
 
     def shared(first: str, second: str) -> list[list[Any]]:
         found = [("find", {"name": name}, {"mail": f"{name.lower()}@x"}) for name in (first, second)]
@@ -126,7 +125,9 @@ def test_the_order_of_calls_does_not_matter_for_being_right():
     assert learner.graph.counters["right"] == right + 2 * 20
 
 
-@pytest.mark.parametrize("kept_out", [{"never": {"weather"}}, {"needs_approval": {"weather"}}, {"may_read": {"note"}}])
+@pytest.mark.parametrize(
+    "kept_out", [{"never": {"weather"}}, {"needs_approval": {"weather"}}, {"control": {"weather"}}]
+)
 def test_what_the_policy_keeps_out_is_not_made_at_once_either(learner: Learner, kept_out: Any):
     policy = learner.policy
     learner.policy = policy.with_(**kept_out)
@@ -137,7 +138,7 @@ def test_what_the_policy_keeps_out_is_not_made_at_once_either(learner: Learner, 
 
 
 def test_if_one_call_is_refused_none_is_made(learner: Learner):
-    narrow = schema("weather", "city")
+    narrow = reading("weather", "city")
     narrow["parameters"]["properties"]["city"]["pattern"] = "^[A-M]"
     specs = read_tools([TOOLS[0], narrow, TOOLS[2]])
     assert learner.decide(request("Bergen", "Hamburg"), specs=specs).acts
@@ -210,7 +211,7 @@ async def told(asynchronous: bool) -> tuple[list[str], list[str], int, int]:
         return f"{city} is fine"
 
     tools = [places, weather]
-    with ToolMemory.ephemeral(tools=tools, methods=default_methods(Inertia(FREE))) as memory:
+    with ToolMemory.ephemeral(tools=tools, reads={"*"}, methods=default_methods(Inertia(FREE))) as memory:
         bound = ScriptedChatModel(script=script).bind_tools(tools)
 
         def agent(state: MessagesState) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from histories import call, history, schema, user, words
 from typer.testing import CliRunner
 
-from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem import Inertia, Prefetch, ToolMemory
 from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import ToolCount
@@ -107,8 +107,7 @@ def runs(many: int) -> list[LoggedRun]:
 @pytest.mark.parametrize(("tool_seconds", "saved"), [(1.0, 1.0), (3.0, 2.0), (20.0, 0.0)])
 def test_a_replay_counts_what_would_have_been_ready_and_the_seconds_saved(tool_seconds: float, saved: float):
     tally = PrefetchTally(tool_seconds=tool_seconds)
-    policy = InertiaPolicy(may_read={"find"})
-    report = replay(runs(30), tools=[schema("find", "name")], policy=policy, prefetch=tally)
+    report = replay(runs(30), tools=[schema("find", "name")], reads={"find"}, prefetch=tally)
     assert report.prefetch is tally
     assert tally.reads == 30
     assert tally.seconds == pytest.approx(30 * (2 + tool_seconds + 2))
@@ -125,7 +124,7 @@ def test_the_command_says_it_in_words_and_in_json(tmp_path: Path):
     lines = [{"id": run.thread_id, "messages": run.messages, "times": run.times} for run in runs(10)]
     log.write_text("\n".join(map(json.dumps, lines)))
     tools.write_text(json.dumps([schema("find", "name")]))
-    arguments = ["replay", str(log), "--tools", str(tools), "--prefetch", "--tool-seconds", "0.5"]
+    arguments = ["replay", str(log), "--tools", str(tools), "--prefetch", "--tool-seconds", "0.5", "--reads", "find"]
     found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["prefetch"]
     assert found["reads"] == 10
     assert found["ready"] >= 6

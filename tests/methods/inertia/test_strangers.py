@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import Learner, call, schema, user, words
+from histories import Learner, call, reading, schema, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia import strangers
 from langgraph_toolmem.inertia.strangers import Likened, Likeness
 
-TOOLS = [schema("find", "name"), schema("refund", "order")]
-FREE = InertiaPolicy(may_read={"find"}, may_write={"refund"}).with_(max_wrong_per_100=None, audit_rate=0.0)
+TOOLS = [reading("find", "name"), schema("refund", "order")]
+FREE = InertiaPolicy(may_write={"refund"}).with_(max_wrong_per_100=None, audit_rate=0.0)
 FREELY = [
     f"Give the money back to {{}} {word}"
     for word in ("now", "please", "today", "quickly", "kindly", "again", "soon", "just", "really", "finally", "thanks")
@@ -177,7 +177,7 @@ def test_without_a_past_request_that_went_that_way_all_are_strange():
 
 def test_one_turned_request_does_not_open_the_door_for_others():
     """The model did the same for one who said "never": that says nothing of one who asks whether he should."""
-    learner = Learner([schema("find", "name")], FREE.with_(may_read={"find"}))
+    learner = Learner([reading("find", "name")], FREE)
 
     def learn(text: str, name: str, thread: str) -> None:
         learner.learn(user(text), call("find", {"name": name}, {"id": name}), words(), thread_id=thread)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from desk import EAGER, Desk, build, request, run, script, warm
-from histories import FAILED, Learner, call, history, schema, state_of, user, words
+from histories import FAILED, Learner, call, history, reading, schema, state_of, user, words
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
@@ -128,11 +128,10 @@ def test_no_word_of_a_user_is_in_the_attributes(before: str, after: str, act: bo
     assert told["toolmem.reason"] in REASONS
 
 
-TOOLS = [schema("find", "name"), schema("open", "id")]
-READ = frozenset({"find", "open"})
+TOOLS = [reading("find", "name"), reading("open", "id")]
 STEERS = replace(read_tools(TOOLS)["open"], controls=True)
-FREE = InertiaPolicy(may_read=READ).with_(max_wrong_per_100=None, audit_rate=0.0)
-PAPER = InertiaPolicy.paper(may_read=READ, max_share=None, max_in_a_row=None, window=1)
+FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+PAPER = InertiaPolicy.paper(max_share=None, max_in_a_row=None, window=1)
 
 
 def practised(policy: InertiaPolicy = FREE, **marks: Any) -> Learner:
@@ -183,7 +182,7 @@ def held(missed: int, p: float, *, counts: int = 1) -> Decision:
     graph.counters["turns"] = 300
     budget = graph.register(Budget)
     graph.apply(None, [Checked(300, "open", 0, 1, 0.3, counts, 0.0)] * missed)
-    policy = InertiaPolicy(may_read=READ, audit_rate=0.0)
+    policy = InertiaPolicy(audit_rate=0.0)
     return refused(budget.held_back(policy, p, 0.5, tool="open", changes=False)[0])
 
 
@@ -222,7 +221,7 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(FREE.with_(never={"open"}))), "excluded"),
         (lambda: before_open(practised(FREE.with_(needs_approval={"open"}))), "needs_approval"),
         (lambda: before_open(practised(tags=["destructive"])), "destructive"),
-        (lambda: before_open(practised(FREE.with_(may_read=[]))), "not_named"),
+        (lambda: before_open(practised(read_only=None)), "not_named"),
         (lambda: before_open(practised(), TOOLS[0], STEERS), "steers_the_run"),
         (narrowed, "invalid_arguments"),
         (lambda: before_open(practised(PAPER), TOOLS[0], schema("open", "id more")), "no_value"),

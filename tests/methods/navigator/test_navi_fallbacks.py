@@ -1,4 +1,4 @@
-"""What is most like a failed tool: by its words and a search, never of another nature; small catalogues by hand."""
+"""What is most like a failed tool: by its words and a search, with the same side effects; small catalogues by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from examples.many_tools import generated
 from examples.office.office import ALTERNATIVES, Office
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.navigator.decide.fallbacks import MOST, Fallbacks, writes
+from langgraph_toolmem.navigator.decide.fallbacks import MOST, Fallbacks
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 
 
@@ -38,7 +38,7 @@ SPECS = read_tools(
 
 def test_what_shares_rare_words_stands_in_and_what_writes_does_not() -> None:
     found = Fallbacks(SPECS, nothing).of("find_person", SPECS)
-    assert found == ["colleague", "search_directory"], "of unknown nature it may be; a deletion is no way to look up"
+    assert found == ["colleague", "search_directory"], "its verb says nothing; a deletion is no way to look up"
     assert Fallbacks(SPECS, nothing).of("get_weather", SPECS) == []
 
 
@@ -65,18 +65,27 @@ def test_among_very_many_only_what_a_search_finds_is_compared(monkeypatch: pytes
     assert Fallbacks(SPECS, lambda text, most: ["search_directory"]).of("find_person", SPECS) == ["search_directory"]
 
 
-def test_whether_a_tool_writes_is_declared_or_told_by_its_verb() -> None:
-    specs = read_tools(
-        [
-            tool("get_x", "", hints={"readOnlyHint": False}),
-            tool("drop_x", "", hints={"destructiveHint": True, "readOnlyHint": False}),
-            tool("send_x", "", hints={"readOnlyHint": True}),
-            tool("send_y", ""),
-            tool("list_y", ""),
-            tool("zorb_y", ""),
-        ]
-    )
-    assert [writes(spec) for spec in specs.values()] == [True, True, False, True, False, None]
+READS, WRITES = {"readOnlyHint": True}, {"readOnlyHint": False, "destructiveHint": False}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "akin"),
+    [
+        (("get_x", {}), ("list_x", {}), True),
+        (("get_x", {}), ("send_x", {}), False),  # among undeclared tools the verbs have to agree
+        (("get_x", {}), ("zorb_x", {}), True),
+        (("get_x", READS), ("send_x", READS), True),  # a declaration goes before a verb
+        (("get_x", READS), ("list_x", {}), False),
+        (("get_x", {}), ("list_x", READS), False),
+        (("send_x", WRITES), ("mail_x", {}), True),
+        (("drop_x", {"destructiveHint": True}), ("erase_x", {}), False),
+        (("drop_x", {"destructiveHint": True}), ("erase_x", {"destructiveHint": True}), True),
+    ],
+)
+def test_only_a_tool_with_the_same_side_effects_stands_in(one: Any, other: Any, akin: bool) -> None:
+    about = "The quaint zeppelins of the harbour."
+    specs = read_tools([tool(name, about, hints=hints) for name, hints in (one, other)])
+    assert Fallbacks(specs, nothing).of(one[0], specs) == ([other[0]] if akin else [])
 
 
 def test_strange_schemas_do_no_harm() -> None:

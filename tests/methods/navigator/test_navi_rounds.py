@@ -251,7 +251,7 @@ def test_many_long_results_share_the_room_and_short_ones_stay_whole() -> None:
 
 
 def test_what_only_reads_may_be_read_again_after_a_change() -> None:
-    specs = read_tools([h.schema("list_items", "x"), h.schema("get_item", "x"), h.schema("add_item", "x")])
+    specs = read_tools([h.reading("list_items", "x"), h.reading("get_item", "x"), h.schema("add_item", "x")])
 
     def step(before: NaviRecord, part: dict[str, Any], *texts: str, failed: bool = False) -> NaviRecord:
         decision = Decision.model_validate({"sub_intents": [part]})

@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 from desk import assert_answered, call_id, shortcuts, thread
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 
-from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory, default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 RUNS = 30
+FINDS = {"find_account", "find_order"}
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 LOGGER = "langgraph_toolmem.inertia"
 
@@ -97,8 +98,8 @@ async def made(graph: Any, asynchronous: bool, ask: str = "Please see to", runs:
     return counted
 
 
-def memory_with(policy: InertiaPolicy, path: Path | None = None, **options: Any) -> ToolMemory:
-    methods = default_methods(Inertia(policy))
+def memory_with(policy: InertiaPolicy, path: Path | None = None, reads: Any = FINDS, **options: Any) -> ToolMemory:
+    methods, options = default_methods(Inertia(policy)), {"reads": reads, **options}
     if path is None:
         return ToolMemory.ephemeral(methods=methods, **options)
     return ToolMemory(path, methods=methods, **options)
@@ -130,16 +131,13 @@ async def test_a_folder_that_knows_what_destroys_is_believed_without_tools(tmp_p
 
 @WAYS
 @pytest.mark.parametrize("second", ["wipe_account", "read_account", "account_action"])
-async def test_what_nobody_ever_described_is_never_called(asynchronous: bool, second: str) -> None:
-    """The second case: never told at all. A name is no description."""
+async def test_what_nobody_declared_is_never_called(asynchronous: bool, second: str) -> None:
+    """The second case: never told at all. A name is no declaration."""
     tools = pair("find_account", second)
-    with memory_with(FREE) as memory:
+    with memory_with(FREE, reads=()) as memory:
         model = ScriptedChatModel(script=two_steps("find_account", second))
         assert await made(graph_of(memory, tools, model, None, True), asynchronous) == {}
-        assert memory.report()["inertia"]["read_by_name"] == []
-        never = memory.report()["inertia"]["never_skipped"]
-        assert set(never) == {"find_account", second}
-        assert "nobody described it" in never["find_account"]
+        assert set(memory.report()["inertia"]["never_skipped"]) == {"find_account", second}
 
 
 @WAYS
@@ -173,7 +171,7 @@ async def test_a_refund_desk_pays_nothing_back_unless_it_is_named(asynchronous: 
         assert set(counted) == {"find_order"}
         for ask in ("Please never give the money back to", "Should we give the money back to"):
             assert "refund_payment" not in await made(graph, asynchronous, ask, 4)
-        assert memory.report()["inertia"]["read_by_name"] == ["find_order"]
+        assert memory.report()["inertia"]["undeclared"] == ["refund_payment"]
     with memory_with(FREE.with_(may_write={"refund_payment"})) as memory:
         assert (await made(app(memory), asynchronous, "Give the money back to"))["refund_payment"] > 0
 
@@ -182,9 +180,8 @@ async def test_a_refund_desk_pays_nothing_back_unless_it_is_named(asynchronous: 
     ("second", "more"),
     [
         ("get_or_create_account", {}),
-        ("fetch_account", {"about": "Fetches an account and marks it as seen."}),
         ("transfer_to_bob", {}),
-        ("get_next", {"return_direct": True}),
+        ("get_next", {"return_direct": True, "tags": ["read_only"]}),
         ("get_route", {"returns": Command}),
         ("get_route", {"returns": "Command[str]"}),
         ("purge_account", {}),
@@ -209,28 +206,15 @@ async def test_no_policy_calls_what_is_not_named(policy: InertiaPolicy) -> None:
         assert "close_account" in await made(graph_of(memory, tools, model, named, False), False, "Once more see to")
 
 
-async def test_who_sees_names_trusted_is_told_once_and_can_switch_it_off(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_undeclared_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     tools = pair("find_account", "get_balance")
-    model = ScriptedChatModel(script=two_steps("find_account", "get_balance"))
-    with memory_with(FREE) as memory:
-        graph = graph_of(memory, tools, model, None, False)
-        assert set(await made(graph, False)) == {"find_account", "get_balance"}
-        report = memory.report()
-        assert report["inertia"]["read_by_name"] == ["find_account", "get_balance"]
-        assert "trust_names=False" in str(report)
-    told = [r for r in caplog.records if r.name == LOGGER]
-    assert [r.levelno for r in told] == [logging.WARNING]
-    assert "find_account, get_balance" in told[0].getMessage()
-    assert "trust_names=False" in told[0].getMessage()
-
-    caplog.clear()
-    with memory_with(FREE.with_(trust_names=False)) as memory:
-        graph = graph_of(memory, tools, model, None, False)
-        assert await made(graph, False) == {}
-        assert "names are not trusted" in memory.report()["inertia"]["never_skipped"]["get_balance"]
-        asked = [HumanMessage("Please see to Zoe")]
-        assert "names are not trusted" in memory.inertia.explain(asked).reason
-    assert not [r for r in caplog.records if r.name == LOGGER]
+    with memory_with(FREE, reads=()) as memory:
+        model = ScriptedChatModel(script=two_steps("find_account", "get_balance"))
+        assert await made(graph_of(memory, tools, model, None, False), False) == {}
+        line = '2 tools are never called: undeclared. If they only read: reads={"find_account", "get_balance"}'
+        assert line in str(memory.report())
+    told = [(r.levelno, r.getMessage()) for r in caplog.records if r.name == LOGGER]
+    assert told == [(logging.WARNING, line)]
 
 
 async def test_models_bound_with_dicts_do_not_wash_marks_away(tmp_path: Path) -> None:
@@ -254,3 +238,101 @@ async def test_the_latest_graph_does_not_hide_what_another_one_said() -> None:
         one, other = (graph_of(memory, tools, model, None, False) for tools in (marked, bare))
         await made(one, False, runs=2)
         assert set(await made(other, False, "Also see to")) == {"find_account"}
+
+
+# --- names that mislead ---
+
+MISLEADING = {
+    "get_refund": "Get the customer a refund for an order.",
+    "fetch_payment": "Captures the authorized payment.",
+    "query_payment": "Payment of an order.",
+    "check_job": "Retries a failed job.",
+    "get_or_create_cart": "The cart of a user.",
+    "find_cart": "The cart of a user; makes one if there is none.",
+    "read_receipt": "Receipt of a message.",
+    "check_in_guest": "Guest of a hotel.",
+    "check_out_book": "Book of the library.",
+    "list_for_sale": "An item of the shop.",
+    "show_door": "Opens the door of the building.",
+    "view_once": "Message that is gone once it was seen.",
+    "get_rid_of_file": "File of a project.",
+    "get_next_ticket": "Takes the next number from the queue.",
+    "get_token": "Token of a user; older ones become void.",
+    "fetch_and_reset": "Counter of a meter.",
+    "read_and_archive": "Mail of the inbox.",
+    "search_and_replace": "Text of a page.",
+    "count_down": "Starts the countdown of a launch.",
+    "compare_and_swap": "Value of a key.",
+    "estimate_and_invoice": "Costs of a job.",
+    "retrieve_card": "Keeps the card of a customer in the machine.",
+    "get_lock": "Lock of a door.",
+    "find_seat": "Seat in a train, held for an hour.",
+    "preview_campaign": "Mail to all customers.",
+    "is_paid": "An order.",
+    "has_left": "An employee.",
+    "explain_to_customer": "Bill of a customer.",
+    "get_session": "Session of a user.",
+    "lookup_and_block": "Card of a customer.",
+    "describe_to_press": "News of the company.",
+    "calculate_bonus": "Bonus of an employee, on the next payroll.",
+    "inspect_recall": "Products that come back.",
+    "get_well_card": "Card by post for a customer.",
+    "detect_and_quarantine": "Files of a machine.",
+    "browse_as_user": "Page of a user.",
+}
+ALIKE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
+
+
+def undeclared_world(done: list[str]) -> list[BaseTool]:
+    def named(name: str, about: str) -> BaseTool:
+        def act(id: str) -> str:  # noqa: A002
+            done.append(name)
+            return f"{name}: ok"
+
+        return tool(name, description=about)(act)
+
+    return [named(name, about) for name, about in MISLEADING.items()]
+
+
+def asked_for(name: str, number: int) -> str:
+    return f"Now {name.replace('_', ' ')} with number A{number}"
+
+
+@pytest.mark.parametrize("declared", [False, True], ids=["undeclared", "declared"])
+@pytest.mark.parametrize("how", ["shortcut", "prefetch"])
+def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) -> None:
+    """A record that is as sure as it gets: each tool was called 12 times of 12. Now the model only talks."""
+    from langchain.agents import create_agent
+
+    done: list[str] = []
+    tools = undeclared_world(done)
+    names = sorted(MISLEADING)
+    shortcut = ALIKE if how == "shortcut" else False
+    prefetch = Prefetch(min_probability=0.5) if how == "prefetch" else False
+    reads = names if declared else ()
+    with ToolMemory.ephemeral(reads=reads, methods=[Inertia(ALIKE, background=False)]) as memory:
+        for number in range(12):
+            for name in names:
+                ask = HumanMessage(asked_for(name, number), id=f"{name}-{number}")
+                call: Any = {
+                    "name": name,
+                    "args": {"id": f"A{number}"},
+                    "id": f"c-{name}-{number}",
+                    "type": "tool_call",
+                }
+                answer = ToolMessage(f"{name}: ok", tool_call_id=call["id"], name=name)
+                memory.finish([ask, AIMessage("", tool_calls=[call]), answer, AIMessage("Done.")], thread_id=ask.id)
+        agent = create_agent(
+            ScriptedChatModel(script=lambda *_: AIMessage("Let me think.")),
+            tools,
+            middleware=tool_memory_middleware(memory, shortcut=shortcut, prefetch=prefetch),
+            checkpointer=InMemorySaver(),
+        )
+        for name in names:
+            ask = HumanMessage(asked_for(name, 77), id=f"now-{name}")
+            agent.invoke({"messages": [ask]}, thread(f"now-{name}"))
+    assert len(names) >= 36
+    if declared:
+        assert len(set(done)) > len(names) / 2, "the record is sure: nothing but the declaration holds it back"
+    else:
+        assert done == []

@@ -1,0 +1,258 @@
+"""A tool reads only if somebody declared it: what counts as a declaration, and what is only suggested."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from histories import call, history, schema, user, words
+from langchain_core.tools import BaseTool, StructuredTool, tool
+from langgraph.types import Command
+
+from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory
+from langgraph_toolmem.core.declarations import suggested, undeclared_line
+from langgraph_toolmem.inertia import guards
+from langgraph_toolmem.runs.tools import read_tools, side_effects
+
+LOGGER = "langgraph_toolmem.inertia"
+WRITES = {"annotations": {"readOnlyHint": False, "destructiveHint": False}}
+NOTHING = InertiaPolicy()
+
+
+def effects_of(memory: ToolMemory, name: str) -> str:
+    return side_effects(memory.core.catalogue.marked()[name])
+
+
+# --- declarations ---
+
+
+@pytest.mark.parametrize(
+    ("name", "marks", "reads", "effects"),
+    [
+        ("get_order", {}, (), "changes"),  # a name is no declaration
+        ("get_order", {}, ("get_order",), "reads"),
+        ("get_order", {}, ("get_*",), "reads"),
+        ("get_order", {}, ("get_orde?", "x"), "reads"),
+        ("get_order", {}, ("[gh]et_order",), "reads"),
+        ("get_order", {}, ("GET_ORDER", "Get_*", "get", "*_orders"), "changes"),  # letter by letter, and the whole name
+        ("shop.get_order", {}, ("shop.*",), "reads"),
+        ("pay", {"tags": ["READ-ONLY"]}, (), "reads"),
+        ("pay", {"read_only": True}, (), "reads"),
+        ("pay", {"annotations": {"readOnlyHint": True}}, (), "reads"),
+        ("pay", {"annotations": {"readOnlyHint": True, "destructiveHint": True}}, (), "reads"),  # as MCP means it
+        ("pay", {"annotations": {"title": "Pay"}}, (), "changes"),
+        ("pay", WRITES, (), "changes"),
+        ("pay", WRITES, ("*",), "changes"),  # what is marked as writing has to be named
+        ("pay", WRITES, ("pay",), "reads"),
+        ("pay", {"annotations": {"readOnlyHint": False}}, ("pay",), "destroys"),
+        ("pay", {"annotations": {"destructiveHint": True}}, ("pay", "*"), "destroys"),
+        ("pay", {"tags": ["Destructive"]}, ("pay",), "destroys"),
+        ("pay", {"tags": ["read_only", "destructive"]}, (), "destroys"),
+    ],
+)
+def test_what_counts_as_a_declaration(name: str, marks: Mapping[str, Any], reads: Any, effects: str) -> None:
+    with ToolMemory.ephemeral(tools=[schema(name, **marks)], reads=reads, methods=[Inertia()]) as memory:
+        assert effects_of(memory, name) == effects
+        assert guards.may_write(name, memory.core.catalogue.marked(), NOTHING) == (effects != "reads")
+        undeclared = [name] if effects == "changes" and marks.get("annotations") != WRITES["annotations"] else []
+        assert guards.undeclared(memory.core.catalogue.marked(), NOTHING) == undeclared
+
+
+def test_metadata_of_a_langchain_tool_declares_it() -> None:
+    @tool
+    def pay(amount: float) -> str:
+        """Pay."""
+        return "paid"
+
+    for metadata, effects in (({"read_only": True}, "reads"), ({"read_only": False}, "changes"), (None, "changes")):
+        pay.metadata = metadata
+        with ToolMemory.ephemeral(tools=[pay], methods=[]) as memory:
+            assert effects_of(memory, "pay") == effects
+
+
+def steers(text: str) -> Command[Any]:
+    """Gets a thing."""
+    return Command(goto=text)
+
+
+async def asteers(text: str) -> Command[Any]:
+    """Gets a thing."""
+    return Command(goto=text)
+
+
+def plain(text: str) -> str:
+    """Gets a thing."""
+    return text
+
+
+class Own(BaseTool):
+    name: str = "get_thing"
+    description: str = "Gets a thing."
+
+    def _run(self, text: str) -> Command[Any]:
+        return Command(goto=text)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        StructuredTool.from_function(steers, name="get_thing"),
+        StructuredTool.from_function(coroutine=asteers, name="get_thing"),
+        Own(),
+        StructuredTool.from_function(plain, name="get_thing", return_direct=True),
+        tool("get_thing", return_direct=True)(plain),
+    ],
+)
+def test_what_steers_the_run_does_not_read_though_it_is_declared(made: BaseTool) -> None:
+    tagged = made.model_copy(update={"tags": ["read_only"]})
+    for given in (made, tagged):
+        with ToolMemory.ephemeral(tools=[given], reads={"get_thing"}, methods=[]) as memory:
+            assert effects_of(memory, "get_thing") == "controls"
+
+
+def test_tools_of_a_host_and_tools_that_were_only_called_can_be_declared() -> None:
+    with ToolMemory.ephemeral(reads={"look", "late_*"}, methods=[Inertia()]) as memory:
+        memory.observe(history(user("Go."), call("look", {"x": "1"}), call("pay", {"x": "1"}), words()))
+        assert (effects_of(memory, "look"), effects_of(memory, "pay")) == ("reads", "changes")
+        memory.core.catalogue.adopt(read_tools([schema("late_one", "x"), schema("wipe", "x", tags=["destructive"])]))
+        assert [effects_of(memory, name) for name in ("late_one", "look", "wipe")] == ["reads", "reads", "destroys"]
+
+
+def test_what_one_host_declares_holds_beside_another_and_what_one_forbids_too() -> None:
+    bare, read, gone = (
+        read_tools([schema("act", "x", **marks)]) for marks in ({}, {"read_only": True}, {"destructive": True})
+    )
+    with ToolMemory.ephemeral(methods=[]) as memory:
+        for tools, effects in (
+            (bare, "changes"),
+            (read, "reads"),
+            (bare, "reads"),
+            (gone, "destroys"),
+            (read, "destroys"),
+        ):
+            memory.core.catalogue.adopt({**tools})
+            assert effects_of(memory, "act") == effects
+
+
+def test_a_declaration_ends_with_the_program_that_made_it_and_a_warning_does_not(tmp_path: Path) -> None:
+    tools = [schema("look", "x"), schema("see", "x", read_only=True), schema("wipe", "x", destructive=True)]
+    bare = [schema(name, "x") for name in ("look", "see", "wipe")]
+
+    def effects(**options: Any) -> list[str]:
+        with ToolMemory(tmp_path, methods=[Inertia()], **options) as memory:
+            known = memory.core.catalogue.marked(memory.core.catalogue.known)
+            return [side_effects(known[name]) for name in ("look", "see", "wipe")]
+
+    declared, forgotten = ["reads", "reads", "destroys"], ["changes", "changes", "destroys"]
+    assert effects(tools=tools, reads={"look"}) == declared
+    assert effects(read_only=True) == declared, "who only looks sees what was declared"
+    assert effects() == effects(tools=bare) == forgotten
+    assert effects(read_only=True) == forgotten
+
+
+@pytest.mark.parametrize("bad", ["find", b"find", [1], 5, None, ["a", None]])
+def test_a_bad_declaration_is_refused(bad: Any) -> None:
+    with pytest.raises(ConfigurationError, match="reads"):
+        ToolMemory.ephemeral(reads=bad)
+
+
+# --- what is logged, and what is suggested ---
+
+
+def test_declarations_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    tools = [schema("find_order", "x"), schema("list_a"), schema("list_b"), schema("wipe", tags=["destructive"])]
+    reads = {"find_orders", "nothing", "list_*", "show_*", "wipe"}
+    with (
+        caplog.at_level(logging.INFO, LOGGER),
+        ToolMemory.ephemeral(tools=tools, reads=reads, methods=[Inertia()]) as memory,
+    ):
+        for thread in "ab":
+            memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == LOGGER]
+    about = "ToolMemory(reads=...)"
+    assert told == [
+        ("WARNING", f"{about} names 'find_orders', and there is no such tool; did you mean 'find_order'?"),
+        ("WARNING", f"{about} names 'nothing', and there is no such tool."),
+        ("INFO", f"{about}: 'list_*' matches list_a, list_b."),
+        ("WARNING", f"{about}: 'show_*' matches no tool."),
+        ("WARNING", f"{about} covers wipe, marked destructive, as writing, or as steering the run: the mark counts."),
+        ("WARNING", '1 tool is never called: undeclared. If they only read: reads={"find_order"}'),
+    ]
+
+
+def suggestion(name: str, about: str = "", *params: str, **marks: Any) -> bool:
+    made = schema(name, " ".join(params), description=about, **marks)
+    return suggested(read_tools([made]).values()) == [name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    """
+    get_order list_orders search_emails findUserById mcp__shop__get_order shop/orders/list_open describe_table
+    has_access
+    lookup_account look_up_account order_search customer_lookup check_availability get_post is_open calculate_total
+    tavily_search internet_search sql_db_query sql_db_schema sql_db_list_tables ls grep glob read_file wikipedia
+    duckduckgo_search
+    """.split(),  # noqa: SIM905
+)
+def test_what_seems_to_read_is_suggested(name: str) -> None:
+    assert suggestion(name)
+    assert suggestion(name, "Returns what there is.", "query")
+    for marks in (WRITES, {"destructive": True}, {"read_only": True}):
+        assert not suggestion(name, **marks), "somebody declared it"
+
+
+@pytest.mark.parametrize(
+    ("name", "about", "params"),
+    [
+        ("get_refund", "", ""),
+        ("get_or_create_cart", "", ""),
+        ("fetch_and_clear", "", ""),
+        ("search_and_replace", "", ""),
+        ("retry_job", "", ""),
+        ("capture_payment", "", ""),
+        ("pay", "", ""),
+        ("think", "", ""),
+        ("latest_order", "", ""),
+        ("fetch_payment", "Captures the authorized payment.", ""),
+        ("get_job", "Retries a failed job.", ""),
+        ("get_cart", "The cart of a user; makes one if there is none.", ""),
+        ("get_mail", "Fetches the next message and marks it as read.", ""),
+        ("read_file", "Reads a file and deletes it.", ""),
+        ("get_thing", "", "confirm"),
+        ("get_thing", "", "new_value"),
+        ("query_table", "", "sql"),
+    ],
+)
+def test_what_tells_of_a_change_is_not_suggested(name: str, about: str, params: str) -> None:
+    assert not suggestion(name, about, *params.split())
+
+
+@pytest.mark.parametrize(
+    ("names", "reading", "said"),
+    [
+        ((), (), ""),
+        (("a", "b"), (), '2 tools are never called: undeclared. Declare what only reads: reads={"name", "list_*"}'),
+        (("a", "b"), ("b",), '2 tools are never called: undeclared. If they only read: reads={"b"}'),
+    ],
+)
+def test_the_line_is_there_to_be_pasted(names: Any, reading: Any, said: str) -> None:
+    assert undeclared_line(names, reading) == said
+
+
+def test_the_report_suggests_and_nothing_acts_on_it() -> None:
+    tools = [schema("get_order", "id"), schema("pay", "sum"), schema("wipe", tags=["destructive"])]
+    free = InertiaPolicy(may_write={"wipe"}).with_(max_wrong_per_100=None, audit_rate=0.0)
+    with ToolMemory.ephemeral(tools=tools, methods=[Inertia(free, background=False)]) as memory:
+        for n in range(40):
+            memory.finish(history(user("Go."), call("get_order", {"id": "1"}), words()), thread_id=str(n))
+        decision = memory.inertia.explain(history(user("Go.")))
+        report = memory.report()
+    assert report["inertia"]["undeclared"] == ["get_order", "pay"]
+    assert report["inertia"]["suggested"] == ["get_order"]
+    assert set(report["inertia"]["never_skipped"]) == {"get_order", "pay", "wipe"}
+    assert undeclared_line(["get_order", "pay"], ["get_order"]) in str(report)
+    assert decision.proposal is None
