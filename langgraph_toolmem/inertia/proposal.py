@@ -84,7 +84,7 @@ class Judged:
         features: what else is known of it, as `confidence.pack` writes it.
         changes: 1 if the call may change something.
         noise: see `CallContexts.noise`.
-        strangeness: see `strangers`; None where there is nothing to be like.
+        unlike: see `novelty.Unlike`; None where there is nothing to be like.
     """
 
     tool: str
@@ -96,7 +96,7 @@ class Judged:
     features: str = ""
     changes: int = 0
     noise: float = 0.0
-    strangeness: float | None = None
+    unlike: tuple[float, ...] | None = None
 
 
 def calls_text(calls: Iterable[Mapping[str, Any]]) -> str:

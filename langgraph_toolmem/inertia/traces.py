@@ -28,7 +28,10 @@ _PATTERNS: Final = tuple(
         ("no_value", r"nothing in this run fills "),
         ("low_confidence", r"confidence [\d.]+ is below |score [-\d.]+ of .* is not above "),
         ("drift", r"the model has done otherwise "),
-        ("stranger", r"the request is worded unlike those |no request before that went on with "),
+        (
+            "unfamiliar",
+            r"the (request is|words before the request are) worded unlike those |no request before that went on with ",
+        ),
         ("answer_in_words", r"the model is likely to answer in words"),
         ("switched_off", r"switched off for this run"),
         ("tool_choice", r"the request settles which tools may be called: "),
