@@ -17,7 +17,7 @@ from langgraph_toolmem.inertia.confidence import Confidence, pack
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.inertia.features import features_of
-from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
+from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal, twice
 from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Foreseen, Judged, Option, Proposal
@@ -153,6 +153,8 @@ def _refused(
         refused = refusal(candidate.tool, args, specs=specs, policy=policy, graph=graph, state=state)
         if refused:
             return refused
+    if refused := twice(candidate.tool, candidate.calls, specs=specs, policy=policy):
+        return refused
     least = policy.bound_of(may_write(candidate.tool, specs, policy)).min_precision
     return f"confidence {p:.2f} is below {least:.2f}" if p < least else ""
 

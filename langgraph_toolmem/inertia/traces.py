@@ -44,7 +44,10 @@ _PATTERNS: Final = tuple(
         ("destructive", r".* is destructive \(.*\) and not named in "),
         ("steers_the_run", r".* ends the run or steers it \(.*\)( and is not named in may_write)?$"),
         ("not_named", r".* may change something \(.*\) and is not named in may_write$"),
-        ("repeat", r".* was (already called with the same arguments|called like this before) in this run"),
+        (
+            "repeat",
+            r".* (was (already called with the same arguments|called like this before) in this run|would be called twice )",
+        ),
     )
 )
 """How the reasons of decisions are worded. Matched in this order, from the start of the text."""

@@ -229,6 +229,7 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(PAPER), TOOLS[0]), "unknown_tool"),
         (lambda: repeated("busy"), "repeat"),
         (lambda: repeated("busy", "done"), "repeat"),
+        (lambda: refused(guards.twice("save", [{}, {}], specs={}, policy=FREE)), "repeat"),
         (lambda: explained(user("Go."), words()), "not_the_models_turn"),
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),
