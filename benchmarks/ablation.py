@@ -23,7 +23,7 @@ from langgraph_toolmem.graph.cases import CaseIndex
 from langgraph_toolmem.inertia import arguments, candidates
 from langgraph_toolmem.inertia.confidence import Confidence
 from langgraph_toolmem.inertia.contexts import CallContexts
-from langgraph_toolmem.inertia.strangers import Likeness
+from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.runs.logs import load_runs
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -36,7 +36,7 @@ WITHOUT: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
     "second and third tool": lambda: patch.object(candidates, "MAX_TOOLS", 1),
     "second and third filling": lambda: patch.object(arguments, "FILLINGS", 1),
     "several calls at once": lambda: patch.object(candidates, "fill_each", lambda *_: []),
-    "the test of strangers": lambda: patch.object(Likeness, "refusal", lambda *_: ""),
+    "the test of novelty": lambda: patch.object(NoveltyRecord, "refusal", lambda *_: ""),
 }
 """The part that is taken out, and how."""
 

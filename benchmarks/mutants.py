@@ -28,7 +28,7 @@ PACKAGE: Final = "langgraph_toolmem"
 FILES: Final = (
     "inertia/guards.py",
     "inertia/budget.py",
-    "inertia/strangers.py",
+    "inertia/novelty.py",
     "inertia/crediting.py",
     "inertia/settings.py",
     "core/declarations.py",

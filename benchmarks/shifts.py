@@ -24,9 +24,9 @@ from benchmarks.measures import declared
 from benchmarks.replay import DATA
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import Inertia
+from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.step import shortcut_message
-from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.memory import ToolMemory
 from langgraph_toolmem.offline.replay import is_right, replay
 from langgraph_toolmem.runs.logs import LoggedRun, load_runs
@@ -99,7 +99,7 @@ def strangers(folder: Path, seed: int, limit: int | None) -> Iterator[tuple[str,
         with ToolMemory.ephemeral(tools=tools, reads=declared(folder), methods=[inertia]) as memory:
             replay(history, policy=policy, memory=memory)
             for guarded in (True, False):
-                guard = nullcontext() if guarded else mock.patch.object(Likeness, "refusal", return_value="")
+                guard = nullcontext() if guarded else mock.patch.object(NoveltyRecord, "refusal", return_value="")
                 with guard:
                     label = f"{named}, {'guarded' if guarded else 'not guarded'}"
                     yield f"strangers, {label}", _asked(inertia, others, policy)

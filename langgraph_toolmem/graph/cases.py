@@ -21,11 +21,16 @@ from langgraph_toolmem.base import shapes
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import RunState, parallel
 from langgraph_toolmem.runs.values import ABSENT
+from langgraph_toolmem.words.split import words
 from langgraph_toolmem.words.text import dates_in, read_text
 
 MAX_CASES: Final = 20_000
 MAX_POSTINGS: Final = 64
 MAX_TERMS: Final = 80
+MAX_ASKED_TERMS: Final = 20
+"""Terms of the words before a request by which others are looked up."""
+ASKED_WORDS: Final = 100
+"""Latest words before a request that are compared."""
 MAX_CALLS: Final = 24
 _LONGLIST: Final = 96
 """Requests looked at, by shared words."""
@@ -33,6 +38,8 @@ _SHORTLIST: Final = 2
 """Times k of them that went the same way are compared both ways."""
 OTHER_LOOK: Final = 0.3
 """Weight of a request whose latest output looked otherwise."""
+OTHER_ASKED: Final = 0.5
+"""Weight of a request that answered words of which it shares none."""
 UNSEEN: Final = 0.25
 """Weight of a word seen once at most: a name or a number more often than a sign of another request."""
 USUAL: Final = 0.5
@@ -46,7 +53,7 @@ class Neighbour:
     Attributes:
         similarity: 0 to 1.
         case_id: which one.
-        text: the past request.
+        text: the past request; `asked`: the words that it answered.
         tool: the next tool; `parallel`: several calls at once; None: the model answered in words.
         call: its arguments as JSON.
         sources: per argument, descriptors of the sources that had its value then.
@@ -64,6 +71,7 @@ class Neighbour:
     request: str
     made: tuple[str, ...]
     looked: bool
+    asked: str = ""
 
     @cached_property
     def args(self) -> dict[str, Any]:
@@ -82,6 +90,12 @@ def _terms(text: str) -> tuple[str, ...]:
     words = read_text(text).words[:400]
     pairs = [f"{a} {b}" for a, b in pairwise(words)]
     return tuple(dict.fromkeys([*words, *pairs]))
+
+
+@lru_cache(maxsize=4096)
+def _asked_terms(asked: str) -> tuple[str, ...]:
+    """The words that a request answers, told apart from its own."""
+    return tuple(dict.fromkeys(f"\x1f{word}" for word in words(asked)[-ASKED_WORDS:]))
 
 
 class _Weights(dict[int, float]):
@@ -104,7 +118,7 @@ class CaseIndex:
 
     def __init__(self, max_cases: int = MAX_CASES) -> None:
         self.max_cases = max_cases
-        #: case id -> [text, user, calls, answers], calls: {position: [tool, args JSON, status, sources, look,
+        #: case id -> [text, user, calls, answers, asked], calls: {position: [tool, args JSON, status, sources, look,
         #: beside]}, answers in words: {position: look}
         #: sources are None for a call that the shortcut made; text is "" until the request itself is known
         self.cases: dict[str, list[Any]] = {}
@@ -114,15 +128,15 @@ class CaseIndex:
 
     # --- writing ---
 
-    def open(self, case_id: str, text: str, user: str | None) -> None:
-        """Adds a request; nothing happens if it is there already."""
+    def open(self, case_id: str, text: str, user: str | None, asked: str = "") -> None:
+        """Adds a request and the words that it answers; nothing happens if it is there already."""
         if not text or self.knows(case_id):
             return
         case = self._case(case_id)
-        case[0], case[1] = text, user
+        case[0], case[1], case[4] = text, user, asked
         # Its calls may have come before it: in order of the requests, as an index that is rebuilt has them.
         self.cases[case_id] = self.cases.pop(case_id)
-        self._index(case_id, text)
+        self._index(case_id, text, asked)
 
     def knows(self, case_id: str) -> bool:
         """Whether a request was opened; its calls may arrive before it."""
@@ -131,7 +145,7 @@ class CaseIndex:
     def _case(self, case_id: str) -> list[Any]:
         case = self.cases.get(case_id)
         if case is None:
-            case = self.cases[case_id] = ["", None, {}, {}]
+            case = self.cases[case_id] = ["", None, {}, {}, ""]
             if len(self.cases) > self.max_cases:
                 self.remove(next(iter(self.cases)))
         return case
@@ -165,9 +179,9 @@ class CaseIndex:
 
     def remove(self, case_id: str) -> None:
         """Takes a request out."""
-        text = self.cases.pop(case_id)[0]
+        text, _, _, _, asked = self.cases.pop(case_id)
         try:
-            for term in _terms(text):
+            for term in (*_terms(text), *_asked_terms(asked)):
                 self._seen[term] -= 1
                 posted = self._postings[term]
                 if case_id in posted:
@@ -193,10 +207,10 @@ class CaseIndex:
     def _rebuild(self) -> None:
         self._postings, self._seen = {}, {}
         for case_id, case in self.cases.items():
-            self._index(case_id, case[0])
+            self._index(case_id, case[0], case[4])
 
-    def _index(self, case_id: str, text: str) -> None:
-        for term in _terms(text):
+    def _index(self, case_id: str, text: str, asked: str) -> None:
+        for term in (*_terms(text), *_asked_terms(asked)):
             posted = self._postings.setdefault(term, [])
             posted.append(case_id)
             self._seen[term] = self._seen.get(term, 0) + 1
@@ -205,59 +219,60 @@ class CaseIndex:
 
     # --- reading ---
 
-    def _weigh(self, text: str) -> dict[str, float]:
-        """How much each term of a text says about a request."""
+    def _weigh(self, terms: tuple[str, ...]) -> dict[str, float]:
+        """How much each term says about a request."""
         if self._weights.requests != len(self.cases):
             self._weights = _Weights(len(self.cases))
         weights, seen = self._weights, self._seen
-        return {term: weights[seen.get(term, 0)] for term in _terms(text)}
+        return {term: weights[seen.get(term, 0)] for term in terms}
 
-    def _similarity(self, own: Mapping[str, float], norm: float, old_text: str) -> float:
+    def _similarity(self, own: Mapping[str, float], norm: float, terms: tuple[str, ...]) -> float:
         """Weighted Dice coefficient of two requests' words and word pairs: 0 (nothing shared) to 1.
 
         Words that only the old request has count against it as much as words that only this one has: "… and Wei
         Xu" is not "… and mail the link".
         """
-        weights, seen, terms = self._weights, self._seen, _terms(old_text)
+        weights, seen = self._weights, self._seen
         shared = sum([weights[seen[term]] for term in terms if term in own])
         return 2 * shared / (norm + sum([weights[seen[term]] for term in terms]))
 
     def near(self, state: RunState, *, k: int) -> list[Neighbour]:
         """The nearest past requests that went the same way so far as a run, most similar first."""
-        if not state.user_key or not state.user.raw:
+        if not state.user_key or not state.user.raw.strip():
             return []
         prefix: list[tuple[str, str]] = [(step.tool, step.status) for step in state.since_user]
-        return self.nearest(state.user.raw, prefix, look=state.signature(), k=k, exclude=state.user_key)
+        look, exclude = state.signature(), state.user_key
+        return self.nearest(state.user.raw, prefix, look=look, k=k, exclude=exclude, asked=state.asked)
 
     def nearest(
-        self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = ""
+        self, text: str, prefix: list[tuple[str, str]], *, look: str, k: int = 3, exclude: str = "", asked: str = ""
     ) -> list[Neighbour]:
         """The nearest past requests whose calls so far (tool, status) equal `prefix`, most similar first.
 
-        A request whose latest output looked otherwise than `look` (`RunState.signature`) counts half.
+        A request whose latest output looked otherwise than `look` (`RunState.signature`), or that answered other words
+        than `asked`, counts less.
         """
-        own = self._weigh(text)
-        norm = sum(own.values())
-        weights = [(weight, term) for term, weight in own.items() if term in self._postings]
-        if len(weights) > MAX_TERMS:
-            weights = sorted(weights, reverse=True)[:MAX_TERMS]
+        own, before = self._weigh(_terms(text)), self._weigh(_asked_terms(asked))
+        norm, norm_before = sum(own.values()), sum(before.values())
         scores: dict[str, float] = defaultdict(float)
-        for weight, term in weights:
+        for weight, term in (*self._heaviest(own, MAX_TERMS), *self._heaviest(before, MAX_ASKED_TERMS)):
             for case_id in self._postings[term]:
                 scores[case_id] += weight
         if not scores.keys() <= self.cases.keys():  # an interrupt left the index torn
             self._rebuild()
-            return self.nearest(text, prefix, look=look, k=k, exclude=exclude)
+            return self.nearest(text, prefix, look=look, k=k, exclude=exclude, asked=asked)
         shortlist = sorted(scores.items(), key=lambda item: -item[1])
         found: list[tuple[float, str]] = []
         for case_id, _ in shortlist[:_LONGLIST]:
             if case_id == exclude:
                 continue
-            old_text, _, calls, answers = self.cases[case_id]
+            old_text, _, calls, answers, old_asked = self.cases[case_id]
             position = len(prefix)
             if any((at := calls.get(i)) is None or (at[0], at[2]) != p for i, p in enumerate(prefix)):
                 continue
-            near = self._similarity(own, norm, old_text)
+            near = self._similarity(own, norm, _terms(old_text))
+            if asked or old_asked:
+                near *= OTHER_ASKED + (1 - OTHER_ASKED) * self._similarity(before, norm_before, _asked_terms(old_asked))
             if position in calls:
                 _, _, _, sources, seen, _ = calls[position]
                 if sources is None:
@@ -270,18 +285,30 @@ class CaseIndex:
         found.sort(key=lambda item: -item[0])
         return [self._neighbour(similarity, case_id, len(prefix), text, look) for similarity, case_id in found[:k]]
 
+    def known(self, word: str, tool: str, *, asked: bool = False) -> bool:
+        """Return True if a request with a word, or one that answered it (`asked`), was followed by a call of a tool."""
+        terms = [f"\x1f{term}" for term in words(word)] if asked else [word]
+        return all(any(self._called(case_id, tool) for case_id in self._postings.get(term, ())) for term in terms)
+
+    def _called(self, case_id: str, tool: str) -> bool:
+        case = self.cases.get(case_id)
+        return case is not None and any(call[0] == tool for call in case[2].values())
+
+    def _heaviest(self, weights: Mapping[str, float], most: int) -> list[tuple[float, str]]:
+        known = [(weight, term) for term, weight in weights.items() if term in self._postings]
+        return sorted(known, reverse=True)[:most] if len(known) > most else known
+
     def _neighbour(self, similarity: float, case_id: str, position: int, request: str, look: str) -> Neighbour:
-        text, _, calls, answers = self.cases[case_id]
+        text, _, calls, answers, asked = self.cases[case_id]
         if position not in calls:
-            return Neighbour(
-                similarity, case_id, text, None, "{}", {}, request, self.arguments(case_id), answers[position] == look
-            )
+            made, looked = self.arguments(case_id), answers[position] == look
+            return Neighbour(similarity, case_id, text, None, "{}", {}, request, made, looked, asked)
         tool, args, _, sources, seen, beside = calls[position]
         if beside:
             # One that is not known (further than MAX_CALLS) is taken for another tool.
             tool = parallel(calls.get(i, ("",))[0] for i in range(position, position + beside + 1))
         made = self.arguments(case_id, position + beside)
-        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, seen == look)
+        return Neighbour(similarity, case_id, text, tool, args, sources, request, made, seen == look, asked)
 
     def arguments(self, case_id: str, last: int = MAX_CALLS) -> tuple[str, ...]:
         """The arguments of the calls that followed a request, up to the one at position `last`, as JSON."""
@@ -305,7 +332,13 @@ _CALL: Final = shapes.row(
 CASES: Final = shapes.fields(
     max_cases=shapes.number,
     cases=shapes.each(
-        shapes.row(shapes.text, shapes.maybe(shapes.text), shapes.numbered(_CALL), shapes.numbered(shapes.text))
+        shapes.row(
+            shapes.text,
+            shapes.maybe(shapes.text),
+            shapes.numbered(_CALL),
+            shapes.numbered(shapes.text),
+            shapes.text,
+        )
     ),
 )
 """The shape of a `CaseIndex`'s state."""

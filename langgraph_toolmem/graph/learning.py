@@ -135,7 +135,7 @@ def learn_turn(
     position = len(state.since_user)
     if request and state.user.raw:
         if not graph.cases.knows(request):
-            record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user))
+            record.append(op.Request(request, state.user.raw[:MAX_CASE_TEXT], user, state.asked))
         if not turn.steps and turn.chosen_by == "model":
             record.append(op.RequestEnd(request, position, state.signature()))
     if len(executed) > 1 and turn.chosen_by == "model":

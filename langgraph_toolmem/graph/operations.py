@@ -259,7 +259,7 @@ class Value(Operation):
 
 @dataclass(slots=True)
 class Request(Operation):
-    """What a user asked for."""
+    """What a user asked for, and the words that it answers (`RunState.asked`)."""
 
     kind = "request"
     personal = True
@@ -267,6 +267,7 @@ class Request(Operation):
     request: str
     text: str
     user: str | None
+    asked: str = ""
 
 
 @dataclass(slots=True)

@@ -23,6 +23,8 @@ WORDS: Final = "<words>"
 PARALLEL: Final = "<parallel>"
 NO_TEXT: Final = read_text("")
 MAX_PAST_TEXTS: Final = 4
+MAX_ASKED: Final = 2000
+"""Characters of the assistant's words that are kept, from the end."""
 MAX_SIGNATURE: Final = 6
 WINDOW_LENGTHS: Final = (0, 1, 2, 3, 5)
 SEPARATOR: Final = "\x1f"
@@ -68,6 +70,8 @@ class RunState:
         tools: the tools alone, in order.
         statuses: "ok", "failed" … of each call.
         user: the latest user message; `past_users` holds the ones before, latest first.
+        asked: the words that the latest user message answers: the assistant's, and user messages that nobody has
+            answered in between; "" if it answers none.
         since_user: calls since the latest user message.
         latest: calls of the latest turn; () if the user spoke since, or the model answered in words.
         stopped: a call of the latest turn was never executed (a person or a limit stopped it, the schema refused it).
@@ -75,6 +79,8 @@ class RunState:
 
     __slots__ = (
         "_observations",
+        "_said",
+        "asked",
         "called",
         "episode",
         "inputs",
@@ -102,6 +108,8 @@ class RunState:
         self.user: Text = NO_TEXT
         self.user_key = ""
         self.past_users: list[Text] = []
+        self.asked = ""
+        self._said = ""
         self.since_user: list[ExecutedCall] = []
         self.latest: tuple[ExecutedCall, ...] = ()
         self.episode = ""
@@ -131,7 +139,9 @@ class RunState:
         elif not event.steps:
             self.symbols.append(WORDS)
             self.last_is_user = False
+            self._said = event.text[-MAX_ASKED:]
         else:
+            self._said = ""
             for step in event.steps:
                 self._push_step(step)
 
@@ -146,6 +156,8 @@ class RunState:
                 self.since_episode = []
         self.user = read_text(message.text)
         self.user_key = message.key
+        self.asked = self._said
+        self._said = f"{self._said}\n{message.text}".strip()[-MAX_ASKED:]
         self.since_user = []
         self.last_is_user = True
 

@@ -13,7 +13,7 @@ those the record is about.
 ``arguments``       where their values come from; ``contexts``: whole calls
 ``record``          probability by the record of rules
 ``confidence``      what corrects it, from the ``features`` of a candidate
-``strangers``       whether the request is like those of the record
+``novelty``         whether the request is like those of the record
 ``budget``          how often a call may be wrong; drift
 ``guards``          what no record excuses: repeats, changes not named …
 ``calibrated``      the default policy put together; ``paper``: AutoTool's
@@ -52,12 +52,12 @@ from langgraph_toolmem.inertia.contexts import CallContexts, followed
 from langgraph_toolmem.inertia.crediting import begin_shortcut, credit_judged, credit_shortcut, open_turn, plain_judged
 from langgraph_toolmem.inertia.evidence import InertiaEvidence, TurnClosed
 from langgraph_toolmem.inertia.guards import may_write
+from langgraph_toolmem.inertia.novelty import NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy, PaperPolicy
 from langgraph_toolmem.inertia.prefetch.choice import credit_guesses
 from langgraph_toolmem.inertia.prefetch.handles import Flights
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.inertia.section import section_of
-from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.search.similarity import DescriptionSimilarity
 
@@ -92,7 +92,7 @@ class Inertia(Method):
     """
 
     name: ClassVar[str] = "inertia"
-    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Examples, Likeness, Budget, Cases)
+    tables: ClassVar[tuple[type[Table], ...]] = (InertiaEvidence, CallContexts, Examples, NoveltyRecord, Budget, Cases)
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Inertia(Method):
         super().open(core)
         self.evidence = core.register(InertiaEvidence)
         self.contexts = core.register(CallContexts)
-        self.likeness = core.register(Likeness)
+        self.novelty = core.register(NoveltyRecord)
         self.budget = core.register(Budget)
         self.cases = core.register(Cases)
         self._examples = core.register(Examples)
@@ -248,7 +248,7 @@ class Inertia(Method):
             graph,
             state,
             neighbours,
-            tables=calibrated.Tables(self.evidence.rules, self.contexts, self.likeness, self.budget, self.cases),
+            tables=calibrated.Tables(self.evidence.rules, self.contexts, self.novelty, self.budget, self.cases),
             confidence=self._confidence,
             specs=specs,
             policy=policy,

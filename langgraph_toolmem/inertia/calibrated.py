@@ -20,11 +20,11 @@ from langgraph_toolmem.inertia.confidence import Confidence, pack
 from langgraph_toolmem.inertia.contexts import CallContexts
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.inertia.features import features_of
-from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal
+from langgraph_toolmem.inertia.guards import may_be_stale, may_write, refusal, twice
+from langgraph_toolmem.inertia.novelty import Novelty, NoveltyRecord
 from langgraph_toolmem.inertia.policy import InertiaPolicy
 from langgraph_toolmem.inertia.proposal import Decision, Foreseen, Judged, Option, Proposal
 from langgraph_toolmem.inertia.record import probability, rules_of
-from langgraph_toolmem.inertia.strangers import Likeness, Strangers
 from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.runs.values import ABSENT
 
@@ -37,7 +37,7 @@ class Tables(NamedTuple):
 
     rules: CountTable
     contexts: CallContexts
-    likeness: Likeness
+    novelty: NoveltyRecord
     budget: Budget
     cases: Cases
 
@@ -75,11 +75,11 @@ def decide(
         return Decision(None, "nothing like this has been seen yet")
     named = [(c, rules_of(c, state)) for c in found]
     recorded = [(probability(rules, c, of), c, of) for c, of in named]
-    strangers = Strangers(state, neighbours, graph.cases)
+    novelty = Novelty(state, neighbours, graph.cases)
     changing = {c.tool for c in found if c.tool in specs and may_write(c.tool, specs, policy)}
-    unlike = [strangers.of(c, changes=c.tool in changing) for c in found]
-    shares = [tables.likeness.share(c.tool, value) for c, value in zip(found, unlike, strict=True)]
-    strange = [(2.0 if value is None else value, share) for value, share in zip(unlike, shares, strict=True)]
+    unlike = [novelty.of(c, changes=c.tool in changing) for c in found]
+    shares = [tables.novelty.share(c.tool, value) for c, value in zip(found, unlike, strict=True)]
+    strange = [(2.0 if value is None else value.request, share) for value, share in zip(unlike, shares, strict=True)]
     features = features_of(recorded, state, neighbours, rules, strange)
     judged_p = confidence.probabilities(features)
     weighed = sorted(
@@ -106,7 +106,7 @@ def decide(
             args,
             p,
             _refused(p, c, specs=specs, policy=policy, graph=graph, state=state)
-            or tables.likeness.refusal(c.tool, s, changes=bool(j.changes), looked=strangers.looked(c)),
+            or tables.novelty.refusal(c.tool, s, changes=bool(j.changes), looked=novelty.looked(c)),
         )
         for (p, c, _, _, s), j in zip(weighed[:MAX_OPTIONS], judged, strict=False)
         for args in c.calls[:1] or ({},)
@@ -164,6 +164,8 @@ def _refused(
         refused = refusal(candidate.tool, args, specs=specs, policy=policy, graph=graph, state=state)
         if refused:
             return refused
+    if refused := twice(candidate.tool, candidate.calls, specs=specs, policy=policy):
+        return refused
     least = policy.bound_of(may_write(candidate.tool, specs, policy)).min_precision
     return f"confidence {p:.2f} is below {least:.2f}" if p < least else ""
 

@@ -11,8 +11,8 @@ from langgraph_toolmem.graph.state import WORDS, RunState, windows
 from langgraph_toolmem.inertia.budget import AUDITED, SHADOWED, Acted, Checked
 from langgraph_toolmem.inertia.confidence import Weighed
 from langgraph_toolmem.inertia.evidence import RulesJudged, TurnOpened
+from langgraph_toolmem.inertia.novelty import RequestCompared
 from langgraph_toolmem.inertia.proposal import RULE_PREFIX, Decision, calls_text
-from langgraph_toolmem.inertia.strangers import Likened
 from langgraph_toolmem.runs.run import Turn
 
 SURE: Final = 0.8
@@ -49,7 +49,7 @@ def call_digest(tool: str, args_text: str) -> str:
 
 def plain_judged(decision: Decision) -> list[list[Any]]:
     """The judged candidates in plain containers: tool, digest of the call, rules, readable rule, confidence,
-    features, whether it changes something, noise and strangeness."""
+    features, whether it changes something, noise and how unlike past ones the request is."""
     return [
         [
             j.tool,
@@ -60,7 +60,7 @@ def plain_judged(decision: Decision) -> list[list[Any]]:
             j.features,
             j.changes,
             j.noise,
-            j.strangeness,
+            j.unlike and list(j.unlike),
             j.doubted,
         ]
         for j in decision.judged
@@ -78,14 +78,14 @@ def credit_judged(turn: Turn, judged: list[list[Any]], *, would_act: int, hour: 
     examples = [[features, int(call == truth)] for _, call, _, _, _, features, *_ in judged if features]
     if examples:
         record.append(Weighed(number, examples))
-    for position, (tool, call, rules, rule, confidence, _, changes, noise, strangeness, doubted) in enumerate(judged):
+    for position, (tool, call, rules, rule, confidence, _, changes, noise, unlike, doubted) in enumerate(judged):
         hit = int(call == truth)
         named = [RULE_PREFIX + rule] if position == 0 and rule else []
         record.append(RulesJudged([*rules, *named], hit))
         if position == 0 and tool != WORDS:
             record.append(ToolCount(tool, "hits" if hit else "misses"))
-            if hit and strangeness is not None:
-                record.append(Likened(number, tool, strangeness))
+            if hit and unlike is not None:
+                record.append(RequestCompared(number, tool, unlike))
             if would_act:
                 outcome = "right" if hit else "wrong"
                 record += [Count(outcome, 1, hour), ToolCount(tool, outcome)]

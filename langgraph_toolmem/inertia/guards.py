@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from langgraph_toolmem.base.checks import nearest
@@ -44,7 +44,8 @@ def refusal(
         return f"arguments of {tool} break its schema: {problem}"
     repeats = tool in state.tools and (tool, canon_args(args)) in state.called
     if repeats and tool not in policy.allow_repeats:
-        if may_write(tool, specs, policy) and not spec.idempotent:
+        lately = any(step.tool == tool and canon_args(step.args) == canon_args(args) for step in state.since_user)
+        if may_write(tool, specs, policy) and (lately or not spec.idempotent):
             return f"{tool} may change something and was already called with the same arguments in this run"
         known = graph.tools.get(tool, {})
         calls = known.get("ok", 0) + known.get("failed", 0)
@@ -53,6 +54,16 @@ def refusal(
         if not _still_the_same(tool, args, state):
             return f"{tool} was called like this before in this run, and its answer did not stay the same"
     return ""
+
+
+def twice(
+    tool: str, calls: Sequence[Mapping[str, Any]], *, specs: Mapping[str, ToolSpec], policy: InertiaPolicy
+) -> str:
+    """Return why several calls of one turn must not be made by a shortcut: two that change something are equal."""
+    if tool in policy.allow_repeats or len(set(map(canon_args, calls))) == len(calls):
+        return ""
+    changes = tool not in specs or may_write(tool, specs, policy)
+    return f"{tool} would be called twice with the same arguments" if changes else ""
 
 
 def _still_the_same(tool: str, args: Mapping[str, Any], state: RunState) -> bool:

@@ -84,7 +84,7 @@ class Judged:
         features: what else is known of it, as `confidence.pack` writes it.
         changes: 1 if the call may change something.
         noise: see `CallContexts.noise`.
-        strangeness: see `strangers`; None where there is nothing to be like.
+        unlike: see `novelty.Unlike`; None where there is nothing to be like.
         doubted: past cases spoke against the call, so it is no evidence for or against drift.
     """
 
@@ -97,7 +97,7 @@ class Judged:
     features: str = ""
     changes: int = 0
     noise: float = 0.0
-    strangeness: float | None = None
+    unlike: tuple[float, ...] | None = None
     doubted: bool = False
 
 

@@ -28,7 +28,10 @@ _PATTERNS: Final = tuple(
         ("no_value", r"nothing in this run fills "),
         ("low_confidence", r"confidence [\d.]+ is below |score [-\d.]+ of .* is not above "),
         ("drift", r"the model has done otherwise "),
-        ("stranger", r"the request is worded unlike those |no request before that went on with "),
+        (
+            "unfamiliar",
+            r"the (request is|words before the request are) worded unlike those |no request before that went on with ",
+        ),
         ("answer_in_words", r"the model is likely to answer in words"),
         ("switched_off", r"switched off for this run"),
         ("tool_choice", r"the request settles which tools may be called: "),
@@ -41,7 +44,11 @@ _PATTERNS: Final = tuple(
         ("destructive", r".* is destructive \(.*\) and not named in "),
         ("steers_the_run", r".* ends the run or steers it \(.*\)$"),
         ("not_named", r".* may change something \(.*\) and is not named in may_write$"),
-        ("repeat", r".* was (already called with the same arguments|called like this before) in this run"),
+        (
+            "repeat",
+            r".* (was (already called with the same arguments|called like this before) in this run"
+            r"|would be called twice )",
+        ),
     )
 )
 """How the reasons of decisions are worded. Matched in this order, from the start of the text."""

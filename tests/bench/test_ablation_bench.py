@@ -10,7 +10,7 @@ from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia import arguments, candidates
 from langgraph_toolmem.inertia.confidence import Confidence
 from langgraph_toolmem.inertia.contexts import CallContexts
-from langgraph_toolmem.inertia.strangers import Likeness
+from langgraph_toolmem.inertia.novelty import NoveltyRecord, Unlike
 
 
 def row(confidence: float | None, right: bool) -> Row:
@@ -27,13 +27,19 @@ def test_reliability_and_calibration_error_by_hand():
 
 def test_each_part_is_taken_out_and_put_back():
     graph = EvidenceGraph()
-    whole = (candidates.MAX_TOOLS, arguments.FILLINGS, candidates.fill_each, Confidence.look, Likeness.refusal)
+    whole = (candidates.MAX_TOOLS, arguments.FILLINGS, candidates.fill_each, Confidence.look, NoveltyRecord.refusal)
     with WITHOUT["second and third tool"](), WITHOUT["second and third filling"](), WITHOUT["several calls at once"]():
         assert (candidates.MAX_TOOLS, arguments.FILLINGS) == (1, 1)
         assert candidates.fill_each(graph, None, "", {}) == []
-    with WITHOUT["nearest requests"](), WITHOUT["calls after calls"](), WITHOUT["the test of strangers"]():
+    with WITHOUT["nearest requests"](), WITHOUT["calls after calls"](), WITHOUT["the test of novelty"]():
         graph.cases.open("1", "Find Ann", None)
         assert graph.cases.nearest("Find Ann", [], look="") == []
         assert CallContexts(graph).after(None) == ([], {})
-        assert Likeness(graph).refusal("find", 1.0) == ""
-    assert whole == (candidates.MAX_TOOLS, arguments.FILLINGS, candidates.fill_each, Confidence.look, Likeness.refusal)
+        assert NoveltyRecord(graph).refusal("find", Unlike(1.0)) == ""
+    assert whole == (
+        candidates.MAX_TOOLS,
+        arguments.FILLINGS,
+        candidates.fill_each,
+        Confidence.look,
+        NoveltyRecord.refusal,
+    )

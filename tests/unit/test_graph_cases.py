@@ -70,6 +70,21 @@ def test_only_requests_that_went_the_same_way_are_near():
     assert index.nearest("Cancel the order", [("search", "failed"), ("retry", "ok")], look="") == []
 
 
+def test_of_the_same_reply_the_one_to_the_same_question_is_nearest():
+    index = CaseIndex()
+    for case, asked in (("keep", "Shall I keep it?"), ("cancel", "Shall I cancel it?"), ("none", "")):
+        index.open(case, "Yes please", None, asked)
+        add(index, case, 0, f"{case}_order")
+
+    found = index.nearest("Yes please", [], look="", asked="Shall I cancel it?")
+    assert found[0].tool == "cancel_order"
+    assert [near.similarity for near in found] == [pytest.approx(1), pytest.approx(0.75, abs=0.2), pytest.approx(0.5)]
+    assert index.known("please", "keep_order")
+    assert not index.known("thanks", "keep_order")
+    assert index.known("keep", "keep_order", asked=True)
+    assert not index.known("keep", "cancel_order", asked=True)
+
+
 def test_calls_that_arrive_before_their_request_are_kept():
     late = CaseIndex()
     late.end("case0", 1, "")

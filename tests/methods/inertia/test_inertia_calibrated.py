@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from histories import FAILED, Learner, call, calls, history, reading, run_of, shortcut, user, words
+from histories import FAILED, Learner, call, calls, history, reading, run_of, schema, shortcut, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept import inertia
@@ -261,6 +261,23 @@ def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     done = call("open", {"id": "7"}, "done")
     assert refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest))) == ""
     assert "stay the same" in refused(poller, RunState.of(run_of(user("Go."), look, rest, look, rest, done, rest)))
+
+
+def test_an_idempotent_change_is_repeated_only_once_the_user_spoke_again():
+    tools = [schema("close", "id", annotations={"idempotentHint": True, "destructiveHint": False})]
+    learner = Learner(tools, FREE.with_(may_write={"close"}))
+    learner.learn(user("Go."), *[call("close", {"id": "7"})] * 3, words())
+
+    def refused(*parts: Any) -> str:
+        state = RunState.of(run_of(user("Go."), *parts))
+        return guards.refusal(
+            "close", {"id": "7"}, specs=learner.specs, policy=learner.policy, graph=learner.graph, state=state
+        )
+
+    closed = [*call("close", {"id": "7"}), *call("close", {"id": "7"})]
+    assert learner.specs["close"].idempotent
+    assert "already called with the same arguments" in refused(*closed)
+    assert refused(*closed, user("Go.")) == ""
 
 
 def test_injected_arguments_are_never_filled():

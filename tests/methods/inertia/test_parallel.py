@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from histories import Learner, call, calls, history, reading, user, words
+from histories import Learner, call, calls, history, reading, schema, user, words
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -87,6 +87,29 @@ def test_calls_for_all_who_are_listed_in_the_request_and_then_for_all_that_was_f
         {"file": "plan", "mail": "ivo@x"},
         {"file": "plan", "mail": "jan@x"},
     ]
+
+
+def test_what_changes_something_is_not_done_twice_in_one_turn():
+    tools = [reading("late_orders", "day"), schema("notify_late", "customer")]
+    learner = Learner(tools, FREE.with_(may_write={"notify_late"}))
+
+    def late(day: str, *customers: str) -> list[Any]:
+        return history(
+            user(f"Tell who waits since {day}"), call("late_orders", {"day": day}, {"customers": list(customers)})
+        )
+
+    for i in range(40):
+        both = [("notify_late", {"customer": f"C{i + k}"}, "ok") for k in (0, 100)]
+        learner.learn(late(f"day{i}", f"C{i}", f"C{i + 100}"), calls(both), words(), thread_id=str(i))
+
+    made = learner.decide(late("friday", "C333", "C334"))
+    assert made.acts, made.reason
+    assert [args["customer"] for args in made.proposal.calls] == ["C333", "C334"]
+    same = late("friday", "C333", "C333")
+    assert learner.decide(same).proposal is None
+    assert "twice with the same arguments" in learner.decide(same).options[0].refused
+    learner.policy = learner.policy.with_(allow_repeats={"notify_late"})
+    assert len(learner.decide(same).proposal.calls) == 2
 
 
 def test_explain_names_them():

@@ -41,10 +41,10 @@ from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia import calibrated, guards, paper
 from langgraph_toolmem.inertia.budget import Budget, Checked
+from langgraph_toolmem.inertia.novelty import NoveltyRecord, Unlike
 from langgraph_toolmem.inertia.proposal import Option
 from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
-from langgraph_toolmem.inertia.strangers import Likeness
 from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
 from langgraph_toolmem.nodes import InertiaShortcut
 from langgraph_toolmem.runs.tools import read_tools
@@ -187,8 +187,8 @@ def held(missed: int, p: float, *, counts: int = 1) -> Decision:
 
 
 def strange(spread: int) -> Decision:
-    likeness = EvidenceGraph().register(Likeness)
-    return refused(likeness.refusal("open", 0.5 if spread else None))
+    novelty = EvidenceGraph().register(NoveltyRecord)
+    return refused(novelty.refusal("open", Unlike(0.5) if spread else None))
 
 
 def explained(*messages: Any) -> Decision:
@@ -210,8 +210,8 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: held(3, 0.99), "budget"),
         (lambda: held(1, 0.75), "budget"),
         (lambda: held(9, 0.99, counts=0), "drift"),
-        (lambda: strange(0), "stranger"),
-        (lambda: strange(1), "stranger"),
+        (lambda: strange(0), "unfamiliar"),
+        (lambda: strange(1), "unfamiliar"),
         (lambda: before_open(Learner(TOOLS, FREE)), "nothing_seen"),
         (lambda: before_open(Learner(TOOLS, PAPER)), "nothing_seen"),
         (lambda: before_open(practised(FREE.with_(min_precision=1.0))), "low_confidence"),
@@ -228,6 +228,7 @@ def forbidden(tool_choice: str) -> Decision:
         (lambda: before_open(practised(PAPER), TOOLS[0]), "unknown_tool"),
         (lambda: repeated("busy"), "repeat"),
         (lambda: repeated("busy", "done"), "repeat"),
+        (lambda: refused(guards.twice("save", [{}, {}], specs={}, policy=FREE)), "repeat"),
         (lambda: explained(user("Go."), words()), "not_the_models_turn"),
         (lambda: explained(user("Go."), call("find", {"name": "x"})[0]), "not_the_models_turn"),
         (lambda: Decision(None, SWITCHED_OFF), "switched_off"),

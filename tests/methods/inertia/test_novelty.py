@@ -1,4 +1,4 @@
-"""Whether a request is one of those that the record is about: its wording, without the values of calls."""
+"""The test of novelty: the wording of a request and of what it answers, without the values of calls."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from histories import Learner, call, reading, schema, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.inertia import strangers
-from langgraph_toolmem.inertia.strangers import Likened, Likeness
+from langgraph_toolmem.inertia import novelty
+from langgraph_toolmem.inertia.novelty import NoveltyRecord, RequestCompared, Unlike
 
 TOOLS = [reading("find", "name"), schema("refund", "order")]
 FREE = InertiaPolicy(may_write={"refund"}).with_(max_wrong_per_100=None, audit_rate=0.0)
@@ -49,7 +49,7 @@ def second(learner: Learner, text: str) -> Any:
 
 
 @pytest.mark.parametrize("decide", [first, second])
-def test_the_samewording_with_other_values_acts(strict: Learner, decide: Any):
+def test_the_same_wording_with_other_values_acts(strict: Learner, decide: Any):
     assert decide(strict, "Give the money back to Bob").acts
 
 
@@ -68,7 +68,7 @@ def test_the_samewording_with_other_values_acts(strict: Learner, decide: Any):
     ],
 )
 @pytest.mark.parametrize("decide", [first, second])
-def test_a_strangers_request_is_left_to_the_model(strict: Learner, decide: Any, text: str):
+def test_an_unfamiliar_request_is_left_to_the_model(strict: Learner, decide: Any, text: str):
     decision = decide(strict, text)
 
     assert not decision.acts
@@ -80,7 +80,7 @@ def test_the_reason_says_so(strict: Learner):
     assert "the request is worded unlike those that went on with refund" in decision.reason
 
 
-def test_where_people_write_as_they_like_anotherwording_is_let_pass(strict: Learner):
+def test_where_people_write_as_they_like_another_wording_is_let_pass(strict: Learner):
     broad = desk(FREELY)
     new = "Give the money back to Bob presently"
     assert second(broad, new).acts
@@ -119,60 +119,60 @@ def test_nothing_is_changed_after_an_answer_that_looks_unlike_those_before():
 
     assert decided(is_open=True).acts
     assert not decided(is_open=False).would_act
-    assert "the latest answer looks unlike" in spread().refusal("find", 0.0, changes=True, looked=False)
-    assert spread().refusal("find", 0.0, looked=False) == "", "a look-up changes nothing"
+    assert "the latest answer looks unlike" in spread().refusal("find", Unlike(0.0), changes=True, looked=False)
+    assert spread().refusal("find", Unlike(0.0), looked=False) == "", "a look-up changes nothing"
 
 
 def test_a_question_is_known_where_questions_were_asked():
     asking = desk(["Was the money given back to {}?"])
 
     assert second(asking, "Was the money given back to Bob?").acts
-    assert asking.graph.register(Likeness).spread["refund"][-1][1] == 0, "the mark is no part of the name"
+    assert asking.graph.register(NoveltyRecord).spread["refund"][-1][1] == 0, "the mark is no part of the name"
 
 
 # --- by hand ---
 
 
-def spread(*values: float) -> Likeness:
+def spread(*values: float) -> NoveltyRecord:
     graph = EvidenceGraph()
-    likeness = graph.register(Likeness)
-    graph.apply(None, [Likened(i, "find", value) for i, value in enumerate(values)])
-    return likeness
+    record = graph.register(NoveltyRecord)
+    graph.apply(None, [RequestCompared(i, "find", Unlike(value)) for i, value in enumerate(values)])
+    return record
 
 
 def test_the_share_of_known_requests_that_were_as_strange():
-    likeness = spread(*[0.1] * 10, *[0.4] * 9)
+    record = spread(*[0.1] * 10, *[0.4] * 9)
 
-    assert likeness.share("find", 0.1) == pytest.approx(19 / 20)
-    assert likeness.share("find", 0.2) == pytest.approx(9 / 20)
-    assert likeness.share("find", 0.41) == 0.0
-    assert likeness.share("other", 0.2) == pytest.approx(9 / 20), "a tool of few is asked for all"
-    assert spread(0.1, 0.1).share("find", 0.1) == 0.0, "too few of all"
+    assert record.share("find", Unlike(0.1)) == pytest.approx(19 / 20)
+    assert record.share("find", Unlike(0.2)) == pytest.approx(9 / 20)
+    assert record.share("find", Unlike(0.41)) == 0.0
+    assert record.share("other", Unlike(0.2)) == pytest.approx(9 / 20), "a tool of few is asked for all"
+    assert spread(0.1, 0.1).share("find", Unlike(0.1)) == 0.0, "too few of all"
 
 
 def test_one_in_ten_is_the_limit():
-    assert "worded unlike" in spread(*[0.1] * 8, 0.5).refusal("find", 0.5)
-    assert "worded unlike" in spread(*[0.1] * 17, 0.5, 0.5).refusal("find", 0.5)
-    assert spread(*[0.1] * 16, 0.5, 0.5).refusal("find", 0.5) == ""
-    assert spread(*[0.1] * 30, 0.5).refusal("find", 0.1) == ""
+    assert "worded unlike" in spread(*[0.1] * 8, 0.5).refusal("find", Unlike(0.5))
+    assert "worded unlike" in spread(*[0.1] * 17, 0.5, 0.5).refusal("find", Unlike(0.5))
+    assert spread(*[0.1] * 16, 0.5, 0.5).refusal("find", Unlike(0.5)) == ""
+    assert spread(*[0.1] * 30, 0.5).refusal("find", Unlike(0.1)) == ""
 
 
 def test_where_something_may_be_changed_it_is_one_in_five():
-    assert "worded unlike" in spread(*[0.1] * 18, 0.5).refusal("find", 0.5, changes=True)
-    assert "worded unlike" in spread(*[0.1] * 16, *[0.5] * 3).refusal("find", 0.5, changes=True)
-    assert spread(*[0.1] * 15, *[0.5] * 4, 0.6).refusal("find", 0.5, changes=True) == ""
+    assert "worded unlike" in spread(*[0.1] * 18, 0.5).refusal("find", Unlike(0.5), changes=True)
+    assert "worded unlike" in spread(*[0.1] * 16, *[0.5] * 3).refusal("find", Unlike(0.5), changes=True)
+    assert spread(*[0.1] * 15, *[0.5] * 4, 0.6).refusal("find", Unlike(0.5), changes=True) == ""
 
 
 def test_a_request_that_is_not_strange_is_always_known():
-    assert spread().refusal("find", 0.0) == ""
-    assert spread().share("find", 0.0) == 1.0
+    assert spread().refusal("find", Unlike(0.0)) == ""
+    assert spread().share("find", Unlike(0.0)) == 1.0
 
 
 def test_without_a_past_request_that_went_that_way_all_are_strange():
-    likeness = spread(*[1.0] * 40)
+    record = spread(*[1.0] * 40)
 
-    assert likeness.share("find", None) == 0.0
-    assert likeness.refusal("find", None) == "no request before that went on with find went the same way so far"
+    assert record.share("find", None) == 0.0
+    assert record.refusal("find", None) == "no request before that went on with find went the same way so far"
 
 
 def test_one_turned_request_does_not_open_the_door_for_others():
@@ -191,37 +191,37 @@ def test_one_turned_request_does_not_open_the_door_for_others():
     decision = first(learner, "Should you please find Zoe for me")
     assert not decision.acts
     assert "worded unlike" in decision.reason
-    assert spread(*[1.0] * 40).share("find", 1.0) == 0.0
+    assert spread(*[1.0] * 40).share("find", Unlike(1.0)) == 0.0
 
 
 def test_a_few_right_predictions_are_not_enough_to_know_how_unlike_requests_are():
-    assert "worded unlike" in spread(*[0.5] * (strangers.ENOUGH - 1)).refusal("find", 0.1)
-    assert spread(*[0.5] * strangers.ENOUGH).refusal("find", 0.1) == ""
+    assert "worded unlike" in spread(*[0.5] * (novelty.ENOUGH - 1)).refusal("find", Unlike(0.1))
+    assert spread(*[0.5] * novelty.ENOUGH).refusal("find", Unlike(0.1)) == ""
 
 
 def test_the_latest_are_kept_in_any_order():
     there, back = EvidenceGraph(), EvidenceGraph()
-    records = [Likened(i, "find", i / 1000) for i in range(strangers.KEPT + 9)]
-    there.register(Likeness)
-    back.register(Likeness)
+    records = [RequestCompared(i, "find", Unlike(i / 1000)) for i in range(novelty.KEPT + 9)]
+    there.register(NoveltyRecord)
+    back.register(NoveltyRecord)
     for record, reverse in zip(records, reversed(records), strict=True):
         there.apply(None, [record])
         back.apply(None, [reverse])
 
-    kept = there.register(Likeness).spread["find"]
-    assert kept == back.register(Likeness).spread["find"]
-    assert [turn for turn, _ in kept] == list(range(9, strangers.KEPT + 9))
+    kept = there.register(NoveltyRecord).spread["find"]
+    assert kept == back.register(NoveltyRecord).spread["find"]
+    assert [turn for turn, *_ in kept] == list(range(9, novelty.KEPT + 9))
 
 
 def test_only_right_predictions_widen_the_spread():
     learner = desk(WORDED[:1], runs=20)
-    likeness = learner.graph.register(Likeness)
-    before = len(likeness.spread["find"])
+    record = learner.graph.register(NoveltyRecord)
+    before = len(record.spread["find"])
     learner.learn(user("Give the car back to Bob"), call("find", {"name": "somebody else"}), words(), thread_id="w")
-    assert len(likeness.spread["find"]) == before
+    assert len(record.spread["find"]) == before
 
     learner.learn(user("Give the money back to Bob"), call("find", {"name": "Bob"}), words(), thread_id="v")
-    assert len(likeness.spread["find"]) == before + 1
+    assert len(record.spread["find"]) == before + 1
 
 
 # --- wording ---
@@ -239,5 +239,5 @@ def test_only_right_predictions_widen_the_spread():
         ("please do NOT open it for Ann", {"please", "do", "not", "open", "it", "for"}),
     ],
 )
-def test_what_of_a_request_iswording(text: str, left: set[str]):
-    assert strangers.wording(text, [{"what": "File?"}]) == left
+def test_what_of_a_request_is_wording(text: str, left: set[str]):
+    assert novelty.wording(text, [{"what": "File?"}]) == left
