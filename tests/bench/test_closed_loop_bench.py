@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections import Counter
 from dataclasses import replace
@@ -13,13 +12,12 @@ import pytest
 
 from benchmarks import closed_loop as bench
 from benchmarks.desks import GROUPS, TWO, Call, Desk, World
-from langgraph_toolmem import Inertia, ToolMemory
+from langgraph_toolmem import Inertia
 from langgraph_toolmem.graph.state import WORDS, RunState
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.runs.values import canon_args
 
 REQUESTS = 40
-DECLARES = "reads" in inspect.signature(ToolMemory.__init__).parameters  # base version
 
 
 class Forced(Inertia):
@@ -39,7 +37,6 @@ def figures(mode: str, seeds: range, *, method: type[Inertia] = Inertia, deviati
     return bench.summary(mode, deviation, desks, 0.0)
 
 
-@pytest.mark.skipif(not DECLARES, reason="base version")
 @pytest.mark.parametrize("mode", ["shadow", "act", "prefetch"])
 def test_no_change_is_made_unasked_by_default(mode: str):
     found = figures(mode, range(3))
@@ -111,14 +108,6 @@ def test_the_model_alone_ends_and_deviates_as_often_as_it_shall():
             assert counted.count["alone"] < bench.MOST_TURNS * 60
         assert written == 0
         assert deviations / turns == pytest.approx(deviation, abs=0.02)
-
-
-def test_the_interval_by_hand():
-    low, high = bench.interval(8, 8)
-    assert (low, high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
-    assert bench.interval(0, 0) == (0.0, 1.0)
-    desks = [({"acted": 4, "acted_right": right}, (0.7, 0.8)) for right in (3, 4)]
-    assert bench.covered(desks) == [1, 2]
 
 
 def test_the_command_prints_and_writes_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
