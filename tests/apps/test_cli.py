@@ -228,7 +228,7 @@ def test_progress_is_drawn_on_a_terminal_only_if_wanted(monkeypatch, a_terminal,
 
 
 def test_replay_tells_a_stranger_what_happened(log, tools):
-    result = run("replay", log, "--tools", tools)
+    result = run("replay", log, "--tools", tools, "--reads", "search_*")
 
     assert result.exit_code == 0, result.output
     assert re.search(r"Of 120 model turns, \d+ could have been skipped: \d+ right, \d+ wrong\.", result.stdout)
@@ -239,12 +239,13 @@ def test_replay_tells_a_stranger_what_happened(log, tools):
 
 
 def test_replay_json_is_the_whole_report(log):
-    result = run("replay", log, "--json", "--seed", "3", "--policy", "min_precision=0.8")
+    result = run("replay", log, "--json", "--seed", "3", "--policy", "min_precision=0.8", "--reads", "search_mail")
     answer = json.loads(result.stdout)
 
     assert result.stderr == ""
     assert (answer["runs"], answer["turns"], answer["calls"], answer["words"]) == (40, 120, 80, 40)
     assert answer["right"] > 5
+    assert (answer["undeclared"], answer["suggested"]) == (["delete_mail"], [])
     assert answer["wrong"] <= 2
     assert answer["inertia"]["has_inertia"] is True
     assert answer["skipped_lines"] == []
@@ -542,7 +543,7 @@ def test_report_html_is_one_page(warm, tmp_path):
 def test_replay_html_is_one_page_for_a_pull_request(log, tmp_path):
     pytest.importorskip("bokeh")
     target = tmp_path / "page.html"
-    result = run("replay", log, "--html", target)
+    result = run("replay", log, "--html", target, "--reads", "search_mail")
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"written to {target}\n")
     page = target.read_text(encoding="utf-8")

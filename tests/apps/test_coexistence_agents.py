@@ -159,6 +159,7 @@ class Warehouse(Desk):
             self.did("count_shelf", shelf=shelf)
             return json.dumps({"left": shelf % 7})
 
+        find_customer.tags = count_shelf.tags = ["read_only"]
         return [find_customer, count_shelf]
 
 

@@ -57,6 +57,7 @@ class ReviewedDesk(Desk):
             self.did("log_failure", order_id=order_id)
             return json.dumps({"logged": True})
 
+        log_failure.tags = ["read_only"]
         return [*super().tools, escalate, log_failure]
 
 

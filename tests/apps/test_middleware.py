@@ -164,6 +164,7 @@ def marked(desk: Desk, name: str, **marks: Any) -> list[BaseTool]:
     tools = desk.tools
     for one in tools:
         if one.name == name:
+            one.tags = None
             for field, value in marks.items():
                 setattr(one, field, value)
     return tools
@@ -194,7 +195,7 @@ async def test_guards_know_the_marks_of_the_tools_at_hand(way: str, marks: dict[
     "make", [lambda m: [ToolMemoryMiddleware(m, shortcut=False)], lambda m: tool_memory_middleware(m, shortcut=False)]
 )
 async def test_the_recorder_alone_learns(way: str, make: Callable[[ToolMemory], list[Any]]) -> None:
-    memory = ToolMemory.ephemeral(methods=default_methods(Inertia(EAGER)))
+    memory = ToolMemory.ephemeral(reads={"*"}, methods=default_methods(Inertia(EAGER)))
     agent = build_agent(None, Desk(), inside=make(memory))
     for i in range(24):
         state = await agent.run(i, way)

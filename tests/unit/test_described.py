@@ -56,7 +56,7 @@ def test_what_cannot_be_is_passed_over() -> None:
 def test_a_memory_tells_what_it_was_told(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=[FULL]):
         pass
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, read_only=True) as memory:
         assert memory.navigator.tools == {"look_up": FULL}
     with ToolMemory(tmp_path, tools=[BARE]):
         pass
