@@ -46,7 +46,8 @@ _PATTERNS: Final = tuple(
         ("not_named", r".* may change something \(.*\) and is not named in may_write$"),
         (
             "repeat",
-            r".* (was (already called with the same arguments|called like this before) in this run|would be called twice )",
+            r".* (was (already called with the same arguments|called like this before) in this run"
+            r"|would be called twice )",
         ),
     )
 )
