@@ -111,7 +111,10 @@ def decide(
         for (p, c, _, _, s), j in zip(weighed[:MAX_OPTIONS], judged, strict=False)
         for args in c.calls[:1] or ({},)
     )
-    foreseen = tuple(_foreseen(w[0], w[1], j, specs, policy, state) for w, j in zip(weighed, judged, strict=True))
+    foreseen = tuple(
+        _foreseen(p, c, j, specs, policy, state, familiar=novelty.familiar(c))
+        for (p, c, *_), j in zip(weighed, judged, strict=True)
+    )
     if options[0].refused:
         return Decision(None, options[0].refused, options, judged, foreseen)
     p, candidate, *_ = weighed[0]
@@ -142,10 +145,12 @@ def _foreseen(
     specs: Mapping[str, ToolSpec],
     policy: InertiaPolicy,
     state: RunState,
+    *,
+    familiar: bool,
 ) -> Foreseen:
     calls = candidate.calls
     stale = may_be_stale(candidate.tool, calls, specs=specs, policy=policy, state=state)
-    return Foreseen(candidate.tool, calls, p, bool(judged.changes), stale)
+    return Foreseen(candidate.tool, calls, p, bool(judged.changes), familiar, stale)
 
 
 def _refused(

@@ -30,6 +30,8 @@ from langgraph_toolmem.graph.operations import Operation
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia.candidates import Candidate
 from langgraph_toolmem.runs.values import canon
+from langgraph_toolmem.words.split import STOP_WORDS, words
+from langgraph_toolmem.words.vocabulary import VERBS
 
 LEVEL: Final = 0.1
 """Significance level of the test: the share of the familiar requests that it may refuse."""
@@ -53,6 +55,7 @@ _MARKS: Final = r"\u0591-\u05c7\u064b-\u065f\u0900-\u0dff"
 _LETTER: Final = rf"(?:[^\W{_UNSPACED}]|[{_MARKS}])"
 _WORD: Final = re.compile(rf"{_LETTER}+(?:['-]{_LETTER}+)*|[{_UNSPACED}]+|\?")
 _FOLLOWING: Final = re.compile(r"(?<=[\w,;:] )\w\w+")
+_CLAUSE: Final = re.compile(r"[.,;:!?\n]+(?:\s+|$)")
 _NO_SPACE: Final = re.compile(f"[{_UNSPACED}]")
 
 
@@ -193,6 +196,27 @@ class Novelty:
     def _unseen(self, compared: _Compared, tool: str, *, asked: bool = False) -> bool:
         """Return True if a word is in no past text before a call of the tool, the further ones included."""
         return not all(self._cases.known(word, tool, asked=asked) for word in compared.new)
+
+    def familiar(self, candidate: Candidate) -> bool:
+        """Return True if a look-up may run ahead of the model: no part of the request turns round just this call.
+
+        A part is what stands between two punctuation marks. It turns a call round if it has a word of TURNING that none
+        of the past requests before the tool had, and has a value of the call, or all of the tool's name but its verb:
+        "do not capture the payment of O-5". A message without text is unfamiliar.
+        """
+        if not self._asks or not self._text.strip():
+            return not self._asks
+        others = [_words(near.text) for near, _ in self._near if near.tool == candidate.following]
+        about = {part for args in candidate.calls for value in args.values() for part in _parts(canon(value))}
+        name = " ".join(word for word in words(candidate.tool) if word not in VERBS and word not in STOP_WORDS)
+        named = frozenset(words(name, stems=True))
+        for clause in _CLAUSE.split(self._text):
+            parts = frozenset(_parts(clause))
+            turning = parts & TURNING
+            is_meant = not about.isdisjoint(parts) or (named and named.issubset(words(clause, stems=True)))
+            if turning and is_meant and not any(turning <= other for other in others):
+                return False
+        return True
 
     def looked(self, candidate: Candidate) -> bool:
         """Whether before the candidate's tool the latest output has looked as it does now, after one of them."""

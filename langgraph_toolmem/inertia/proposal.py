@@ -63,6 +63,7 @@ class Foreseen(NamedTuple):
         calls: the arguments of each call.
         probability: that the model does exactly this.
         changes: whether a call of it may change something.
+        familiar: the request has a text and does not turn this call round (`Novelty.familiar`).
         stale: what a call of it returns may be out of date by the time that the model asks for it: it was made before
             in this episode, or something was changed right before.
     """
@@ -71,6 +72,7 @@ class Foreseen(NamedTuple):
     calls: tuple[Mapping[str, Any], ...]
     probability: float
     changes: bool
+    familiar: bool = True
     stale: bool = False
 
 

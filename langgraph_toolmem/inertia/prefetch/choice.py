@@ -79,7 +79,7 @@ def choose(
     for each in foreseen:
         if each.probability < least or len(found) >= settings.at_most:
             break
-        if each.tool == WORDS or each.changes or (each.stale and each.tool not in settings.stable):
+        if each.tool == WORDS or each.changes or not each.familiar or (each.stale and each.tool not in settings.stable):
             continue
         if left_alone(graph, each.tool):
             continue

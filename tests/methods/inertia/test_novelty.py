@@ -130,6 +130,91 @@ def test_a_question_is_known_where_questions_were_asked():
     assert asking.graph.register(NoveltyRecord).spread["refund"][-1][1] == 0, "the mark is no part of the name"
 
 
+# --- what runs ahead of the model ---
+
+
+@pytest.mark.parametrize(
+    ("message", "familiar"),
+    [
+        ("Give the money back to Bob", True),
+        ("Never give the money back to Bob", False),
+        ("Please DON’T give the money back to Bob", False),
+        ("Hello! Please do not give the money back to Bob, thanks", False),
+        ("Give the money back to Bob unless it is gone", False),
+        ("I could not come, so give the money back to Bob", True),
+        ("It is not urgent. Give the money back to Bob", True),
+        ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}], False),
+        ("", False),
+    ],
+)
+def test_no_look_up_runs_ahead_of_what_is_not_to_be_done(strict: Learner, message: Any, familiar: bool):
+    foreseen = first(strict, message).foreseen
+    finds = [each for each in foreseen if each.tool == "find"]
+
+    assert {each.familiar for each in finds} <= {familiar}
+    assert finds if isinstance(message, str) and "Bob" in message else True
+
+
+def test_what_a_tool_is_called_after_is_turned_round_too():
+    learner = Learner([schema("fetch_payment", "order")], FREE.with_(may_read={"fetch_payment"}))
+    for i in range(20):
+        paid = call("fetch_payment", {"order": f"O-{100 + i}"}, {"paid": True})
+        learner.learn(user(f"I am O-{100 + i}. Capture the payment"), *paid, words(), thread_id=str(i))
+
+    def familiar(text: str) -> set[bool]:
+        return {each.familiar for each in learner.decide(user(text)).foreseen if each.tool == "fetch_payment"}
+
+    assert familiar("I am O-999. Capture the payment") == {True}
+    assert familiar("I am O-999. Please do not capture the payment") == {False}
+    assert familiar("I am O-999. I have not got a letter. Capture the payment") == {True}
+    assert familiar("Please do not capture the payment of O-999") == {False}
+
+
+# --- without a list of words ---
+
+SPOKEN = {
+    "Polish": (
+        ["Anuluj zamówienie {}", "Proszę anulować zamówienie {}"],
+        ["Nie anuluj zamówienia {}", "Anuluj {} jutro"],
+    ),
+    "Russian": (["Отмените заказ {}", "Прошу отменить заказ {}"], ["Не отмените заказ {}", "Отмените заказ {} завтра"]),
+    "Turkish": (["Lütfen {} iptal et", "Siparişi iptal et {}"], ["Lütfen {} iptal etme", "Siparişi yarın iptal et {}"]),
+    "Chinese": (["请取消订单 {}", "帮我取消订单 {}"], ["请不要取消订单 {}", "请勿取消订单 {}", "请明天取消订单 {}"]),
+    "Japanese": (
+        ["注文 {} をキャンセルしてください", "注文 {} を取り消してください"],
+        [
+            "注文 {} をキャンセルしないでください",
+            "注文 {} を取り消さないでください",
+            "明日注文 {} をキャンセルしてください",
+        ],
+    ),
+    "Arabic": (["ألغ الطلب {}", "من فضلك ألغ الطلب {}"], ["لا تلغ الطلب {}", "لا ألغ الطلب {}", "ألغ الطلب {} غدا"]),
+    "Swedish": (["Avbryt beställning {}", "Vänligen avbryt beställning {}"], ["Avbryt inte beställning {}"]),
+    "Finnish": (
+        ["Peruuta tilaus {}", "Peruuta tilaus {} kiitos"],
+        ["Älä peruuta tilausta {}", "Älä peruuta tilaus {}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("language", SPOKEN)
+def test_a_request_turned_round_is_unfamiliar_in_any_language(language: str):
+    known, turned = SPOKEN[language]
+    learner = Learner([schema("find", "order"), schema("cancel", "order")], FREE.with_(may_write={"cancel"}))
+    learner.policy = learner.policy.with_(allow_destructive={"cancel"})
+
+    def asked(text: str, order: str) -> list[Any]:
+        return [user(text.format(order)), *call("find", {"order": order}, {"order": order, "state": "open"})]
+
+    for i in range(40):
+        run = [*asked(known[i % 2], f"O-{100 + i}"), *call("cancel", {"order": f"O-{100 + i}"}), words()]
+        learner.learn(*run, thread_id=str(i))
+    for text in known:
+        assert learner.decide(*asked(text, "O-999")).acts
+    for text in turned:
+        assert learner.decide(*asked(text, "O-999")).proposal is None, text
+
+
 # --- by hand ---
 
 

@@ -25,6 +25,7 @@ from langgraph_toolmem.runs.logs import LoggedRun
 FORESEEN = (
     Foreseen("find", ({"name": "Ann"},), 0.6, changes=False),
     Foreseen("send", ({"to": "Ann"},), 0.5, changes=True),
+    Foreseen("find", ({"name": "Cy"},), 0.45, changes=False, familiar=False),
     Foreseen("find", ({"name": "Ann"},), 0.4, changes=False),
     Foreseen("poll", ({},), 0.3, changes=False, stale=True),
     Foreseen("open", ({"id": 1}, {"id": 2}), 0.2, changes=False),
