@@ -341,7 +341,7 @@ class Cases(Table):
         found = Facts()
         if changes:
             for said in state.past_users[:LOOKBACK]:
-                self._read_text("said", said.raw, found)
+                self._read_text("said", said.raw, today, found)
         for step in (state.since_episode if changes else state.since_user)[-LOOKBACK:]:
             self._read(step, today, found)
         for ordered in (found.amounts[-MAX_NUMBERS:], found.days[-MAX_NUMBERS:]):
@@ -362,14 +362,14 @@ class Cases(Table):
         if step.status != "ok" or step.output is None:
             found.add(step.tool, step.status)
         elif isinstance(step.output, str):
-            self._read_text(f"{step.tool} $", step.output, found)
+            self._read_text(f"{step.tool} $", step.output, today, found)
         else:
             for path, value, in_rows in _leaves(step.output):
                 place = f"{step.tool} {path}"
                 _read_leaf(place, value, in_rows, today, found)
                 phrase = isinstance(value, str) and " " in value and len(value) <= MAX_PHRASE
                 if phrase and not path.endswith("{}") and (new or self._holds_phrases(place)):
-                    self._read_text(place, value, found)
+                    self._read_text(place, value, today, found)
 
     def _holds_phrases(self, place: str) -> bool:
         """Return False where names are usual and a phrase is one of them ("Oslo", "Bergen", "New York")."""
@@ -377,13 +377,17 @@ class Cases(Table):
         seen = [self.places[key][0] if key in self.places else 0 for key in (values, phrases)]
         return self.categorical(values) or 2 * seen[1] >= seen[0]
 
-    def _read_text(self, where: str, text: str, found: Facts) -> None:
+    def _read_text(self, where: str, text: str, today: int, found: Facts) -> None:
         """A word counts by the two words before it; ids and names among these do not."""
         before = ("", "")
         for word in _WORD.findall(text[:MAX_TEXT].lower()):
             place = SEPARATOR.join((where, *before))
-            if word[-1].isdigit():
-                _number(place, word, found)
+            if word[0].isdigit() or word[-1].isdigit():
+                if (day := _day(word)) is not None:
+                    found.add_day(place, day, today)
+                else:
+                    with suppress(ValueError):
+                        found.add_number(place, float(word.rstrip(".-")))
                 word = "*"
             else:
                 found.add(place, word[:MAX_CHARS], "=")
@@ -560,11 +564,6 @@ def _read_leaf(place: str, value: Any, in_rows: bool, today: int, found: Facts) 
             found.add(place, value, "=")
         if not in_rows and (day := _day(value)) is not None:
             found.add_day(place, day, today)
-
-
-def _number(place: str, word: str, found: Facts) -> None:
-    with suppress(ValueError):
-        found.add_number(place, float(word))
 
 
 @lru_cache(maxsize=4096)
