@@ -598,7 +598,7 @@ def learn_case(
     """
     turn, state, today = learned.turn, learned.state, learned.hour // 24
     record: Record = []
-    if values := cases.values_of(turn.steps, today):
+    if values := cases.values_of(state.latest, today):  # a turn is often learned before its own outputs are there
         record.append(OutputSeen(values))
     if best is None or best == WORDS or not (turn.chosen_by == "model" or stopped):
         return record

@@ -184,9 +184,11 @@ async def test_guards_know_the_marks_of_the_tools_at_hand(way: str, marks: dict[
     before = state["messages"][:3]
     assert memory.inertia.predict(before, policy=EAGER) is None, "the memory itself knows them now"
     named = EAGER.with_(may_write={"latest_order", "add_note"}, allow_destructive={"latest_order"})
-    assert memory.inertia.predict(before, policy=named).tool == "latest_order"  # type: ignore[union-attr]
+    assert memory.inertia.predict(before, policy=named) is None, "a write does not follow the memory's own call"
+    asked = [message.model_copy(update={"additional_kwargs": {}}) for message in before]
+    assert memory.inertia.predict(asked, policy=named).tool == "latest_order"  # type: ignore[union-attr]
     agent = build_agent(memory, desk, tools=marked(desk, "latest_order", **marks), policy=named)
-    assert len(shortcuts((await agent.run(1, way))["messages"])) == 3
+    assert len(shortcuts((await agent.run(1, way))["messages"])) == 2
     assert desk.done == [*expected("Ann"), *expected("Ben")]
 
 
@@ -203,7 +205,7 @@ async def test_the_recorder_alone_learns(way: str, make: Callable[[ToolMemory], 
     report = memory.report()
     assert agent.model_calls == 96
     assert (report.turns, report.calls, report.answers, report.skipped) == (96, 72, 24, 0)
-    assert report.right >= 30
+    assert report.right >= 15
     assert report.wrong == 0
     assert (await build_agent(memory, Desk()).run(24, way)) is not None
     assert memory.report().skipped == 3, "what it learned is enough to act on"
