@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import base64
 import math
-import threading
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.base.shapes import Shape, items, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import Operation
@@ -217,8 +216,8 @@ class Confidence:
 
 
 def in_thread(fit: Callable[[], None]) -> None:
-    """Fits beside the host's turns."""
-    threading.Thread(target=fit, name="toolmem-confidence", daemon=True).start()
+    """Fit in a thread of its own, which the end of the interpreter awaits."""
+    exits.start("toolmem-confidence", fit)
 
 
 def at_once(fit: Callable[[], None]) -> None:

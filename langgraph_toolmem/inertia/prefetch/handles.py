@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
+import sys
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
 
-from langgraph_toolmem.base import locks
+from langgraph_toolmem.base import exits, locks
 from langgraph_toolmem.inertia.prefetch.choice import Guess
 from langgraph_toolmem.inertia.prefetch.inside import Ran, arun_ahead, is_async, run_ahead
 from langgraph_toolmem.inertia.prefetch.surroundings import config_apart, context_apart
@@ -187,7 +187,16 @@ class Workers:
             return
         mine = SimpleQueue()
         mine.put(job)
-        threading.Thread(target=self._work, args=(mine,), daemon=True, name="toolmem-prefetch").start()
+        exits.start("toolmem-prefetch", partial(self._work, mine))
+        exits.tell(self)
+
+    def stop(self, end: float) -> None:
+        """End idle threads at the end of the interpreter, and begin nothing more."""
+        with self._lock:
+            self._busy = self._many
+            idle, self._idle = self._idle, []
+        for mine in idle:
+            mine.put(sys.exit)
 
     def _work(self, mine: SimpleQueue[Callable[[], object]]) -> None:
         while True:
