@@ -35,7 +35,7 @@ from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMe
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.inertia.step import Shortcut
-from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.middleware import ToolMemoryMiddleware, assembly, tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
@@ -100,11 +100,19 @@ def test_wrong_arguments(memory: ToolMemory, arguments: dict[str, Any], told: st
 
 
 @pytest.mark.parametrize("make", [ToolMemoryMiddleware, tool_memory_middleware])
-def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any]) -> None:
+def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    used, real = list[Any](), assembly.steps_middleware
+
+    def noted(core: Any, steps: Any, **how: Any) -> Any:
+        used.extend(steps)
+        return real(core, steps, **how)
+
+    monkeypatch.setattr(assembly, "steps_middleware", noted)
+
     def policy_of(memory: ToolMemory, **options: Any) -> InertiaPolicy | None:
-        made = make(memory, **options)
-        first = made if make is ToolMemoryMiddleware else made[0]
-        (shortcut,) = [step for step in first._steps if isinstance(step, Shortcut)]
+        used.clear()
+        make(memory, **options)
+        (shortcut,) = [step for step in used if isinstance(step, Shortcut)]
         return shortcut.policy
 
     own, other = InertiaPolicy(may_write={"pay"}), InertiaPolicy(never={"pay"}, shadow=True)
