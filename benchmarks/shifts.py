@@ -1,4 +1,4 @@
-"""What the shortcut does where the past is no guide: strangers, a model that wavers, a model that changes its mind.
+"""What the shortcut does where the past is no guide: unfamiliar requests, a model that wavers, a model that changes its mind.
 
 ``python -m benchmarks.shifts``; what is measured and how: README.md beside this file.
 """
@@ -73,10 +73,10 @@ class Tally:
         return (str(self.turns), f"{100 * self.right / turns:.2f}", f"{100 * self.wrong / turns:.2f}", precision)
 
 
-# --- strangers ----------------------------------------------------------------------------------------------
+# --- unfamiliar requests ------------------------------------------------------------------------------------
 
 
-def strangers(folder: Path, seed: int, limit: int | None) -> Iterator[tuple[str, Tally]]:
+def unfamiliar(folder: Path, seed: int, limit: int | None) -> Iterator[tuple[str, Tally]]:
     """Half of the templates, three quarters of their runs, are the history; then others are asked, and not learned."""
     lines = (folder / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
     template = {run["id"]: run["template"] for run in map(json.loads, lines)}
@@ -102,7 +102,7 @@ def strangers(folder: Path, seed: int, limit: int | None) -> Iterator[tuple[str,
                 guard = nullcontext() if guarded else mock.patch.object(NoveltyRecord, "refusal", return_value="")
                 with guard:
                     label = f"{named}, {'guarded' if guarded else 'not guarded'}"
-                    yield f"strangers, {label}", _asked(inertia, others, policy)
+                    yield f"unfamiliar, {label}", _asked(inertia, others, policy)
                     yield f"known, {label}", _asked(inertia, held, policy)
 
 
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.shifts", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=1_200, help="of the desk")
-    parser.add_argument("--limit", type=int, help="only so many runs of strangers and of known requests")
+    parser.add_argument("--limit", type=int, help="only so many runs of unfamiliar and of known requests")
     parser.add_argument("--data", type=Path, default=DATA, help="where the recorded runs are")
     parser.add_argument("--json", type=Path, dest="json_file", help="write every figure there")
     options = parser.parse_args(arguments)
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     for seed in range(options.seeds):
         if (options.data / SET / "trajectories.jsonl").is_file():
-            for what, tally in strangers(options.data / SET, seed, options.limit):
+            for what, tally in unfamiliar(options.data / SET, seed, options.limit):
                 note(what, seed, tally)
         for what, run in desks.items():
             for half, tally in zip(("first half", "second half"), run(seed), strict=True):
