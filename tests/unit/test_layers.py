@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import langgraph_toolmem
 
 ROOT = Path(langgraph_toolmem.__file__).parent
@@ -69,20 +67,22 @@ def imports(module: str) -> Iterator[tuple[str, list[str]]]:
                 yield (inside, []) if inside in modules() else (below or "__init__", [name])
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_imports_go_down(module: str) -> None:
-    if room(module) in APART:
-        return
-    for target, _ in imports(module):
-        if room(target) != room(module):
-            assert room(target) in FLOOR, f"{module} imports {target}, which stands on no floor"
-            assert FLOOR[room(target)] < FLOOR[room(module)], f"{module} imports {target}: that is not below it"
-
-
-def test_test_doubles_stand_alone() -> None:
-    for module in modules():
-        if room(module) == "testing":
-            assert {room(target) for target, _ in imports(module)} <= {"testing", "base", "search"}
+def test_imports_go_down() -> None:
+    wrong = []
+    for module, tree in modules().items():
+        for target, _ in imports(module):
+            here, there = room(module), room(target)
+            if here == "testing":
+                down = there in {"testing", "base", "search"}
+            else:
+                down = here in APART or here == there or FLOOR.get(there, len(FLOORS)) < FLOOR[here]
+            if not down:
+                wrong.append(f"{module} imports {target}")
+        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        if room(module) != "hgt" and any(name.split(".")[0] == "torch" for name in names):
+            wrong.append(f"{module} imports torch")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_there_is_no_circle() -> None:
@@ -130,16 +130,18 @@ def _folder(module: str) -> str:
     return module if (ROOT / module.replace(".", "/")).is_dir() else module.rpartition(".")[0]
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_no_private_name_crosses_a_folder(module: str) -> None:
-    for target, names in imports(module):
-        if _folder(target) != _folder(module):
-            crossed = [name for name in names if _private(name) and name != "_version"]
-            assert not crossed, f"{module} takes {crossed} from {target}"
-    mine = private_names(_folder(module))
-    for node in ast.walk(modules()[module]):
-        if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in NAMED_TUPLE:
-            assert node.attr in mine, f"{module}:{node.lineno} reaches for {node.attr}"
+def test_no_private_name_crosses_a_folder() -> None:
+    wrong = []
+    for module, tree in modules().items():
+        for target, names in imports(module):
+            if _folder(target) != _folder(module):
+                crossed = [name for name in names if _private(name) and name != "_version"]
+                wrong += [f"{module} takes {name} from {target}" for name in crossed]
+        mine = private_names(_folder(module)) | NAMED_TUPLE
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in mine:
+                wrong.append(f"{module}:{node.lineno} reaches for {node.attr}")
+    assert not wrong, "\n".join(wrong)
 
 
 FOREIGN = {
@@ -175,43 +177,42 @@ def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name) for name in IN_CODE.findall(node.value))
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(ROOT.parent)))
-def test_what_stands_outside_uses_public_names(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    mine = defined(tree) | NAMED_TUPLE | FOREIGN[""] | FOREIGN.get(path.name, set())
-    found = [(line, name) for line, name in used(tree) if _private(name) and name not in mine]
-    assert not found, f"{path.name} reaches for {found}"
+SPELT = [
+    "from langgraph_toolmem.cli.app import PRIVATE",
+    "from langgraph_toolmem.PRIVATE import x",
+    "import langgraph_toolmem.PRIVATE",
+    "memory.PRIVATE",
+    "memory.PRIVATE = 1",
+    "memory.core.PRIVATE.x()",
+    "monkeypatch.setattr(memory, 'PRIVATE', 1)",
+    "monkeypatch.setattr('langgraph_toolmem.core.PRIVATE', 1)",
+    "getattr(memory, 'PRIVATE')",
+    "CODE = 'from langgraph_toolmem import x; x.PRIVATE()'",
+    "CODE = f'{a}; from langgraph_toolmem.x import y, PRIVATE'",
+]
+"""Ways to write a private name, each of which must be seen."""
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "from langgraph_toolmem.cli.app import PRIVATE",
-        "from langgraph_toolmem.PRIVATE import x",
-        "import langgraph_toolmem.PRIVATE",
-        "memory.PRIVATE",
-        "memory.PRIVATE = 1",
-        "memory.core.PRIVATE.x()",
-        "monkeypatch.setattr(memory, 'PRIVATE', 1)",
-        "monkeypatch.setattr('langgraph_toolmem.core.PRIVATE', 1)",
-        "getattr(memory, 'PRIVATE')",
-        "CODE = 'from langgraph_toolmem import x; x.PRIVATE()'",
-        "CODE = f'{a}; from langgraph_toolmem.x import y, PRIVATE'",
-    ],
-)
-def test_a_private_name_is_seen_however_it_is_written(code: str) -> None:
-    tree = ast.parse(code.replace("PRIVATE", "_name"))
-    assert {name for _, name in used(tree) if _private(name)} - defined(tree) == {"_name"}
+def test_what_stands_outside_uses_public_names() -> None:
+    for code in SPELT:
+        tree = ast.parse(code.replace("PRIVATE", "_name"))
+        assert {name for _, name in used(tree) if _private(name)} - defined(tree) == {"_name"}, code
+    wrong = []
+    for path in OUTSIDE:
+        tree = ast.parse(path.read_text())
+        mine = defined(tree) | NAMED_TUPLE | FOREIGN[""] | FOREIGN.get(path.name, set())
+        file = path.relative_to(ROOT.parent)
+        wrong += [
+            f"{file}:{line} reaches for {name}" for line, name in used(tree) if _private(name) and name not in mine
+        ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_module_is_too_long(path: Path) -> None:
-    a_method = path.name == "__init__.py" and path.parent.name in FLOORS[8]
-    assert len(path.read_text().splitlines()) <= (MOST_OF_A_METHOD if a_method else MOST_LINES)
-
-
-def test_nothing_but_hgt_imports_torch() -> None:
-    for module, tree in modules().items():
-        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        assert room(module) == "hgt" or not any(name.split(".")[0] == "torch" for name in names)
+def test_no_module_is_too_long() -> None:
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        a_method = path.name == "__init__.py" and path.parent.name in FLOORS[8]
+        lines, most = len(path.read_text().splitlines()), MOST_OF_A_METHOD if a_method else MOST_LINES
+        if lines > most:
+            wrong.append(f"{path.relative_to(ROOT)} has {lines} lines; at most {most}")
+    assert not wrong, "\n".join(wrong)
