@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kept import give_records
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ToolMemory
@@ -73,7 +74,7 @@ class Kept:
         return [] if query is None else [each.summary for each in self.asked.nearest(source, query, k=k)]
 
     def credit(self, *ids: str, **counts: int) -> None:
-        self.memory.core.ledger.add("sit", {self.rows.key(each, self.user): Track(**counts) for each in ids})
+        give_records(self.memory, "sit", {self.rows.key(each, self.user): Track(**counts) for each in ids})
 
 
 @pytest.fixture
