@@ -231,7 +231,7 @@ def test_a_damaged_snapshot(
     assert not Path("/tmp/never").exists()
 
 
-def test_a_snapshot_of_another_format_is_left_where_it_is(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_of_another_format_is_left(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(plain_pickle, "FORMAT_VERSION", 99)
         with ToolMemory(tmp_path, tools=desk.tools, methods=graph_only()) as memory:
