@@ -5,8 +5,7 @@
 
 A folder with two indexes is filled, each time one file of one index is damaged, and a process of its own opens it,
 searches for texts that are there, reads all rows, writes one and closes; then another one does. Three folders take
-turns: one that was closed, one whose process was killed after it wrote, and one without notes, as a version before
-leaves it.
+turns: one that was closed, one whose process was killed after it wrote, and one whose notes are lost.
 """
 
 from __future__ import annotations

@@ -130,7 +130,6 @@ class ToolMemory:
         self._forgetting = Forgetting(self._core, kept_for)
         for each in self._methods:
             each.open(self._core)
-        self._core.quietly("rows of the version before cannot be taken over", self._core.former.begin)
         if retention is not None:
             self._core.quietly("what is too old cannot be looked for", self._core.jobs.look)
 

@@ -9,7 +9,8 @@ from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.ledger import LedgerTable
+from langgraph_toolmem.core.ledger import ALL, LedgerTable, Track
+from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
 from langgraph_toolmem.report.report import JobsReport, Report
@@ -35,6 +36,15 @@ def navigator(memory: ToolMemory) -> NavigatorEvidence:
 
 def ledger(memory: ToolMemory) -> LedgerTable:
     return memory.core.graph.register(LedgerTable)
+
+
+def give_records(memory: ToolMemory, method: str, tracks: dict[str, Track]) -> None:
+    """Gives items of a method records, in a snapshot."""
+    records = ledger(memory).records.setdefault(method, {ALL: [0] * len(Track())})
+    for item, track in tracks.items():
+        for key in (item, ALL):
+            records[key] = [a + b for a, b in zip(records.get(key, Track()), track, strict=True)]
+    memory.core.store.forget(Forgotten("nobody"))  # rewrites the snapshot
 
 
 def kept_in(store: BaseStore) -> str:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.atoms.keeping import AtomKeeping
     from langgraph_toolmem.atoms.known import Known
     from langgraph_toolmem.atoms.retrieve import AtomHit
-    from langgraph_toolmem.atoms.rows import AtomRows
     from langgraph_toolmem.atoms.writer import AtomWriter
     from langgraph_toolmem.core.core import Core
     from langgraph_toolmem.graph.operations import Forgotten
@@ -276,10 +275,6 @@ class Atoms(Method):
 
                 self._keeping = AtomKeeping(self.core, self._writer)
             return self._keeping
-
-    def rows_kept(self) -> Iterable[AtomRows]:
-        """See `Listener`."""
-        return [self.keeping.rows]
 
     def forget(self, user: User, gone: Forgotten) -> int:
         """Removes a user's atoms, or what runs support."""

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -103,10 +102,7 @@ class AtomKind(RowKind[StoredAtom]):
 
     def item(self, row: Hit) -> StoredAtom:
         """See `RowKind`."""
-        plain = row.metadata
-        if isinstance(plain.get("atom"), str):  # as the version before had it
-            return stored(row.id, from_plain_supports(row.id, json.loads(plain["atom"])))
-        item = StoredAtom(row.id, plain)
+        item = StoredAtom(row.id, row.metadata)
         if item.atom is None and not item.supports:
             raise InputError(f"The atom {row.id} stands on nothing.")
         return item
@@ -133,12 +129,6 @@ class AtomKind(RowKind[StoredAtom]):
         if track == NO_TRACK:
             return item
         return replace(item, record=record_of(track))
-
-    def former_track(self, row: Hit) -> Track:
-        """See `RowKind`."""
-        names = ("retrieved", "followed", "succeeded", "failed")
-        shown, followed, helped, hurt = (int(row.metadata.get(name) or 0) for name in names)
-        return Track(shown=shown, followed=followed, helped=helped, hurt=hurt)
 
     def retired(self, item: StoredAtom) -> bool:
         """See `RowKind`."""

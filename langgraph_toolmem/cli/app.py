@@ -303,20 +303,6 @@ def reembed(
 
 
 @app.command()
-def migrate(memory: MemoryFolder, embeddings: Embeddings = "builtin", as_json: Json = False) -> None:
-    """Take over at once what the version before kept; else it is done in the background when an agent opens it."""
-    check_folder(memory)
-    with open_memory(memory, embeddings=embeddings) as opened:
-        opened.core.former.do()
-        taken = dict(opened.core.former.taken)
-    if as_json:
-        answer_json({"taken": taken})
-        return
-    told = ", ".join(f"{number:,} {kind}" for kind, number in sorted(taken.items()))
-    typer.echo(f"Taken over: {told}." if told else "There is nothing to take over.")
-
-
-@app.command()
 def doctor(
     memory: Annotated[
         Path | None,

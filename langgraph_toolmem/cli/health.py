@@ -139,7 +139,6 @@ def examine(folder: Path | None) -> Health:
         _judge(folder, memory),
         waiting.judge(folder, memory),
         _judge_indexes(folder, memory),
-        _judge_former(folder),
     )
     found, notes = (list(chain(*parts)) for parts in zip(*judged, strict=True))
     return Health(packages, folder, memory, _folder_size(folder), problems + found, notes)
@@ -189,14 +188,6 @@ def _judge_indexes(folder: Path, memory: dict[str, Any]) -> tuple[list[str], lis
         return inspect(folder), notes
     except OSError as error:
         return [f"the indexes in {folder / 'chroma'} cannot be read: {error}"], notes
-
-
-def _judge_former(folder: Path) -> tuple[list[str], list[str]]:
-    from langgraph_toolmem.stores.manifest import Manifest
-
-    if not Manifest(folder / "vectors.json").former:
-        return [], []
-    return [], ["its entries, summaries and atoms were kept by the version before; `toolmem migrate` takes them over"]
 
 
 def show_health(out: Console, health: Health) -> None:

@@ -38,7 +38,7 @@ _ASKED: Final = {
     "bootstrap": "SELECT stage, count(*) FROM queries GROUP BY stage",
     "decisions": "SELECT count(*) FROM turns",
 }
-"""What is asked, by the name of the file that held the answer in the version before."""
+"""What is asked of the database, by part of what is told."""
 
 
 def look(folder: Path) -> dict[str, Any]:
@@ -105,13 +105,12 @@ def retry(folder: Path) -> int:
 
 
 def _part(folder: Path, name: str) -> dict[str, Any] | None:
-    before = f"{name}.db"
-    path = held_in(folder, before)
+    path = held_in(folder)
     if path is None:
         return None
     report: dict[str, Any] = {"file": path.name, "bytes": path.stat().st_size, "readable": True, "why": ""}
     try:
-        rows = ask(folder, before, _ASKED[name])
+        rows = ask(path, _ASKED[name])
     except StorageError as error:
         return report | {"readable": False, "why": str(error)}
     if rows is None:

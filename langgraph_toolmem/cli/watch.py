@@ -89,7 +89,7 @@ class Watcher:
 
         Raises:
             StorageError: the folder is gone or cannot be read.
-            FormatVersionError: a newer release writes there.
+            FormatVersionError: a release with another format writes there.
         """
         changes = self._tail.look()
         problems = list(changes.problems)

@@ -20,7 +20,6 @@ from langgraph_toolmem.core.declarations import Declarations
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
-from langgraph_toolmem.core.former import TakeOver
 from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
@@ -81,7 +80,6 @@ class Core(Evidence):
         holdout: which of them run without the memory's say.
         ledger: what was shown to the model, whether it was followed, how that run ended.
         kept_runs: finished runs with their verdicts, from whichever method keeps them.
-        former: takes over what the version before kept.
         events: what happens to runs, and who is told.
         verdicts: on episodes, at their end or later.
         listeners: the methods, in their order.
@@ -147,7 +145,6 @@ class Core(Evidence):
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
         self.catalogue = Catalogue(self.graph, specs, declarations=declarations, describe=describe, lock=self.lock)
-        self.former = TakeOver(self, self.vectors, self.jobs, self.listeners)
         self.events = Events(
             self,
             self.catalogue,

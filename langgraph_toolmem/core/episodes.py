@@ -109,7 +109,6 @@ class Episodes:
 
     def __init__(self, graph: EvidenceGraph) -> None:
         self._table = graph.register(EpisodesTable)
-        self._graph = graph
 
     def of(self, thread_id: str | None) -> dict[str, str]:
         """The user messages of a thread that were read before (their keys), each with its episode, in order."""
@@ -177,8 +176,6 @@ class Episodes:
         thread = digest("run", thread_id)
         known = self._table.threads.get(thread)
         if known is None or not (known[0] or known[1]):
-            if thread in self._graph.runs and episode is None:
-                return thread  # of the version before: the thread is one episode
             raise InputError(
                 f"No thread {thread_id!r} was learned in this memory: is it the thread id that the agent ran with?"
             )

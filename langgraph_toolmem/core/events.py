@@ -22,10 +22,9 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.core.verdicts import Verdicts
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.newest import counted
-from langgraph_toolmem.graph.operations import FORMER_KEYS, Outcome, Record
+from langgraph_toolmem.graph.operations import Outcome, Record
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.runs.executions import ExecutionLog, last_step
-from langgraph_toolmem.runs.former import former_keys
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -267,7 +266,6 @@ class Events:
             if new_messages := self._episodes.new(run):
                 evidence.apply(None, new_messages)
             state = RunState(cut=run.truncated)
-            before = self._known_before(run)
             at_hand = self._catalogue.specs if specs is None else specs
             new, thought, scratch = 0, "", dict[str, Any]()
             thread = witness(run.thread_id or run.scope, user.digest)
@@ -288,9 +286,7 @@ class Events:
                         scratch,
                     )
                     key = turn_digest(event)
-                    if index < before:
-                        evidence.apply(key, [])  # the version before learned it under another key
-                    elif not evidence.graph.has_seen(key):
+                    if not evidence.graph.has_seen(key):
                         new += evidence.apply(key, self._record(learned))
                     elif again := self._again(learned):
                         evidence.apply(None, again)
@@ -300,17 +296,6 @@ class Events:
                     thought = ""
                 state.push(event)
             return state, new
-
-    def _known_before(self, run: Run) -> int:
-        """How many events of a thread were learned under the keys of the version before."""
-        graph = self._evidence.graph
-        if not graph.counters.get(FORMER_KEYS) or run.thread_id is None:
-            return 0
-        keys = former_keys(run)
-        last = max((index for index, key in keys.items() if graph.has_seen(key)), default=-1)
-        # Its answer went with it.
-        answered = 0 <= last < len(run.events) - 1 and isinstance(run.events[last + 1], Turn)
-        return last + 1 + (answered and last + 1 not in keys)
 
     def _record(self, learned: LearnedTurn) -> Record:
         record: Record = []

@@ -110,7 +110,7 @@ class Forgetting:
     def _all(self, steps: list[Callable[[], int]], last: Callable[[], int] | None = None) -> int:
         core, removed, failures = self._core, 0, list[Exception]()
         core.refuse_if_read_only()
-        for step in [*steps, core.former.refuse_if_waiting]:
+        for step in steps:
             try:
                 removed += step()
             except Exception as error:  # noqa: BLE001 - the others go all the same

@@ -133,7 +133,7 @@ class Jobs:
             made = self._made
         if made is not None:
             return not made.empty
-        return held_in(self._folder, JobQueue.before) is not None
+        return held_in(self._folder) is not None
 
     def handle(self, kind: str, do: Do, *, patient: bool = False) -> None:
         """Jobs of this kind are done like this; it takes milliseconds. `patient`: `settle` leaves them aside."""

@@ -72,10 +72,7 @@ class Shown(Operation):
 
 @dataclass(slots=True)
 class Followed(Operation):
-    """The model followed these items of a method in a turn, and whether that went well (1) or not (0).
-
-    Without a method, as format 4 had it: all that was shown for the turn, and tools in place of ids.
-    """
+    """The model followed these items of a method in a turn, and whether that went well (1) or not (0)."""
 
     kind = "followed"
     method: str
@@ -84,15 +81,6 @@ class Followed(Operation):
     ids: list[str]
     right: int
     user: str | None
-
-
-@dataclass(slots=True)
-class Tracked(Operation):
-    """Records that were kept elsewhere: item -> what is added to each number of its `Track`."""
-
-    kind = "tracked"
-    method: str
-    tracks: dict[str, list[int]]
 
 
 @dataclass(slots=True)
@@ -110,7 +98,7 @@ class LedgerTable(Table):
     Attributes:
         turns: turn -> method -> [run, user or "", {id: tool or None}], until the turn is learned.
         runs: run -> [user or "", {method: {id: what was counted for it: None, the weight of the verdict if it helped,
-            that weight below 0 if it hurt; 0: hurt, as the version before had it}}].
+            that weight below 0 if it hurt}}].
         figures: method -> FIGURES: model turns before which something was shown, those in which an item was
             followed, and in which that went well; runs whose verdict counts for items, good and bad ones.
         records: method -> item -> the numbers of its `Track`; ALL: their sums.
@@ -121,7 +109,7 @@ class LedgerTable(Table):
         "turns": each(each(row(text, text, each(maybe(text))))),
         "runs": each(row(text, each(each(maybe(number))))),
         "figures": each(fields(**dict.fromkeys(FIGURES, number))),
-        "records": maybe(each(each(numbers(len(Track._fields))))),  # none in a folder of the version before
+        "records": each(each(numbers(len(Track._fields)))),
     }
 
     def __init__(self, graph: EvidenceGraph) -> None:
@@ -137,14 +125,8 @@ class LedgerTable(Table):
             Shown: self._show,
             Followed: self._follow,
             Verdict: lambda run, *_: self._judge(run),
-            Tracked: self._track,
             TracksDropped: self._drop_tracks,
         }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """See `Table`."""
-        super().load({"records": None, **state})
-        self.records = self.records or {}
 
     def track(self, method: str, item: str) -> Track:
         """The record of an item, in whole numbers from 0: verdicts of less weight count once they make up one."""
@@ -170,12 +152,6 @@ class LedgerTable(Table):
         if len(records) > MAX_RECORDS:
             self._drop_tracks(method, [next(key for key in records if key != ALL)])
 
-    def _track(self, method: str, tracks: dict[str, list[int]]) -> None:
-        for item, counts in tracks.items():
-            for place, count in enumerate(counts):
-                if count:
-                    self._add(method, item, place, count)
-
     def _drop_tracks(self, method: str, items: list[str]) -> None:
         records = self.records.get(method, {})
         for item in items:
@@ -200,17 +176,15 @@ class LedgerTable(Table):
 
     def _follow(self, method: str, run: str, turn: str, ids: list[str], right: int, user: str | None) -> None:
         waiting = self.turns.get(turn, {})
-        for each_method in [method] if method else list(waiting):
-            waiting.pop(each_method, None)
-            self._count(each_method, "followed", int(bool(ids)))
-            self._count(each_method, "right", right)
-            for key in ids if method else ():
-                self._add(method, key, _FOLLOWED)
-                self._add(method, key, _RIGHT, right)
+        waiting.pop(method, None)
         if not waiting:
             self.turns.pop(turn, None)
-        if method:
-            self._await_verdict(method, run, ids, user)
+        self._count(method, "followed", int(bool(ids)))
+        self._count(method, "right", right)
+        for key in ids:
+            self._add(method, key, _FOLLOWED)
+            self._add(method, key, _RIGHT, right)
+        self._await_verdict(method, run, ids, user)
 
     def _await_verdict(self, method: str, run: str, ids: Collection[str], user: str | None) -> None:
         if not ids:
@@ -241,7 +215,7 @@ class LedgerTable(Table):
                 if counted == new:
                     continue
                 if counted is not None:
-                    self._add(method, key, _HELPED if counted > 0 else _HURT, -abs(counted or 1))
+                    self._add(method, key, _HELPED if counted > 0 else _HURT, -abs(counted))
                 self._add(method, key, _HELPED if new > 0 else _HURT, abs(new))
             items.update(dict.fromkeys(items, new))
 
@@ -322,11 +296,6 @@ class Ledger:
         """The records of items; of ALL: the sums over the items of the method."""
         with self._lock:
             return [self._table.track(method, item) for item in items]
-
-    def add(self, method: str, tracks: Mapping[str, Track]) -> None:
-        """Adds to records what was kept of items elsewhere."""
-        if tracks:
-            self._apply(None, [Tracked(method, {item: list(track) for item, track in tracks.items()})])
 
     def drop(self, method: str, items: Collection[str]) -> None:
         """Items that are there no longer have no record."""

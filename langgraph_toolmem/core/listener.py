@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -11,7 +11,6 @@ from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run, Turn
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.core.rows import Rows
     from langgraph_toolmem.graph.cases import Neighbour
     from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Forgotten, Record
@@ -154,10 +153,6 @@ class Listener:
         return 0
 
     # --- keeping ---
-
-    def rows_kept(self) -> Iterable[Rows[Any]]:
-        """Its rows that a version before may have kept in another form: they are taken over."""
-        return ()
 
     def forget(self, user: User, gone: Forgotten) -> int:
         """Removes everything of a user, of runs, or of a time, that is not in the evidence graph.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from langgraph_toolmem.core.ledger import NO_TRACK, Track
+from langgraph_toolmem.core.ledger import Track
 from langgraph_toolmem.stores.items import Hit, VectorItem
 
 T = TypeVar("T")
@@ -56,10 +56,6 @@ class RowKind(ABC, Generic[T]):
             others: the same of all other items of the method.
         """
         return item
-
-    def former_track(self, row: Hit) -> Track:
-        """The record of an item, in a row of the version before, which had it there."""
-        return NO_TRACK
 
     def retired(self, item: T) -> bool:
         """Whether it is not to be found any more; it keeps its place, so that putting it again changes nothing."""

@@ -236,8 +236,7 @@ class RowPlaces(Generic[T]):
 
 
 def _unpacked(hit: Hit) -> Hit:
-    plain = json.loads(hit.metadata[ROW]) if ROW in hit.metadata else hit.metadata  # as the version before had it
-    return Hit(hit.id, hit.text, plain, hit.similarity)
+    return Hit(hit.id, hit.text, json.loads(hit.metadata[ROW]), hit.similarity)
 
 
 def _moved(item: VectorItem, before: Hit) -> bool:

@@ -8,21 +8,18 @@ the ledger, as increments of its own, so that nobody overwrites what another pro
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.waits import this_step
 from langgraph_toolmem.core.row_kinds import Near, RowChanges
-from langgraph_toolmem.core.row_places import BATCH, DAMAGED, OWNERS, REMEMBERED, RowPlaces
+from langgraph_toolmem.core.row_places import BATCH, OWNERS, REMEMBERED, RowPlaces
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.stores.items import Hit
 
 if TYPE_CHECKING:
     from langgraph_toolmem.graph.operations import Forgotten
-
-logger = logging.getLogger("langgraph_toolmem.rows")
 
 T = TypeVar("T")
 
@@ -155,23 +152,6 @@ class Rows(RowPlaces[T]):
             if scrub and ids:
                 place.store.scrub(self.kind.name)
         return len(ids)
-
-    def take_in(
-        self, page: Sequence[tuple[Hit, list[float] | None]], user: User
-    ) -> dict[str, tuple[Hit, list[float] | None]]:
-        """Keeps rows of the version before, with the vectors that are known; damaged ones go. By id, what was kept."""
-        found: dict[str, tuple[Hit, list[float] | None]] = {}
-        items: list[T] = []
-        for hit, vector in page:
-            try:
-                item = self.kind.item(hit)
-            except DAMAGED:
-                logger.warning("a damaged row of %s was not taken over", self.kind.name)
-                continue
-            items.append(item)
-            found[self.kind.row(item).id] = hit, vector
-        self.put(items, user, vectors={key: vector for key, (_, vector) in found.items() if vector is not None})
-        return found
 
     # --- reading ---
 

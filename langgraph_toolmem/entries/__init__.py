@@ -23,7 +23,7 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
@@ -313,10 +313,6 @@ class Entries(Method):
     def lessons(self) -> Lessons:
         """What alike runs say together: ``lessons()``, ``lessons(id)``, ``lessons.undo(id)``, ``lessons.share(id)``."""
         return self.keeping.lessons
-
-    def rows_kept(self) -> Iterable[EntryRows]:
-        """See `Listener`."""
-        return [self.rows]
 
     def past_runs(self, user: User) -> PastRuns | None:
         """The finished runs of a user, for other methods."""

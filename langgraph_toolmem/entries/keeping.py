@@ -127,8 +127,7 @@ class EntryKeeping:
     def judge(self, job: Job) -> None:
         """Adds a verdict to an entry."""
         said, user = job.payload, _user(job)
-        model = bool(said.get("by_judge"))  # a job of the version before does not say
-        kept = judge(self.rows, said["run"], said["score"], said["comment"], user, by_judge=model)
+        kept = judge(self.rows, said["run"], said["score"], said["comment"], user, by_judge=said["by_judge"])
         if kept is None:
             raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
         self._ask_for_more(kept, user.namespace)

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Iterable
@@ -48,11 +47,7 @@ class EntryKind(RowKind[Entry]):
 
     def item(self, row: Hit) -> Entry:
         """See `RowKind`."""
-        plain = dict(row.metadata)
-        if "entry" in plain:  # as the version before had it
-            plain.update(json.loads(plain.pop("entry")))
-        known = {name: value for name, value in plain.items() if name not in _ASIDE}
-        return Entry.from_dict({**known, "id": row.id, "query": row.text})
+        return Entry.from_dict({**row.metadata, "id": row.id, "query": row.text})
 
     def joined(self, old: Entry, new: Entry) -> Entry | None:
         """See `RowKind`."""
@@ -68,11 +63,6 @@ class EntryKind(RowKind[Entry]):
         usual = (others.hurt + 1) / (others.helped + others.hurt + 2)
         bad = hurts(track.helped, track.hurt, usual)
         return replace(item, recalled=track.shown, helped=track.helped, hurt=track.hurt, retired=bad)
-
-    def former_track(self, row: Hit) -> Track:
-        """See `RowKind`."""
-        shown, helped, hurt = (int(row.metadata.get(name) or 0) for name in ("recalled", "helped", "hurt"))
-        return Track(shown=shown, helped=helped, hurt=hurt)
 
     def retired(self, item: Entry) -> bool:
         """See `RowKind`."""

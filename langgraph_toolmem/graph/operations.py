@@ -19,8 +19,6 @@ from langgraph_toolmem.graph.state import SEPARATOR
 
 HOUR: Final = 3600
 """Seconds; hours and days are counted from 1970 on, in UTC."""
-FORMER_KEYS: Final = "former_keys"
-"""Counter that says that the graph was begun by a version that knew calls by other keys (`runs.former`)."""
 GOOD: Final = 0.5
 """Score of its verdict from which a run is a successful one."""
 JUDGE: Final = "judge"

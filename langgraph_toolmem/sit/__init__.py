@@ -24,7 +24,7 @@ merged, bounded, retired when they mislead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.graph.evidence import Table
     from langgraph_toolmem.graph.operations import Forgotten, Record
     from langgraph_toolmem.runs.tools import ToolSpec
-    from langgraph_toolmem.sit.rows import Summaries, SummaryRows
+    from langgraph_toolmem.sit.rows import Summaries
 
 EDGE: Final = "edge:"
 """How an item begins that is no summary: the tool is suggested by its edge alone."""
@@ -265,10 +265,6 @@ class SIT(Method):
         return kept
 
     # --- keeping ---
-
-    def rows_kept(self) -> Iterable[SummaryRows]:
-        """See `Listener`."""
-        return [self.states.rows]
 
     def forget(self, user: User, gone: Forgotten) -> int:
         """Removes a user's summaries, or those of runs. They are counted where they wait, not here."""

@@ -33,7 +33,7 @@ class Draft(Operation):
 
     Attributes:
         run: digest of the run.
-        step: key of the call that came next; "" in folders of older versions, for nothing that is kept.
+        step: key of the call that came next.
         place, target, text, made_by: see `sit.summary.NewSummary`.
         user: digest of the user, if known.
     """
@@ -99,8 +99,6 @@ class SITEvidence(Table):
             self.walks.judge(run, score, weight)
 
     def _add_draft(self, run: str, step: str, *draft: str) -> None:
-        if not step:
-            return
         self.drafts.setdefault(run, {})[step] = [*draft[:-1], draft[-1] or ""]
         if len(self.drafts) > MAX_DRAFTS:
             del self.drafts[next(iter(self.drafts))]
@@ -138,5 +136,3 @@ class SITEvidence(Table):
         """See `Table`."""
         self.walks.edges = CountTable.from_state(state["edges"])
         self.walks.runs, self.drafts = state["walks"], state["drafts"]
-        for run in [run for run, drafts in self.drafts.items() if "" in drafts]:
-            self._drop_drafts(run, [""])

@@ -63,20 +63,17 @@ class SummaryKind(RowKind[StoredSummary]):
     def item(self, row: Hit) -> StoredSummary:
         """See `RowKind`."""
         plain = row.metadata
-        merged = plain.get("merged") or ()
-        if isinstance(merged, str):  # as the version before had it
-            merged = [entry.split(":") for entry in merged.split()]
         return StoredSummary(
-            id=row.id.removeprefix("gone-"),  # of retired ones of the version before
+            id=row.id,
             text=row.text,
             source=str(plain["source"]),
             target=str(plain["target"]),
-            run=str(plain.get("run") or ""),
+            run=str(plain["run"]),
             time=float(plain["time"]),
-            made_by=str(plain.get("made_by") or ""),
+            made_by=str(plain["made_by"]),
             seen=int(plain["seen"]),
-            user=str(plain.get("user") or ""),
-            merged=tuple(Merged(*map(str, each)) for each in merged),
+            user=str(plain["user"]),
+            merged=tuple(Merged(*map(str, each)) for each in plain["merged"]),
         )
 
     def joined(self, old: StoredSummary, new: StoredSummary) -> StoredSummary:
@@ -96,11 +93,6 @@ class SummaryKind(RowKind[StoredSummary]):
         if track == NO_TRACK:
             return item
         return replace(item, offered=track.shown, followed=track.followed, right=track.right)
-
-    def former_track(self, row: Hit) -> Track:
-        """See `RowKind`."""
-        shown, followed, right = (int(row.metadata.get(name) or 0) for name in ("offered", "followed", "right"))
-        return Track(shown=shown, followed=followed, right=right)
 
     def retired(self, item: StoredSummary) -> bool:
         """See `RowKind`."""

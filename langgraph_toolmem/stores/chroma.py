@@ -32,7 +32,7 @@ LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older 
 MAX_IN_USE = 64
 """Collections that Chroma is allowed to keep open. It would keep up to a fifth of the process's file limit, with four
 files and some megabytes each: too much for a host with many users."""
-_FINAL, _DRAFT, _FORMER = ".v2", ".new", ".v1"  # ends of collection names; of those of the version before
+_FINAL, _DRAFT = ".v2", ".new"  # ends of collection names
 
 _DAMAGED = "malformed", "not a database"
 logger = logging.getLogger("langgraph_toolmem.stores.chroma")
@@ -70,11 +70,6 @@ def _escape(part: str) -> str:
 def draft_name(name: str) -> str:
     """The name under which a collection is rebuilt."""
     return name.removesuffix(_FINAL) + _DRAFT
-
-
-def is_former(name: str) -> bool:
-    """Whether the version before made a collection of that name."""
-    return name.endswith(_FORMER)
 
 
 def final_name(name: str) -> str:

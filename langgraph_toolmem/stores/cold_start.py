@@ -102,7 +102,6 @@ class BootstrapState(Database):
     """
 
     tables = TABLES
-    before = "bootstrap.db"
 
     def __init__(self, folder: Path | None, namespace: tuple[str, ...], *, user: str = "") -> None:
         super().__init__(folder)
@@ -242,7 +241,7 @@ def forget_user(folder: Path, user: str) -> int:
     Raises:
         StorageError: the file cannot be used.
     """
-    if held_in(folder, BootstrapState.before) is None:
+    if held_in(folder) is None:
         return 0
     with BootstrapState(folder, ()) as state:
         with state.writing() as database:

@@ -9,7 +9,6 @@ its own, and several threads and processes may use the file at once.
 - *Forgetful*: what is deleted is overwritten; `Database.scrub` does so with copies in pages and in the log, too.
 - *Damaged*: the file is set aside as ``memory.db.corrupt-1``, never deleted, and an empty one begun.
 - *Foreign, or newer than this package*: it is left alone, and `StorageError` raised.
-- *Older*: each owner had a file of its own. It is taken over in one transaction, then deleted.
 
 It takes SQLite 3.35, as Chroma does.
 """
@@ -21,7 +20,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -62,7 +61,6 @@ class Database:
 
     Attributes:
         tables: name of each to its columns and constraints, as SQL; made if they are missing.
-        before: name of the file that had these tables in the version before.
         name: of the file.
         nowhere: what SQLite calls the place without a folder: ":memory:", or "" for a file without a name.
         synchronous: what SQLite calls how long a transaction waits for the disk.
@@ -70,7 +68,6 @@ class Database:
     """
 
     tables: ClassVar[Mapping[str, str]] = {}
-    before: ClassVar[str] = ""
     name: ClassVar[str] = NAME
     nowhere: ClassVar[str] = ":memory:"
     synchronous = "FULL"
@@ -79,7 +76,6 @@ class Database:
     def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
         self.folder, self.read_only = folder, read_only
         self.path = None if folder is None else folder / self.name
-        self._old = None if folder is None or not self.before else folder / self.before
         self._lock = locks.rlock()
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -95,12 +91,12 @@ class Database:
     @property
     def empty(self) -> bool:
         """Whether nothing was ever written; tells without making or opening a file."""
-        return self._database is None and not any(path and _file(path) for path in (self.path, self._old))
+        return self._database is None and (self.path is None or _file(self.path) is None)
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
         """What a question finds; nothing if nothing was ever written."""
-        if self.read_only and self._database is None and self.folder is not None:
-            return look(self.folder, self.before, sql, values) or []
+        if self.read_only and self._database is None and self.path is not None:
+            return look(self.path, sql, values) or []
         if self.empty:
             return []
         with self.opened() as database:
@@ -205,7 +201,7 @@ class Database:
 
     def _prepare(self, database: sqlite3.Connection, place: str) -> None:
         database.execute("PRAGMA secure_delete = ON")
-        marked = _check(database, place, self.tables)
+        marked = _check(database, place)
         self._begin_log(database)
         database.execute(f"PRAGMA synchronous = {self.synchronous}")
         database.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
@@ -216,11 +212,7 @@ class Database:
         if not marked:
             database.execute(f"PRAGMA application_id = {MARK}")
             database.execute(f"PRAGMA user_version = {FORMAT}")
-        taken = self._old is not None and self._old.exists() and self._take_over(database, self._old)
         database.execute("COMMIT")
-        if taken:
-            for ending in ("", "-wal", "-shm"):
-                Path(f"{self._old}{ending}").unlink(missing_ok=True)
 
     def _begin_log(self, database: sqlite3.Connection) -> None:
         """Here SQLite itself does not wait for another process that makes the same file at this moment."""
@@ -234,57 +226,31 @@ class Database:
             else:
                 return
 
-    def _take_over(self, database: sqlite3.Connection, before: Path) -> bool:
-        """Copies the file of the version before, once: a process that is killed before it is deleted leaves a note."""
-        database.execute("CREATE TABLE IF NOT EXISTS taken_over (file TEXT PRIMARY KEY)")
-        if database.execute("SELECT 1 FROM taken_over WHERE file = ?", (_state(before),)).fetchone():
-            return True
-        try:
-            with closing(sqlite3.connect(before, timeout=self.busy)) as source:
-                _check(source, str(before), self.tables)
-                _check_pages(source)
-                for table in _names(source) & set(self.tables):
-                    rows = source.execute(f"SELECT * FROM {table}")
-                    columns = [each[0] for each in rows.description]
-                    places = ", ".join("?" * len(columns))
-                    database.executemany(
-                        f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({places})", rows
-                    )
-        except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
-                raise
-            _set_aside(before)
-            return False
-        database.execute("INSERT INTO taken_over VALUES (?)", (_state(before),))
-        return True
+
+def held_in(folder: Path | None) -> Path | None:
+    """The database of a folder; None if there is none."""
+    path = None if folder is None else folder / NAME
+    return None if path is None or _file(path) is None else path
 
 
-def held_in(folder: Path | None, before: str) -> Path | None:
-    """The file an owner's tables are in: that of the version before, if it was not taken over yet; None if none."""
-    paths = () if folder is None else (folder / before, folder / NAME)
-    return next((path for path in paths if _file(path) is not None), None)
-
-
-def look(folder: Path, before: str, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
+def look(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
     """What a question finds, None if its table is not there. Nothing is made or changed, or begun beside the file.
 
     Args:
-        folder: of the memory.
-        before: name of the file that had the table in the version before.
+        path: of the file.
         sql: the question.
         values: for its places.
 
     Raises:
         StorageError: the file cannot be read.
     """
-    path = held_in(folder, before)
-    if path is None:
+    if _file(path) is None:
         return None
     # While nobody has it open there is no log beside it, and looking must not begin one.
     quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{quiet}", uri=True)) as database:
-            _check(database, path.name, _names(database))
+            _check(database, path.name)
             return database.execute(sql, values).fetchall()
     except sqlite3.Error as error:
         if "no such table" in str(error):
@@ -292,10 +258,11 @@ def look(folder: Path, before: str, sql: str, values: Values = ()) -> list[tuple
         raise StorageError(f"{path.name} cannot be read: {error}") from error
 
 
-def _check(database: sqlite3.Connection, place: str, own: Collection[str]) -> bool:
+def _check(database: sqlite3.Connection, place: str) -> bool:
     """Refuses what this package did not write, or cannot read; returns whether it bears the package's mark."""
+    names = _names(database)  # before the mark: another process may make tables and mark, at once, between the two
     mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
-    if mark != MARK and (mark or _names(database) - set(own)):
+    if mark != MARK and (mark or names):
         raise StorageError(f"{place} is a database of another program; move it away.")
     if version > FORMAT:
         raise StorageError(f"{place} was written by a newer version of this package (format {version}); update it.")
@@ -334,8 +301,3 @@ def _file(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _state(path: Path) -> str:
-    found = path.stat()
-    return f"{path.name} {found.st_size} {found.st_mtime_ns}"

@@ -184,7 +184,7 @@ class GraphFile:
             self._keep_damaged(b"".join(data[start:end] for start, end in pieces))
         if not self._may_write:
             self._journal.size = found.end
-        elif found.version < plain_pickle.FORMAT_VERSION or found.damaged:
+        elif found.damaged:
             self._start_journal(found.records)
         else:
             try:

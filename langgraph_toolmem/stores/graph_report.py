@@ -61,8 +61,7 @@ def _file(path: Path, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]
 
 
 def _snapshot(data: bytes) -> dict[str, Any]:
-    version = plain_pickle.read_version(data)
-    return {"format_version": version, "generation": plain_pickle.snapshot(data)[1]}
+    return {"format_version": plain_pickle.FORMAT_VERSION, "generation": plain_pickle.snapshot(data)[1]}
 
 
 def _journal(data: bytes) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def _journal(data: bytes) -> dict[str, Any]:
     return {
         "readable": found.ending != "corrupt" and not found.damaged,
         "why": found.why,
-        "format_version": found.version,
+        "format_version": plain_pickle.FORMAT_VERSION,
         "generation": found.generation,
         "records": len(found.records),
     }

@@ -111,7 +111,6 @@ class JobQueue(Database):
     """
 
     tables = TABLES
-    before = "reflections.db"
 
     def __init__(
         self,

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from langgraph_toolmem.base.errors import GraphFileError
 from langgraph_toolmem.stores import plain_pickle
-from langgraph_toolmem.stores.wire import RECORD_MIGRATIONS
 
 Ending: TypeAlias = Literal["clean", "torn", "corrupt"]
 
@@ -32,7 +31,6 @@ class Journal:
     """What the bytes of a journal say.
 
     Attributes:
-        version: its format version.
         generation: number of the snapshot that its records come after; None if the header is unreadable.
         records: those that can be read.
         end: offset behind the last readable record.
@@ -41,7 +39,6 @@ class Journal:
         damaged: where there is damage before `end`: offsets from and to.
     """
 
-    version: int
     generation: int | None
     records: list[Any]
     end: int
@@ -86,24 +83,22 @@ def parse(data: bytes) -> Journal:
     """Read a journal, without what is damaged.
 
     Raises:
-        FormatVersionError: a newer release wrote it, or a migration of its records is missing or failed.
+        FormatVersionError: it has another format version.
     """
-    current = plain_pickle.FORMAT_VERSION
     if len(data) < HEADER_BYTES:
         # The header is written in one go before any record: cut off inside it, nothing was acknowledged yet.
-        return Journal(current, None, [], 0, "torn", "the header is cut off")
-    found = parse_header(data)
-    if found is None:
-        return Journal(current, None, [], 0, "corrupt", "the header is damaged")
-    version, generation = found
-    records, end, ending, why = parse_frames(data, HEADER_BYTES, version)
+        return Journal(None, [], 0, "torn", "the header is cut off")
+    generation = parse_header(data)
+    if generation is None:
+        return Journal(None, [], 0, "corrupt", "the header is damaged")
+    records, end, ending, why = parse_frames(data, HEADER_BYTES)
     damaged: list[tuple[int, int]] = []
     first = why
     while ending == "corrupt" and (following := _next_frame(data, end)) is not None:
         damaged.append((end, following))
-        more, end, ending, why = parse_frames(data, following, version)
+        more, end, ending, why = parse_frames(data, following)
         records += more
-    return Journal(version, generation, records, end, ending, why or (first if damaged else ""), tuple(damaged))
+    return Journal(generation, records, end, ending, why or (first if damaged else ""), tuple(damaged))
 
 
 def _next_frame(data: bytes, at: int) -> int | None:
@@ -119,36 +114,24 @@ def _next_frame(data: bytes, at: int) -> int | None:
     return None
 
 
-def parse_header(data: bytes) -> tuple[int, int] | None:
-    """Format version and generation of a journal that begins with these bytes; None if its header is damaged.
+def parse_header(data: bytes) -> int | None:
+    """Generation of a journal that begins with these bytes; None if its header is damaged.
 
     Raises:
-        FormatVersionError: a newer release wrote it.
+        FormatVersionError: it has another format version.
     """
     head = data[: _HEADER.size]
     magic, version, generation = _HEADER.unpack(head)
     if magic != _MAGIC or _CRC.unpack_from(data, _HEADER.size)[0] != zlib.crc32(head):
         return None
-    if version > plain_pickle.FORMAT_VERSION:
-        raise plain_pickle.FormatVersionError(
-            f"format version {version} was written by a newer release; this one reads up to "
-            f"{plain_pickle.FORMAT_VERSION}. Upgrade langgraph-toolmem, or use another folder",
-            version=version,
-        )
-    return version, generation
+    plain_pickle.require_version(version)
+    return int(generation)
 
 
-def parse_frames(data: bytes, start: int, version: int) -> tuple[list[Any], int, Ending, str]:
-    """The records from offset `start` on, as far as they are whole: records, end, ending, why (see `Journal`).
-
-    Raises:
-        FormatVersionError: a migration of the records of this format version is missing or failed.
-    """
+def parse_frames(data: bytes, start: int) -> tuple[list[Any], int, Ending, str]:
+    """The records from offset `start` on, as far as they are whole: records, end, ending, why (see `Journal`)."""
     with plain_pickle.without_gc():
-        records, end, ending, why = _frames(data, start)
-    if version < plain_pickle.FORMAT_VERSION:
-        records = [plain_pickle.migrate(record, version, RECORD_MIGRATIONS) for record in records]
-    return records, end, ending, why
+        return _frames(data, start)
 
 
 def _frames(data: bytes, at: int) -> tuple[list[Any], int, Ending, str]:

@@ -19,7 +19,6 @@ from langgraph_toolmem.base.errors import EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import Embedder
 
 FORMAT = 2
-FORMER = 1
 
 logger = logging.getLogger("langgraph_toolmem.stores.manifest")
 
@@ -48,11 +47,11 @@ class Label:
         """The label in a collection's metadata, or ``None`` if this package did not make the collection.
 
         Raises:
-            StorageError: a newer version of this package made it.
+            StorageError: it has another format.
         """
         if not metadata or not isinstance(metadata.get("toolmem_format"), int):
             return None
-        _refuse_newer(metadata["toolmem_format"], "The collection")
+        _require_format(metadata["toolmem_format"], "The collection")
         try:
             namespace = json.loads(metadata["toolmem_namespace"])
             return Label(
@@ -87,27 +86,17 @@ def require_same(made_by: str, dimension: int, embedder: Embedder, where: str, *
 
 
 class Manifest:
-    """The JSON file beside the embedded Chroma: ``{"format": 1, "embedder": name, "dimension": n}``."""
+    """The JSON file beside the embedded Chroma: ``{"format": 2, "embedder": name, "dimension": n}``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> tuple[str, int] | None:
-        """Embedder name and dimension; ``None`` if there is no file, a damaged or a former one (labels say it too).
+        """Embedder name and dimension; ``None`` if there is no file or a damaged one (labels say it too).
 
         Raises:
-            StorageError: the file cannot be read, or a newer version wrote it.
+            StorageError: the file cannot be read, or has another format.
         """
-        found = self._read()
-        return None if found is None or found[0] == FORMER else found[1:]
-
-    @property
-    def former(self) -> bool:
-        """Whether the version before wrote it, and nothing was kept since."""
-        found = self._read()
-        return found is not None and found[0] == FORMER
-
-    def _read(self) -> tuple[int, str, int] | None:
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
             form, name, dimension = int(data["format"]), str(data["embedder"]), int(data["dimension"])
@@ -118,8 +107,8 @@ class Manifest:
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("%s is damaged (%s); going by the collections' own labels", self.path, error)
             return None
-        _refuse_newer(form, str(self.path))
-        return form, name, dimension
+        _require_format(form, str(self.path))
+        return name, dimension
 
     def write(self, embedder: str, dimension: int) -> None:
         """Put the file in place, whole or not at all.
@@ -137,6 +126,9 @@ class Manifest:
             raise StorageError(f"{self.path} cannot be written: {error}. Check space and permissions.") from error
 
 
-def _refuse_newer(form: int, what: str) -> None:
-    if form > FORMAT:
-        raise StorageError(f"{what} has format {form}; this version reads up to {FORMAT}. Update langgraph-toolmem.")
+def _require_format(form: int, what: str) -> None:
+    if form != FORMAT:
+        raise StorageError(
+            f"{what} has format {form}; this version of langgraph-toolmem reads format {FORMAT} alone. Use the version "
+            "that wrote it, or another folder."
+        )

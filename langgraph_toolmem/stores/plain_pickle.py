@@ -8,7 +8,7 @@ exactly: no subclass, no set, no NumPy scalar. Two layers:
   by the file are refused at that point, so nothing of the file has been acted upon yet. The unpickler refuses
   globals and persistent ids once more.
 - ``dumps`` / ``loads``: the same in an envelope with magic, format version, length and BLAKE2b checksum. The
-  envelope is laid out alike in every format version, so that a newer file can be told from a damaged one.
+  envelope is laid out alike in every format version, so that another version can be told from damage.
 
 The checksum finds accidents; the opcode list is what stands against a hostile file.
 """
@@ -21,13 +21,13 @@ import hashlib
 import io
 import pickle
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.stores.wire import MIGRATIONS
 
 FORMAT_VERSION: Final = 6
+"""Of every file; one with another number is left where it is."""
 MAX_BYTES: Final = 1 << 30
 """Larger files are refused unread, and larger values are not written."""
 MULTIPLE: Final = 32
@@ -45,20 +45,15 @@ BEGINNING: Final = bytes((pickle.PROTO[0], _PROTOCOL))
 
 
 class FormatVersionError(GraphFileError):
-    """The file is whole, but its format version is one that this release cannot read.
+    """The file is whole, but its format version is not that of this release.
 
     Attributes:
-        version: the version found in the file; greater than ``FORMAT_VERSION`` for a file of a newer release.
+        version: the version found in the file.
     """
 
     def __init__(self, message: str, *, version: int) -> None:
         super().__init__(message)
         self.version = version
-
-    @property
-    def newer(self) -> bool:
-        """True if a newer release wrote the file."""
-        return self.version > FORMAT_VERSION
 
 
 class NotPlainError(GraphFileError, TypeError):
@@ -89,53 +84,30 @@ def snapshot(data: bytes) -> tuple[dict[str, Any], int]:
 
 
 def loads(data: bytes) -> Any:
-    """The value of an envelope, migrated to ``FORMAT_VERSION`` if an older release wrote it.
+    """The value of an envelope.
 
     Raises:
-        FormatVersionError: a newer release wrote it, or the step from its version is missing or failed.
+        FormatVersionError: it has another format version.
         GraphFileError: it is truncated, damaged or hostile.
     """
     version, payload = _open_envelope(data)
-    if version > FORMAT_VERSION:
+    require_version(version)
+    with without_gc():
+        return decode(payload)
+
+
+def require_version(version: int) -> None:
+    """Refuse a format version other than ``FORMAT_VERSION``.
+
+    Raises:
+        FormatVersionError: it is another one.
+    """
+    if version != FORMAT_VERSION:
         raise FormatVersionError(
-            f"format version {version} was written by a newer release; this one reads up to "
-            f"{FORMAT_VERSION}. Upgrade langgraph-toolmem, or use another folder",
+            f"it has format version {version}, and this release of langgraph-toolmem reads version {FORMAT_VERSION} "
+            "alone. Use the release that wrote it, or another folder",
             version=version,
         )
-    with without_gc():
-        value = decode(payload)
-    return migrate(value, version, MIGRATIONS)
-
-
-def read_version(data: bytes) -> int:
-    """Format version of an envelope, after its checksum was found right.
-
-    Raises:
-        GraphFileError: it is truncated or damaged.
-    """
-    return _open_envelope(data)[0]
-
-
-def migrate(value: Any, version: int, steps: dict[int, Callable[[Any], Any]]) -> Any:
-    """Take a value of an older format version to ``FORMAT_VERSION``, one step a version.
-
-    Raises:
-        FormatVersionError: a step is missing or failed.
-    """
-    for at in range(version, FORMAT_VERSION):
-        step = steps.get(at)
-        if step is None:
-            raise FormatVersionError(
-                f"format version {version} cannot be read any more: no migration from {at} to {at + 1}",
-                version=version,
-            )
-        try:
-            value = step(value)
-        except Exception as error:
-            raise FormatVersionError(
-                f"migration from format version {at} to {at + 1} failed: {error!r}", version=version
-            ) from error
-    return value
 
 
 def encode(value: Any) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.stores import parts, salvage
-from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_former, is_not_found
+from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
 from langgraph_toolmem.stores.manifest import Label, require_same
 
 WAITING = 64
@@ -83,8 +83,8 @@ def rows(collection: Any, *, vectors: bool = False) -> Iterator[dict[str, Any]]:
         offset += len(page["ids"])
 
 
-def labelled(connection: ChromaConnection, *, former: bool = False, most: int | None = None) -> dict[str, Label]:
-    """Every finished collection of this memory, or those that the version before left: name -> label.
+def labelled(connection: ChromaConnection, *, most: int | None = None) -> dict[str, Label]:
+    """Every finished collection of this memory: name -> label.
 
     `most`: about so many are enough.
     """
@@ -96,7 +96,7 @@ def labelled(connection: ChromaConnection, *, former: bool = False, most: int | 
         page = client.list_collections(limit=size, offset=offset)
         for collection in page:
             label = Label.from_metadata(collection.metadata)
-            if label is not None and connection.owns(collection.name) and is_former(collection.name) == former:
+            if label is not None and connection.owns(collection.name):
                 found[collection.name] = label
         if len(page) < size or (most is not None and len(found) >= most):
             return found
@@ -190,7 +190,7 @@ def restore(connection: ChromaConnection, embedder: Embedder) -> None:
             client = connection.client()
             for name, metadata, found in salvage.collections(connection.lost):
                 label = Label.from_metadata(metadata)
-                if label is None or not connection.owns(name) or is_former(name):
+                if label is None or not connection.owns(name):
                     continue
                 require_same(label.embedder, label.dimension, embedder, connection.where)
                 kept = find(client, name) or create(client, name, label)

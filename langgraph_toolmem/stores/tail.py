@@ -58,7 +58,7 @@ class GraphTail:
 
         Raises:
             StorageError: the folder is gone or cannot be read.
-            FormatVersionError: a newer release writes there.
+            FormatVersionError: a release with another format writes there.
         """
         changes = TailChanges()
         if not self._folder.is_dir():
@@ -138,7 +138,6 @@ class _OpenJournal:
         self._path = path
         self._file: FileIO | None = None
         self._identity: tuple[int, int] | None = None
-        self._version = 0
         self._end = 0  # behind the last record that was read
         self._damaged_at = -1  # size of the file when there was damage at `_end`
 
@@ -159,16 +158,16 @@ class _OpenJournal:
         try:
             head = file.read(journal.HEADER_BYTES)
             status = os.fstat(file.fileno())
-            found = journal.parse_header(head) if len(head) == journal.HEADER_BYTES else None
+            generation = journal.parse_header(head) if len(head) == journal.HEADER_BYTES else None
         except FormatVersionError as error:
             file.close()
             raise FormatVersionError(f"{self._path}: {error}", version=error.version) from None
-        if found is None:
+        if generation is None:
             file.close()
             self.problem = f"{JOURNAL} has no readable header"
             return False
         self.close()
-        self._version, self.generation = found
+        self.generation = generation
         self._identity = (status.st_dev, status.st_ino)
         self._end, self._damaged_at, self.problem = journal.HEADER_BYTES, -1, ""
         if _HOLD_OPEN:
@@ -196,7 +195,7 @@ class _OpenJournal:
             return []
         file.seek(self._end)
         data = file.read()
-        records, end, ending, why = journal.parse_frames(data, 0, self._version)
+        records, end, ending, why = journal.parse_frames(data, 0)
         self._end += end
         # What is being written right now may look damaged for a moment: read again once the file has changed.
         self._damaged_at = size if ending == "corrupt" else -1

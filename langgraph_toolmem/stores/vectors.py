@@ -29,7 +29,7 @@ from langgraph_toolmem.stores import reembed as collections
 from langgraph_toolmem.stores.chroma import ChromaConnection
 from langgraph_toolmem.stores.collections import BATCH, Collections
 from langgraph_toolmem.stores.items import Hit, VectorItem
-from langgraph_toolmem.stores.manifest import Label, Manifest, require_same
+from langgraph_toolmem.stores.manifest import Manifest, require_same
 from langgraph_toolmem.stores.remote import Remote
 
 __all__ = ["Hit", "VectorItem", "VectorStore"]
@@ -241,31 +241,6 @@ class VectorStore(Collections):
         """Whether nothing can be stored here yet; tells without opening Chroma."""
         return self._connection.empty
 
-    @property
-    def former(self) -> bool:
-        """Whether a folder holds what the version before kept, and nothing newer; tells without opening Chroma."""
-        return self._manifest is not None and self._manifest.former
-
-    def take_former(self, take: Callable[[Label, list[tuple[Hit, list[float] | None]]], bool]) -> None:
-        """Hands over all that the version before kept, page by page, and deletes what was taken.
-
-        Args:
-            take: gets the label of a collection and rows with their vectors; None where another embedder made them.
-                False: it has no use for these rows now, and they stay.
-        """
-        if self._connection.empty:
-            return
-        with self._connection.errors("list the collections"):
-            found = collections.labelled(self._connection, former=True)
-        for name, label in found.items():
-            with self._connection.errors(f"take over {label.kind!r}"):
-                client = self._connection.client()
-                same = label.embedder == self.embedder.name
-                pages = collections.rows(client.get_collection(name, embedding_function=None), vectors=same)
-                taken = all(take(label, list(zip(_hits(page), _own(page), strict=True))) for page in pages)
-                if taken:
-                    client.delete_collection(name)
-
     def check(self) -> None:
         """Compare the embedder with the stored vectors. Opens Chroma only if a folder has no manifest.
 
@@ -374,11 +349,6 @@ def _delete(collection: Any, ids: list[str]) -> None:
 def _hits(page: Mapping[str, Any]) -> Iterator[Hit]:
     for key, text, metadata in zip(page["ids"], page["documents"], page["metadatas"], strict=True):
         yield Hit(key, text or "", dict(metadata or {}))
-
-
-def _own(page: Mapping[str, Any]) -> Iterator[list[float] | None]:
-    vectors = page.get("embeddings")
-    return iter([None] * len(page["ids"]) if vectors is None else [[float(v) for v in each] for each in vectors])
 
 
 def _condition(where: Mapping[str, Any] | None) -> dict[str, Any] | None:

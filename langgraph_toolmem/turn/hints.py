@@ -35,7 +35,7 @@ class Hint(TypedDict):
     text: str
     at: str
     scope: NotRequired[Scope]
-    block: NotRequired[dict[str, Any]]
+    block: dict[str, Any]
 
 
 def merge_hints(old: dict[str, Hint] | None, new: dict[str, Hint] | None) -> dict[str, Hint]:
@@ -209,9 +209,7 @@ def hints_now(state: Any, *, messages_key: str = "messages") -> str:
         return ""
     hints, messages = _kept(state, HINTS) or {}, read_key(state, messages_key) or ()
     blocks = [
-        Block.from_plain(hint["block"]) if hint.get("block") else Block(role, (Line(hint["text"]),))
-        for role, hint in sorted(hints.items())
-        if hint["text"] and _holds(hint, messages)
+        Block.from_plain(hint["block"]) for _, hint in sorted(hints.items()) if hint["text"] and _holds(hint, messages)
     ]
     return composed(blocks, messages)
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from chroma_server import chroma_clients, chroma_run
+from kept import give_records
 from langchain_core.embeddings import Embeddings
 from plugs import APART, NOW, files, memory_of
 
@@ -315,7 +316,7 @@ def test_the_least_worth_leaves_retired_ones_first() -> None:
     with memory_of(None) as memory:
         rows, user = memory.core.rows(NoteRows()), memory.core.users.of(None)
         rows.put([Note(letter, ORDER) for letter in "cdefgh"], user)
-        memory.core.ledger.add("note", {"h": Track(shown=3)})
+        give_records(memory, "note", {"h": Track(shown=3)})
         rows.put([Note("b", ORDER)], user)
         assert {each.id for each in rows.all(user, retired=True)} == set("bcdefg")
         rows.put([Note("z", ORDER)], user)
@@ -347,7 +348,7 @@ def test_a_sample_is_of_all_and_beyond_retired_rows_others_are_found() -> None:
         assert 36 <= len(found) == len(set(found)) <= 40
         assert (min(found), max(found)) == (0, 299)
         near = [each.id for each in rows.near(ORDER, user, part="hall", k=40)]
-        memory.core.ledger.add("note", {key: Track(shown=3) for key in near[:35]})
+        give_records(memory, "note", {key: Track(shown=3) for key in near[:35]})
         found_now = [each.id for each in rows.near(ORDER, user, part="hall", k=20)]
         assert len({*found_now[:5]} & {*near[35:]}) >= 4  # Chroma's index is approximate
         assert not {*found_now} & {*near[:35]}

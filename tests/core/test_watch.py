@@ -246,7 +246,7 @@ def test_it_ends_when_the_folder_disappears(folder, start):
     assert watch.child.wait(PATIENCE) == 2
 
 
-def test_it_ends_when_a_newer_release_writes_there(folder, start, monkeypatch):
+def test_it_ends_when_a_release_with_another_format_writes_there(folder, start, monkeypatch):
     with ToolMemory(folder) as memory:
         learn(memory, "alpha")
     watch = start(WATCH, folder, "--plain", "--every", "0.1")
@@ -257,7 +257,7 @@ def test_it_ends_when_a_newer_release_writes_there(folder, start, monkeypatch):
 
     said = watch.line("err")
     assert said.startswith("error: ")
-    assert "written by a newer release" in said
+    assert f"format version {plain_pickle.FORMAT_VERSION}" in said
     assert watch.child.wait(PATIENCE) == 2
 
 
@@ -563,12 +563,13 @@ def test_records_that_are_not_understood_are_counted_and_left_out(folder):
 
 
 @pytest.mark.parametrize("name", [SNAPSHOT, JOURNAL])
-def test_a_newer_format_is_refused_with_the_file_named(folder, monkeypatch, name):
-    with monkeypatch.context() as newer:
-        newer.setattr(plain_pickle, "FORMAT_VERSION", plain_pickle.FORMAT_VERSION + 1)
+@pytest.mark.parametrize("step", [-1, 1])
+def test_another_format_is_refused_with_the_file_named(folder, monkeypatch, name, step):
+    with monkeypatch.context() as another:
+        another.setattr(plain_pickle, "FORMAT_VERSION", plain_pickle.FORMAT_VERSION + step)
         content = {SNAPSHOT: plain_pickle.dumps({"generation": 1, "state": {}}), JOURNAL: journal.header(1)}
         (folder / name).write_bytes(content[name])
-    with Watcher(folder) as watcher, pytest.raises(FormatVersionError, match=f"{name}: .* newer release"):
+    with Watcher(folder) as watcher, pytest.raises(FormatVersionError, match=f"{name}: .*format version"):
         watcher.look(NOON)
 
 

@@ -652,7 +652,7 @@ def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
             Sandbox(Toy(), about="x" * 5000)
         with ToolMemory(tmp_path, read_only=True) as reader, pytest.raises(StorageError, match="read-only"):
             bootstrap(reader, Toy())
-    assert look(tmp_path, BootstrapState.before, "SELECT * FROM queries") is None
+    assert look(tmp_path / NAME, "SELECT * FROM queries") is None
     (tmp_path / NAME).write_bytes(b"no database at all" * 100)
     with ToolMemory(tmp_path) as memory, bootstrap(memory, Toy()) as made:
         assert made.progress().invented == 0

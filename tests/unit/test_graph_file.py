@@ -502,65 +502,42 @@ def test_a_plain_value_that_is_no_snapshot_is_set_aside(tmp_path: Path, value: A
     assert set_aside(tmp_path) == [f"{SNAPSHOT}.corrupt-1"]
 
 
-def test_a_newer_snapshot_stays_where_it_is_and_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("version", [plain_pickle.FORMAT_VERSION - 1, plain_pickle.FORMAT_VERSION + 1])
+@pytest.mark.parametrize("missing", [SNAPSHOT, JOURNAL, None])
+def test_files_of_another_format_version_stay_where_they_are_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, missing: str | None
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(plain_pickle, "FORMAT_VERSION", 7)
+        patch.setattr(plain_pickle, "FORMAT_VERSION", version)
         written(tmp_path, ["r"], {"v": 1})
+    if missing is not None:
+        (tmp_path / missing).unlink()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with GraphFile(tmp_path) as file:
         loaded = file.load()
         assert (loaded.state, loaded.records) == (None, [])
-        assert "format version 7" in loaded.problems[0]
-        assert "newer release" in (file.degraded or "")
+        assert f"format version {version}" in loaded.problems[0]
+        assert f"format version {version}" in (file.degraded or "")
         assert not file.append(1)
         assert not file.compact({"v": 2})
         assert not file.should_compact
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     report = inspect_folder(tmp_path)
-    assert report["snapshot"]["format_version"] == 7
-    assert "newer release" in report["snapshot"]["why"]
-    assert not report["journal"]["readable"]
+    for name, part in ((SNAPSHOT, report["snapshot"]), (JOURNAL, report["journal"])):
+        if name != missing:
+            assert (part["readable"], part["format_version"]) == (False, version)
+            assert f"format version {version}" in part["why"]
 
 
-def test_older_snapshot_and_journal_are_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [plain_pickle.FORMAT_VERSION - 1, plain_pickle.FORMAT_VERSION + 1])
+def test_another_format_version_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(plain_pickle, "FORMAT_VERSION", 1)
-        written(tmp_path, ["r1", "r2"], {"v": 1})
-    monkeypatch.setattr(plain_pickle, "FORMAT_VERSION", 3)
-    monkeypatch.setitem(plain_pickle.MIGRATIONS, 1, lambda value: {**value, "state": {"two": value["state"]["v"]}})
-    monkeypatch.setitem(plain_pickle.MIGRATIONS, 2, lambda value: {**value, "state": {"three": value["state"]["two"]}})
-    monkeypatch.setitem(journal.RECORD_MIGRATIONS, 1, lambda record: record + "b")
-    monkeypatch.setitem(journal.RECORD_MIGRATIONS, 2, lambda record: record + "c")
-    with GraphFile(tmp_path) as file:
-        assert file.load() == Loaded({"three": 1}, ["r1bc", "r2bc"], [])
-        assert file.append("new")
-    assert reopened(tmp_path)[0] == Loaded({"three": 1}, ["r1bc", "r2bc", "new"], [])
-
-
-def _fails(_: Any) -> Any:
-    raise KeyError("bug")
-
-
-@pytest.mark.parametrize("steps", [{}, {1: _fails}])
-def test_a_file_whose_migration_is_missing_or_fails_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: Any
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(plain_pickle, "FORMAT_VERSION", 1)
-        written(tmp_path, [], {"v": 1})
-    before = (tmp_path / SNAPSHOT).read_bytes()
-    monkeypatch.setattr(plain_pickle, "FORMAT_VERSION", 2)
-    monkeypatch.setattr(plain_pickle, "MIGRATIONS", steps)
-    with GraphFile(tmp_path) as file:
-        assert file.load().state is None
-        assert "migration" in (file.degraded or "")
-        assert not file.compact({"v": 2})
-    assert (tmp_path / SNAPSHOT).read_bytes() == before
-    with pytest.raises(FormatVersionError) as caught:
-        plain_pickle.loads(before)
-    assert (caught.value.version, caught.value.newer) == (1, False)
+        patch.setattr(plain_pickle, "FORMAT_VERSION", version)
+        snapshot, log = plain_pickle.dumps({"state": {}, "generation": 1}), journal.header(1)
+    for read, data in ((plain_pickle.loads, snapshot), (plain_pickle.snapshot, snapshot), (journal.parse, log)):
+        with pytest.raises(FormatVersionError) as caught:
+            read(data)
+        assert caught.value.version == version
 
 
 # -- plain values --

@@ -60,7 +60,6 @@ OPERATIONS: dict[str, Operation] = {
         navigator.ClustersGrouped({"join": []}, 10.0),
         ledger.Shown("sit", RUN, "t1", {"s1": "b", "s2": None}, ANN),
         ledger.Followed("sit", RUN, "t0", ["s0"], 1, ANN),
-        ledger.Tracked("sit", {"s1": [2, 1, 1, 0, 0]}),
         ledger.TracksDropped("sit", ["s2"]),
         core.UserForgotten("f" * 16, 10.0),
         core.RunsForgotten(["f" * 16], 10.0),
@@ -85,7 +84,6 @@ def kinds() -> set[str]:
 
 def test_there_is_an_example_of_each() -> None:
     assert OPERATIONS.keys() == kinds()
-    assert not kinds() & wire.CODES, "what an older version wrote can be told from what this one writes"
 
 
 @every

@@ -168,12 +168,6 @@ def test_hints_of_both_scopes_are_one_message() -> None:
     assert texts({"messages": [*HELLO, *WORK], HINTS: both}) == ["It was dark."]
 
 
-def test_a_hint_of_a_former_version_is_for_one_call() -> None:
-    hint = {HINTS: {"sit": {"text": "Call search.", "at": new_hint("sit", "", HELLO)[HINTS]["sit"]["at"]}}}
-    assert texts({"messages": HELLO, **hint}) == ["Call search."]
-    assert texts({"messages": [*HELLO, *WORK], **hint}) == []
-
-
 YES = {"role": "user", "content": "yes"}
 
 

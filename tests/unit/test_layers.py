@@ -1,4 +1,4 @@
-"""The house: imports go down, no method imports another, no private name crosses a folder, nothing is too long."""
+"""The house: imports go down, no method imports another, no private name crosses a folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ FLOORS = [
 ]
 APART = {"testing", "__init__"}
 """Test doubles stand alone; the package's face hands names on when they are asked for."""
-MOST_LINES, MOST_OF_A_METHOD = 400, 350
 NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make"}
 
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
@@ -205,14 +204,4 @@ def test_what_stands_outside_uses_public_names() -> None:
         wrong += [
             f"{file}:{line} reaches for {name}" for line, name in used(tree) if _private(name) and name not in mine
         ]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_no_module_is_too_long() -> None:
-    wrong = []
-    for path in sorted(ROOT.rglob("*.py")):
-        a_method = path.name == "__init__.py" and path.parent.name in FLOORS[8]
-        lines, most = len(path.read_text().splitlines()), MOST_OF_A_METHOD if a_method else MOST_LINES
-        if lines > most:
-            wrong.append(f"{path.relative_to(ROOT)} has {lines} lines; at most {most}")
     assert not wrong, "\n".join(wrong)

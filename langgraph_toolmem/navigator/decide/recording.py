@@ -110,7 +110,6 @@ class DecisionLog(Database):
     """
 
     tables = TABLES
-    before = "decisions.db"
     busy = 3.0  # the agent is running
 
     def __init__(

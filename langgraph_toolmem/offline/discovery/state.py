@@ -38,7 +38,6 @@ class DiscoveryState(BootstrapState):
             PRIMARY KEY (scope, task, question)
         """,
     }
-    before = ""
     name = NAME
 
     def __init__(self, folder: Path | None, scope: str) -> None:

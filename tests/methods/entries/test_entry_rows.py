@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kept import give_records
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Entries, ToolMemory
@@ -60,7 +61,7 @@ def rows(memory: ToolMemory) -> Rows[Entry]:
 
 @pytest.fixture
 def credit(memory: ToolMemory) -> Callable[..., None]:
-    return lambda key, **counts: memory.core.ledger.add("entries", {key: Track(**counts)})
+    return lambda key, **counts: give_records(memory, "entries", {key: Track(**counts)})
 
 
 def test_an_entry_is_kept_whole(rows: Rows[Entry]) -> None:

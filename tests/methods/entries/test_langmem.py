@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from agents import WAYS
+from kept import give_records
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -234,7 +235,7 @@ async def test_retired_entries_are_not_shown(memory: ToolMemory, way: str) -> No
     view = View(EntryBaseStore(memory), way)
     [first, second] = await view("search", OF_ANN)
     key = memory.entries.rows.key(first.key, memory.core.users.of(ANN))
-    memory.core.ledger.add("entries", {key: Track(hurt=6)})
+    give_records(memory, "entries", {key: Track(hurt=6)})
     assert [item.key for item in await view("search", OF_ANN)] == [second.key]
     assert await view("get", (*OF_ANN, ENTRIES), first.key) is None
 
