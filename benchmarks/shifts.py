@@ -1,4 +1,4 @@
-"""What the shortcut does where the past is no guide: unfamiliar requests, a model that wavers, a model that changes its mind.
+"""What the shortcut does where the past is no guide: unfamiliar requests, a model that wavers, one that changes its mind.
 
 ``python -m benchmarks.shifts``; what is measured and how: README.md beside this file.
 """
