@@ -69,7 +69,7 @@ class SGAGuard(MemoryNode):
             return None
         answer = messages[-1] if messages else None
         if has_hint(state, self.role, messages_key=self.messages_key):
-            return {HINTS: {self.role: Hint(text="", at="")}}  # the model was asked again and gave nothing
+            return {HINTS: {self.role: Hint(text="", at="", block={})}}  # the model was asked again and gave nothing
         if not isinstance(answer, AIMessage) or not answer.tool_calls or not answer.id:
             return None
         if kept is None or read_key(state, HINTS) is None:
