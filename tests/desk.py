@@ -43,7 +43,7 @@ class Desk:
         def find_customer(name: str) -> str:
             """Find a customer by name."""
             self.did("find_customer", name=name)
-            return json.dumps({"customer_id": f"C-{number(name)}", "name": name})
+            return json.dumps({"customer_id": f"C-{number(name)}"})
 
         @tool
         def latest_order(customer_id: str) -> str:

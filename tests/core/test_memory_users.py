@@ -435,8 +435,6 @@ def numbers(memory: ToolMemory) -> Any:
     memory.observe([])  # takes in what the others learned
     report = memory.report().to_dict()
     report.pop("jobs")  # what is being written just now
-    budget = report["sections"]["inertia"]
-    budget["wrong_per_100"] = round(budget["wrong_per_100"], 9)  # a sum of floats, in the order of arrival
     return report, memory.view().edges
 
 

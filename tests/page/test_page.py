@@ -90,7 +90,8 @@ RECORD = Report(
         RuleRecord("search", "read", "l", 20, 5),
         RuleRecord(START, "search", "ua+c", 9, 1),
         RuleRecord("read!", "read", "", 0, 3),
-        wrong_per_100=1.25,
+        audits={"checks": 40, "right": 39, "low": 0.868, "high": 0.999, "at_least": 0.886},
+        calls_made=800,
         budget_open=False,
     ),
 )
@@ -365,7 +366,7 @@ def colours(page: Page, selector: str) -> set[tuple[int, ...]]:
 
 def test_the_figures_are_told(show: Opener) -> None:
     text = show().inner_text("main")
-    for told in ("17\n28.3% of 60 turns; 1 of these calls failed", "87.5%\n7 of 8 proposals", "1.25", "used up"):
+    for told in ("17\n28.3 % of 60 turns; 1 of these calls failed", "–\n7 of 8 proposals", "39 of 40", "used up"):
         assert told in text
     for told in ("12,345\n12,000 in, 345 out", "3.50 EUR"):
         assert told in text
@@ -636,7 +637,13 @@ def test_narrow_windows_need_no_sideways_scrolling(show: Opener, width: int) -> 
     rule = RuleRecord(long, long, "+".join(("l", "uq", "us", "o", "i", "t")), 12_345, 678)
     told = {"shown": 123_456, "followed": 98_765, "right": 98_765, "helped": 1, "hurt": 1}
     ahead = {"started": 20, "served": 10, "in_time": 4, "wasted": 9, "seconds_saved": 3.25}
-    figures = {"wrong_per_100": 0.5, "budget_open": True, "prefetch": ahead, "changing": {long: "it " * 90}}
+    figures = {
+        "audits": {"checks": 40, "right": 39, "low": 0.868, "high": 0.999, "at_least": 0.886},
+        "calls_made": 800,
+        "budget_open": True,
+        "prefetch": ahead,
+        "changing": {long: "it " * 90},
+    }
     report = replace(
         RECORD,
         tools={**RECORD.tools, long: ToolReport(123_456, 1, 2, 3, 4)},
