@@ -321,9 +321,13 @@ class Job(NamedTuple):
 
     def do(self) -> dict[str, Any]:
         """Return the desk's figures, or the agreement of the two runners."""
+        before = logging.root.manager.disable
         logging.disable(logging.WARNING)
-        desk = Desk(self.seed, self.requests, deviation=self.deviation, groups=self.groups)
-        return agreement(desk, self.mode) if self.real else Loop(desk, self.mode).run()
+        try:
+            desk = Desk(self.seed, self.requests, deviation=self.deviation, groups=self.groups)
+            return agreement(desk, self.mode) if self.real else Loop(desk, self.mode).run()
+        finally:
+            logging.disable(before)
 
 
 def done(jobs: Sequence[Job], workers: int) -> Iterator[dict[str, Any]]:

@@ -98,7 +98,7 @@ def both(
     *,
     desk: Callable[[], Desk] = Desk,
     memory: ToolMemory | None = None,
-    runs: int = 12,
+    runs: int = 24,
     model: Callable[[], Any] | None = None,
     **options: Any,
 ) -> tuple[Agent, Agent]:
@@ -114,7 +114,7 @@ def both(
     """
     ours, theirs = desk(), desk()
     if memory is None:
-        memory = ToolMemory.ephemeral(tools=ours.tools)
+        memory = ToolMemory.ephemeral(tools=ours.tools, reads={"*"})
         warm(memory, runs)
     with_memory = build_agent(memory, ours, inside=inside(), model=model and model(), **options)
     return with_memory, build_agent(None, theirs, inside=inside(), model=model and model(), **options)

@@ -255,7 +255,7 @@ def assert_not_on_disk(folder: Path, text: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
 async def test_the_memory_never_holds_what_was_redacted(way: str, strategy: Strategy, tmp_path: Path) -> None:
-    memory = ToolMemory(tmp_path / "memory", methods=default_methods(Inertia(EAGER)))
+    memory = ToolMemory(tmp_path / "memory", reads={"*"}, methods=default_methods(Inertia(EAGER)))
     model, plain_model = (ScriptedChatModel(script=postman) for _ in range(2))
     ours = build_agent(memory, Post(), inside=guards(strategy), model=model)
     theirs = build_agent(None, Post(), inside=guards(strategy), model=plain_model)
@@ -309,7 +309,7 @@ async def test_a_blocked_run_is_blocked_as_before(way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_one_thread_over_many_letters(way: str) -> None:
     """Redaction goes on in a thread where earlier turns are redacted already; nothing is learned anew because of it."""
-    memory = ToolMemory.ephemeral()
+    memory = ToolMemory.ephemeral(reads={"*"})
     saver = InMemorySaver()
     ours = build_agent(
         memory, Post(), inside=guards("hash"), model=ScriptedChatModel(script=postman), checkpointer=saver

@@ -280,16 +280,17 @@ def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: Iner
     ("task", "allowed", "by_shortcut", "by_model"),
     [
         ("Delete the newest ticket", set(), READ, ["delete_ticket"]),
-        ("Delete the newest ticket", {"delete_ticket"}, [*READ, "delete_ticket"], []),
+        ("Delete the newest ticket", {"delete_ticket"}, ["delete_ticket"], READ),
         ("Comment on the newest ticket", set(), READ, ["add_comment"]),
-        ("Comment on the newest ticket", {"add_comment"}, [*READ, "add_comment"], []),
+        ("Comment on the newest ticket", {"add_comment"}, ["add_comment"], READ),
     ],
     ids=["destroying", "destroying, allowed", "adding", "adding, allowed"],
 )
 async def test_what_a_warm_memory_does(
     server: Server, host: Any, task: str, allowed: set[str], by_shortcut: list[str], by_model: list[str]
 ) -> None:
-    policy = EAGER.with_(may_write=allowed, allow_destructive=allowed)
+    # A change is not made right after the memory's own calls: where it may be made, the model looks things up.
+    policy = EAGER.with_(may_write=allowed, allow_destructive=allowed, never=READ if allowed else ())
     with ToolMemory.ephemeral(tools=server.tools) as memory:
         model = ScriptedChatModel(script=script)
         graph = host(memory, server.tools, model, policy)
@@ -304,7 +305,7 @@ async def test_what_a_warm_memory_does(
             assert called(state, by_shortcut=False) == by_model
         assert len(model.calls) - asked == 4 * (len(by_model) + 1)
         assert (await server.done())[before:] == [call for state in states for call in wanted(state)]
-        if by_model:
+        if not allowed:
             brink = states[-1]["messages"][:-3]  # read, and not deleted yet
             assert f"{by_model[0]} " in (why := memory.inertia.explain(brink, policy=policy).reason)
             assert "not named in may_write" in why

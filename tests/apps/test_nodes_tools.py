@@ -326,8 +326,13 @@ def test_a_destructive_tool_is_never_shortcut(options: dict[str, Any]) -> None:
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
     events = list(graph.stream(say(77), thread(77), stream_mode="custom"))
     assert "destructive" in events[1]["toolmem"]["reason"]
-    _, _, _, state = learned([look, wipe], script, policy=EAGER.with_(may_write={"wipe"}, allow_destructive={"wipe"}))
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look", "wipe"]
+    named = EAGER.with_(may_write={"wipe"}, allow_destructive={"wipe"})
+    _, _, _, state = learned([look, wipe], script, policy=named)
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"], (
+        "not after the memory's own call"
+    )
+    _, _, _, state = learned([look, wipe], script, policy=named.with_(never={"look"}))
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["wipe"]
     assert memory.report().tools["wipe"].skipped == 0
 
 

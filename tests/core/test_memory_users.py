@@ -208,8 +208,9 @@ def taught(memory: ToolMemory) -> None:
         )
         memory.finish(history(100 + i), thread_id=f"bob-{i}", user_id="bob", success=True, comment="fine")
     memory.feedback("private-2", score=0.3, comment=f"{SECRETS[1]} was rude", user_id="ann")
-    memory.inertia.begin_turn(private(50)[:1], thread_id="open", user_id="ann")
-    memory.inertia.begin_turn(private(51)[:3], thread_id="open too", user_id="ann")
+    looking_on = InertiaPolicy(shadow=True)
+    memory.inertia.begin_turn(private(50)[:1], thread_id="open", user_id="ann", policy=looking_on)
+    memory.inertia.begin_turn(private(51)[:3], thread_id="open too", user_id="ann", policy=looking_on)
 
 
 @pytest.mark.parametrize("reopened", [False, True])
