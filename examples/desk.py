@@ -30,7 +30,7 @@ DONE: list[tuple[str, dict[str, Any]]] = []
 def find_customer(name: str) -> dict[str, str]:
     """Find a customer by name."""
     DONE.append(("find_customer", {"name": name}))
-    return {"customer_id": f"C-{number(name)}", "name": name}
+    return {"customer_id": f"C-{number(name)}"}
 
 
 @tool

@@ -4,7 +4,8 @@ Run it: ``python -m examples.human_approval``. The memory learns what was really
 an edited call as it was edited, and from a rejected one that it was not executed. An edit or a no also counts as a
 wrong proposal, so the memory holds back next time.
 
-Here the memory may propose a refund, and a human looks at it. Where it should not even do that, name the tool in
+Here the model looks things up, the memory may propose the refund, and a human looks at it. (A change is made right after calls
+of the memory itself only once the model was asked there often enough.) Where it should not even do that, name the tool in
 ``InertiaPolicy(needs_approval={"refund"})``: then the model is asked each time.
 """
 
@@ -19,7 +20,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from examples.desk import DONE, TOOLS, make_model, past_run, show, warm_memory
+from examples.desk import DONE, POLICY, TOOLS, make_model, past_run, show, warm_memory
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 
@@ -27,9 +28,9 @@ from langgraph_toolmem.middleware import tool_memory_middleware
 def make_graph(model: BaseChatModel, memory: ToolMemory, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Any:
     """An agent with a memory and a gate before `refund`."""
     gate = HumanInTheLoopMiddleware({"refund": {"allowed_decisions": ["approve", "edit", "reject"]}})
-    return create_agent(
-        model, TOOLS, middleware=tool_memory_middleware(memory, inside=[gate]), checkpointer=checkpointer
-    )
+    policy = POLICY.with_(never={"find_customer", "latest_order"})
+    middleware = tool_memory_middleware(memory, inside=[gate], shortcut=policy)
+    return create_agent(model, TOOLS, middleware=middleware, checkpointer=checkpointer)
 
 
 # For LangGraph Studio, which brings its own checkpointer. The memory has seen runs, so it acts at once.
