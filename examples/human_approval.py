@@ -4,8 +4,8 @@ Run it: ``python -m examples.human_approval``. The memory learns what was really
 an edited call as it was edited, and from a rejected one that it was not executed. An edit or a no also counts as a
 wrong proposal, so the memory holds back next time.
 
-Here the model looks things up, the memory may propose the refund, and a human looks at it. (A change is made right after calls
-of the memory itself only once the model was asked there often enough.) Where it should not even do that, name the tool in
+Here the model looks things up, the memory may propose the refund, and a human looks at it. (Right after calls of its
+own the memory makes a change only once the model was asked there often enough.) Where it should not even do that, name the tool in
 ``InertiaPolicy(needs_approval={"refund"})``: then the model is asked each time.
 """
 

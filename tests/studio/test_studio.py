@@ -175,7 +175,7 @@ def test_a_human_decides_about_a_call_of_the_memory(
     waiting = state["values"]["messages"][-1]
     if decision is APPROVE:  # the first: what is edited or rejected makes the memory ask the model again
         assert "toolmem" in waiting["additional_kwargs"]
-        assert paused.decisions == ["shortcut"] * 3
+        assert paused.decisions == ["ask_model", "ask_model", "shortcut"]
     (interrupt,) = state["interrupts"]
     asked = interrupt["value"]["action_requests"][0]
     assert (asked["name"], asked["args"]) == ("refund", waiting["tool_calls"][0]["args"])

@@ -156,7 +156,7 @@ def test_no_look_up_runs_ahead_of_what_is_not_to_be_done(strict: Learner, messag
 
 
 def test_what_a_tool_is_called_after_is_turned_round_too():
-    learner = Learner([schema("fetch_payment", "order")], FREE.with_(may_read={"fetch_payment"}))
+    learner = Learner([reading("fetch_payment", "order")], FREE)
     for i in range(20):
         paid = call("fetch_payment", {"order": f"O-{100 + i}"}, {"paid": True})
         learner.learn(user(f"I am O-{100 + i}. Capture the payment"), *paid, words(), thread_id=str(i))

@@ -51,12 +51,10 @@ from langgraph_toolmem import (
 )
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import User, user_digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.sit.evidence import Draft, SITEvidence
 from langgraph_toolmem.stores.gate import Gate
 from langgraph_toolmem.stores.job_queue import Job
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
@@ -537,16 +535,6 @@ def test_a_verdict_that_a_reader_leaves_is_heeded_by_the_writer(tmp_path: Path) 
     with made(tmp_path) as memory:
         assert memory.flush()  # the verdict is a job, and what it means for the summaries another one
         assert len(kept(memory)) == 3
-
-
-def test_what_older_versions_noted_for_later_is_no_summary() -> None:
-    graph = EvidenceGraph()
-    table = graph.register(SITEvidence)
-    graph.apply(None, [Draft("r", "", "", "", "", "", None)])
-    assert (table.drafts, table.waiting()) == ({}, 0)
-    draft = ["a", "b", "text", "tool", ""]
-    table.load(table.to_state() | {"drafts": {"r": {"": [""] * 5, "k": draft}, "s": {"": [""] * 5}}})
-    assert (table.drafts, table.waiting()) == ({"r": {"k": draft}}, 1)
 
 
 # --- users ---
