@@ -15,22 +15,22 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-import multiprocessing
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = "langgraph_toolmem"
@@ -47,7 +47,7 @@ TESTS: Final[dict[str, str]] = {
     "core/events.py": "tests/core/test_memory_idempotence.py tests/core/test_episodes.py",
     "core/ledger.py": "tests/core/test_ledger.py tests/core/test_verdicts.py",
     "core/jobs.py": "tests/contract/test_jobs.py tests/core/test_reflection_worker.py",
-    "core/verdicts.py": "tests/core/test_verdicts.py tests/core/test_episodes.py",
+    "core/verdicts.py": "tests/core/test_verdicts.py tests/core/test_memory_idempotence.py",
     "core/forgetting.py": "tests/core/test_forgetting.py tests/core/test_memory_users.py",
     "graph/evidence.py": "tests/unit/test_graph_evidence.py tests/unit/test_graph_operations.py",
     "graph/cases.py": "tests/unit/test_graph_cases.py",
@@ -70,14 +70,11 @@ POINTS: Final = 2
 """The share that is noticed may fall by so many points."""
 SECONDS: Final = 300
 """A mutant whose tests take longer counts as noticed: something hangs."""
-WARM: Final = (
-    "numpy hypothesis langchain.agents langchain_openai langgraph.graph chromadb typer.testing langsmith.testing"
+PYTEST: Final = (
+    *(sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly"),
+    *("--hypothesis-profile=ci", "-m", "not slow and not long"),
 )
-"""What the tests import besides the package: it is imported once, and each run is a fork."""
-OPTIONS: Final = [
-    *("-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-profile=mutants"),
-    *("-m", "not slow and not long", "-W", "ignore::pytest.PytestAssertRewriteWarning"),
-]
+"""The profile `ci` of hypothesis draws the same examples each time and knows no deadline."""
 
 FLIPPED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
@@ -201,75 +198,35 @@ def again(written: list[Kept]) -> dict[Mutant, str]:
     return chosen
 
 
-class Failed:
-    """A plug-in for pytest that keeps the names of the tests that fail."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take the report on one phase of one test."""
-        if report.failed:
-            self.names.append(report.nodeid)
-
-    pytest_collectreport = pytest_runtest_logreport
-
-
-_copy: Path
-"""The tree of this process of the pool."""
+_mine = threading.local()
+"""The copy of the tree that a thread of the pool works in."""
 
 
 def copy_tree(folder: str) -> None:
-    """Give this process of the pool its own copy of the tree, and import what the package stands on."""
-    global _copy
-    _copy = Path(tempfile.mkdtemp(dir=folder))
+    """Give this thread of the pool its own copy of the tree."""
+    _mine.copy = Path(tempfile.mkdtemp(dir=folder))
     for name in (PACKAGE, "tests", "benchmarks", "examples", "docs"):
-        shutil.copytree(ROOT / name, _copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, _mine.copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
-        shutil.copy(ROOT / name, _copy)
-    for name in WARM.split():
-        with suppress(ImportError):
-            import_module(name)
+        shutil.copy(ROOT / name, _mine.copy)
 
 
-def _child(options: list[str], write_bytecode: bool, said: Any) -> None:
-    """Run tests in a fork. Exit at once: threads that a mutant left running are not waited for."""
-    import hypothesis
-    import pytest
-
-    every = list(hypothesis.HealthCheck)
-    hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, suppress_health_check=every)
-    os.setpgrp()
-    os.chdir(_copy)
-    sys.path[:] = [str(_copy), *(path for path in sys.path if path not in ("", str(ROOT)))]
-    sys.dont_write_bytecode = not write_bytecode
-    os.environ.update(PYTHONPATH=str(_copy), PYTHONDONTWRITEBYTECODE="1")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "benchmarks"]:
-        del sys.modules[name]
-    with Path("output.txt").open("w") as output:
-        for stream in (1, 2):
-            os.dup2(output.fileno(), stream)
-    failed = Failed()
-    code = pytest.main([*OPTIONS, *options], plugins=[failed])
-    said.send(failed.names or [f"exit {int(code)}"] * bool(code))
-    os._exit(0)
-
-
-def failing(options: list[str], *, write_bytecode: bool) -> list[str]:
+def failing(options: Sequence[str], *, write_bytecode: bool) -> list[str]:
     """Return the tests that fail with the copy as it is."""
-    fork = multiprocessing.get_context("fork")
-    ours, theirs = fork.Pipe(duplex=False)
-    child = fork.Process(target=_child, args=(options, write_bytecode, theirs))
-    child.start()
-    theirs.close()
+    bytecode = "" if write_bytecode else "1"
+    where = {**os.environ, "PYTHONPATH": str(_mine.copy), "PYTHONDONTWRITEBYTECODE": bytecode}
+    process = subprocess.Popen(
+        [*PYTEST, *options], cwd=_mine.copy, env=where, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
-        return list(ours.recv()) if ours.poll(SECONDS) else ["too slow"]
-    except EOFError:
-        return ["crashed"]
+        output, _ = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return ["too slow"]
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid or 0, signal.SIGKILL)
-        child.join()
+        with suppress(ProcessLookupError):  # with what the tests left running
+            os.killpg(process.pid, signal.SIGKILL)
+    failed = [line.split()[1] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failed or [f"exit {process.returncode}"] * bool(process.returncode)
 
 
 def unchanged(file: str) -> tuple[list[str], float]:
@@ -278,9 +235,9 @@ def unchanged(file: str) -> tuple[list[str], float]:
     return failing(TESTS[file].split(), write_bytecode=True), time.monotonic() - begun
 
 
-def noticed(mutant: Mutant, left_out: list[str]) -> str:
+def noticed(mutant: Mutant, left_out: Sequence[str]) -> str:
     """Return the first test that notices a mutant; "" if none does."""
-    changed, original = _copy / PACKAGE / mutant.file, ROOT / PACKAGE / mutant.file
+    changed, original = _mine.copy / PACKAGE / mutant.file, ROOT / PACKAGE / mutant.file
     changed.write_text(mutant.applied(original.read_text()))
     options = ["-x", *TESTS[mutant.file].split(), *(f"--deselect={name}" for name in left_out)]
     try:
@@ -311,10 +268,9 @@ def main() -> int:
     mutants = list(before) or drawn(chosen.seed, chosen.each)
     files = list(dict.fromkeys(mutant.file for mutant in mutants))
     done: dict[Mutant, str] = {}
-    fork = multiprocessing.get_context("fork")
     with (
         tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(chosen.jobs, fork, initializer=copy_tree, initargs=(folder,)) as pool,
+        ThreadPoolExecutor(chosen.jobs, initializer=copy_tree, initargs=(folder,)) as pool,
     ):
         left_out: dict[str, list[str]] = {}
         for file, (failed, seconds) in zip(files, pool.map(unchanged, files), strict=True):
