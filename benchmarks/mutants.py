@@ -35,6 +35,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = "langgraph_toolmem"
 INERTIA: Final = "tests/methods/inertia/test_"
+ARGUMENTS: Final = "tests/contract/test_arguments.py"
 TESTS: Final[dict[str, str]] = {
     "inertia/guards.py": f"tests/unit/test_declarations.py {INERTIA}inertia_acting.py",
     "inertia/budget.py": f"{INERTIA}budget.py {INERTIA}inertia_acting.py",
@@ -43,12 +44,12 @@ TESTS: Final[dict[str, str]] = {
     "inertia/settings.py": "tests/unit/test_policy.py tests/apps/test_settings.py",
     "inertia/cases.py": f"{INERTIA}cases.py",
     "inertia/calibrated.py": f"{INERTIA}inertia_calibrated.py",
-    "core/declarations.py": "tests/unit/test_declarations.py tests/unit/test_policy.py",
+    "core/declarations.py": f"tests/unit/test_declarations.py tests/unit/test_policy.py {ARGUMENTS}",
     "core/events.py": "tests/core/test_memory_idempotence.py tests/core/test_episodes.py",
     "core/ledger.py": "tests/core/test_ledger.py tests/core/test_verdicts.py",
     "core/jobs.py": "tests/contract/test_jobs.py tests/core/test_reflection_worker.py",
-    "core/verdicts.py": "tests/core/test_verdicts.py tests/core/test_memory_idempotence.py",
-    "core/forgetting.py": "tests/core/test_forgetting.py tests/core/test_memory_users.py",
+    "core/verdicts.py": f"tests/core/test_verdicts.py tests/core/test_memory_idempotence.py {ARGUMENTS}",
+    "core/forgetting.py": f"tests/core/test_forgetting.py tests/core/test_memory_users.py {ARGUMENTS}",
     "graph/evidence.py": "tests/unit/test_graph_evidence.py tests/unit/test_graph_operations.py",
     "graph/cases.py": "tests/unit/test_graph_cases.py",
     "graph/learning.py": "tests/unit/test_graph_learning.py tests/unit/test_graph_values.py",
@@ -58,11 +59,11 @@ TESTS: Final[dict[str, str]] = {
     "stores/graph_file.py": "tests/unit/test_graph_file.py",
     "stores/job_queue.py": "tests/core/test_reflection_queue.py",
     "stores/shared_log.py": "tests/crash/test_shared_log.py",
-    "sit/suggest.py": "tests/methods/sit/test_sit_suggest.py",
-    "entries/recall.py": "tests/methods/entries/test_recall_choose.py tests/methods/entries/test_recall_memory.py",
+    "sit/suggest.py": f"tests/methods/sit/test_sit_suggest.py {ARGUMENTS}",
+    "entries/recall.py": f"tests/methods/entries/test_recall_memory.py {ARGUMENTS}",
     "navigator/plan/chains.py": "tests/methods/navigator/test_navigator_plan.py tests/apps/test_chains_offer.py",
     "atoms/retrieve.py": "tests/methods/atoms/test_sga_retrieve.py tests/methods/atoms/test_sga_rules.py",
-    "turn/middleware.py": "tests/contract/test_steps.py tests/apps/test_middleware.py",
+    "turn/middleware.py": f"tests/contract/test_steps.py tests/apps/test_middleware.py {ARGUMENTS}",
     "turn/hints.py": "tests/unit/test_hints.py tests/contract/test_steps.py",
 }
 """The files of the package that are changed, and the tests that concern each."""
