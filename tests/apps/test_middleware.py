@@ -44,7 +44,6 @@ from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
 LOGGER = "langgraph_toolmem"
-SHADOW = InertiaPolicy(shadow=True)
 
 
 def events_of(agent: Agent, i: int, **options: Any) -> list[dict[str, Any]]:
