@@ -66,7 +66,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 docs: $(STAMP) ## the pages of docs/, the README, API and command line reference as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-mutants: $(STAMP) ## break the guards and bounds by chance, a line at a time: do the tests notice?
+mutants: $(STAMP) ## change lines of 28 core files by chance, one at a time, and count the changes that tests notice
 	$(BIN)/python -m benchmarks.mutants $(ARGS)
 
 format: $(STAMP) ## format the code

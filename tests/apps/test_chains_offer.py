@@ -8,7 +8,7 @@ from typing import Any
 import histories as h
 import pytest
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.plan.chains import Chain, ChainStep, Gift, Plan, Subgraph
 from langgraph_toolmem.navigator.select.candidates import (
     Candidates,
@@ -19,7 +19,6 @@ from langgraph_toolmem.navigator.select.candidates import (
 )
 from langgraph_toolmem.navigator.select.selection import Reroute, Selection, searched_for, select_tools
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
-from langgraph_toolmem.nodes import ToolRetriever
 from langgraph_toolmem.runs.run import SEARCH_TOOL
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.runs.trajectory import parse_run
@@ -284,11 +283,3 @@ def test_offers_of_a_turn_add_up_and_another_turn_begins_anew() -> None:
     assert selected_now({"messages": later, SELECTED: both}) is None
     assert selected_now({"messages": first}) is None
     assert selected_now(first) is None
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"most": 0}, {"most": True}, {"targets": 0}, {"always": "a"}, {"always": [1]}, {"always": None}], ids=str
-)
-def test_bad_arguments_are_told(memory: ToolMemory, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        ToolRetriever(memory, SCHEMAS, **wrong)

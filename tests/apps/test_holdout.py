@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from scipy import stats
 from typer.testing import CliRunner
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.core.holdout import HELD_OUT, Episode
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -97,14 +97,11 @@ def test_whoever_draws_draws_the_same_and_an_episode_stays_what_it_was(tmp_path)
     assert "Held out" in CliRunner().invoke(app, ["report", "--memory", str(tmp_path / "one")]).stdout
 
 
-def test_without_it_nothing_is_noted_and_a_wrong_share_is_told():
+def test_without_it_nothing_is_noted():
     with ToolMemory.ephemeral() as memory:
         assert not memory.core.held_out(told(0)["messages"], "0")
         assert memory.report().holdout is None
         assert list(memory.core.holdout.episodes()) == []
-    for share in (-0.1, 1, 1.5, "5%", True):
-        with pytest.raises(ConfigurationError, match="holdout is a share"):
-            ToolMemory.ephemeral(holdout=share)
 
 
 def test_a_forgotten_users_episodes_are_compared_no_more():

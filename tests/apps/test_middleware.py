@@ -44,7 +44,6 @@ from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
 LOGGER = "langgraph_toolmem"
-SHADOW = InertiaPolicy(shadow=True)
 
 
 def events_of(agent: Agent, i: int, **options: Any) -> list[dict[str, Any]]:
@@ -76,29 +75,6 @@ def test_the_order_of_the_list(memory: ToolMemory) -> None:
     assert only[-1].name == "ToolMemoryInside"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"inside": TodoListMiddleware()}, "inside is a list of middleware, not TodoListMiddleware"),
-        ({"inside": ["todo"]}, r"inside\[0\] is a str, not an AgentMiddleware"),
-        ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, r"inside\[1\] is a type, not an AgentMiddleware"),
-        ({"shortcut": {"kind": "paper"}}, "shortcut is True, False, a InertiaPolicy or a InertiaShortcut, not {'kind"),
-        ({"shortcut": "paper"}, "shortcut is True, False, a InertiaPolicy or a InertiaShortcut, not 'paper'"),
-        ({"may_write": "pay"}, "may_write is a list of names of tools, not 'pay'"),
-        ({"shadow": 1}, "shadow is True or False, not 1"),
-        ({"may_write": {"pay"}, "shortcut": False}, "may_write, shadow and trust_context are for the shortcut"),
-        ({"shadow": True, "shortcut": False, "prefetch": True}, "are for the shortcut that is made here"),
-        ({"rules": ["gemini-3"]}, r"rules\[0\] is a str, not a ProviderRule"),
-        ({"rules": "gemini-3"}, "rules is a list of ProviderRule.* not str"),
-        ({"rules": PROVIDER_RULES[0]}, "rules is a list of ProviderRule.* not ProviderRule"),
-        ({"rules": None, "force": True}, "rules is a list of ProviderRule.* not NoneType"),
-    ],
-)
-def test_wrong_arguments(memory: ToolMemory, arguments: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        tool_memory_middleware(memory, **arguments)
-
-
 @pytest.mark.parametrize("make", [ToolMemoryMiddleware, tool_memory_middleware])
 def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     used, real = list[Any](), assembly.steps_middleware
@@ -124,19 +100,6 @@ def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any], monkeypa
         for short in ({"may_write": {"send"}}, {"shadow": True}, {"trust_context": True}):
             with pytest.raises(ConfigurationError, match="has its policy"):
                 make(memory, shortcut=InertiaShortcut(memory), **short)
-
-
-@pytest.mark.parametrize("make", [ToolMemoryMiddleware, tool_memory_middleware])
-@pytest.mark.parametrize("given", ["./.toolmem", None, ToolMemory])
-def test_what_is_no_memory_is_refused(make: Any, given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="takes a ToolMemory, not"):
-        make(given)
-
-
-def test_the_memorys_own_is_not_given_twice(memory: ToolMemory) -> None:
-    for own in (ToolMemoryMiddleware(memory), *tool_memory_middleware(memory)):
-        with pytest.raises(ConfigurationError, match=r"inside\[1\] is the memory's own"):
-            tool_memory_middleware(memory, inside=[TodoListMiddleware(), own])
 
 
 def test_two_memories_in_one_agent_by_name(desk: Desk, memory: ToolMemory) -> None:

@@ -18,7 +18,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, ToolMemory, default_methods, inertia
+from langgraph_toolmem import Inertia, ToolMemory, inertia
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.users import Users, user_digest
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
@@ -274,16 +274,6 @@ def test_a_closed_memory_does_not_stop_the_host(
         assert (tmp_path / "m" / "graph.pickle").read_bytes() == before
         with ToolMemory(tmp_path / "m", tools=desk.tools) as again:
             assert again.report().turns == 4
-
-
-def test_wrong_use_is_told_where_it_is_made(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="takes a ToolMemory, not str"):
-        InertiaShortcut("./memory")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="pair of node names"):
-        InertiaShortcut(memory, goto=("tools",))  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="InertiaPolicy"):
-        ToolMemory.ephemeral(methods=default_methods(Inertia("eager")))
-    assert isinstance(EAGER, InertiaPolicy)
 
 
 # --- without context variables, as in async nodes before Python 3.11 ---

@@ -26,7 +26,7 @@ from langgraph.types import Command
 from parcels import COURIER_DESK, NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
 from pydantic import BaseModel
 
-from langgraph_toolmem import ConfigurationError, RecallPolicy, ToolMemory
+from langgraph_toolmem import RecallPolicy, ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.entries.preferences import SaidPreference, SaidPreferences, tool_prefix
 from langgraph_toolmem.middleware import tool_memory_middleware
@@ -483,11 +483,6 @@ async def test_a_model_that_fails_is_the_hosts_own_affair(memory: ToolMemory, de
 
 
 # --- beside others ---
-
-
-def test_only_a_guide_or_a_yes_is_taken(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="preferences is True, False, a PreferenceGuide"):
-        tool_memory_middleware(memory, preferences="yes")  # type: ignore[arg-type]
 
 
 @BOTH

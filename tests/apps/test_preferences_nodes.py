@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from parcels import COURIER_DESK, NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request, script
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.entries.preferences import tool_prefix
 from langgraph_toolmem.nodes import (
     InertiaShortcut,
@@ -267,28 +267,6 @@ def test_it_holds_until_the_user_speaks() -> None:
     assert merge_left_out(old, new) == new
     assert merge_left_out(old, None) == old
     assert merge_left_out(None, None) is None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"how": "softly"}, "how is one of 'leave_out', 'tell', 'both', not 'softly'"),
-        ({"domain_of": "calendar"}, "domain_of is a function"),
-        ({"model": "openai:x"}, "model is a chat model, not str"),
-        ({"policy": 3}, "policy is a RecallPolicy, not int"),
-        ({"keep": "fast_courier"}, "keep is a list of names"),
-        ({"keep": [3]}, "keep is a list of names"),
-        ({"keep": None}, "keep is a list of names"),
-        ({"tools": [3]}, "tool"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_arguments_that_cannot_work(memory: ToolMemory, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(message)):
-        PreferenceGuide(memory, **{"tools": [], **options})
-    with pytest.raises(ConfigurationError, match="takes a ToolMemory"):
-        PreferenceGuide("memory", [])  # type: ignore[arg-type]
-    assert PreferenceGuide(memory, name="mine").name == "mine"
 
 
 def test_one_bad_rating_is_no_preference(memory: ToolMemory, desk: ParcelDesk) -> None:

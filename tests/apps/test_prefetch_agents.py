@@ -32,7 +32,7 @@ from langgraph.config import get_stream_writer
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command, interrupt
 
-from langgraph_toolmem import ConfigurationError, Inertia, InertiaPolicy, Prefetch, ToolMemory
+from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import ScriptedChatModel
 
@@ -473,14 +473,6 @@ def test_the_developer_is_told_which_tools_qualify_and_why_others_do_not(
     assert may == "Run ahead while the model is asked: find_customer, free, latest_order"
     for name in ("with_state", "with_id", "with_runtime", "steers", "costly", "add_note"):
         assert name in others
-
-
-@pytest.mark.parametrize("wrong", [Prefetch, 3, {"tools": []}])
-def test_bad_settings_are_refused(memory: ToolMemory, wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="prefetch is True, False or a Prefetch"):
-        agent_of(memory, prefetch=wrong)
-    with pytest.raises(ConfigurationError, match=r"Prefetch\.at_most"):
-        Prefetch(at_most=0)
 
 
 def parallel(*calls: tuple[str, dict[str, Any]]) -> Any:

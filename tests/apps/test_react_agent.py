@@ -17,7 +17,7 @@ from langgraph.prebuilt import ToolNode, create_react_agent
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from pydantic import BaseModel
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, ToolMemory
+from langgraph_toolmem import InertiaPolicy, ToolMemory
 from langgraph_toolmem.inertia.settings import InertiaSettings
 from langgraph_toolmem.nodes import Recorder, ashortcut_model, shortcut_model
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -311,20 +311,3 @@ async def test_runs_at_the_same_time() -> None:
     states = await asyncio.gather(*(run(graph, i, "async") for i in range(12)))
     assert sum(len(shortcuts(s["messages"])) for s in states) == memory.report().skipped == 48 - len(model.calls) == 36
     assert sorted(map(repr, desk.done)) == sorted(repr(c) for i in range(12) for c in expected(NAMES[i]))
-
-
-@pytest.mark.parametrize("dynamic", DYNAMIC.values())
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"memory": "./.toolmem"}, "takes a ToolMemory, not str"),
-        ({"model": "openai:gpt-5"}, "takes a chat model with no tools bound yet, not str"),
-        ({"model": ScriptedChatModel(script=script).bind_tools([])}, "with no tools bound yet, not .*Binding"),
-        ({"policy": "paper"}, "policy is an InertiaPolicy, not str"),
-        ({"rules": ["gemini-3"]}, r"rules\[0\] is a str, not a ProviderRule"),
-    ],
-)
-def test_wrong_arguments(dynamic: Any, desk: Desk, memory: ToolMemory, arguments: dict[str, Any], told: str) -> None:
-    given = {"memory": memory, "model": ScriptedChatModel(script=script), "tools": desk.tools, **arguments}
-    with pytest.raises(ConfigurationError, match=told):
-        dynamic(**given)

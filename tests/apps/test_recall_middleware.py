@@ -37,7 +37,7 @@ from mailroom import (
     teach,
 )
 
-from langgraph_toolmem import SIT, ConfigurationError, Entries, RecallPolicy, SITPolicy, ToolMemory, default_methods
+from langgraph_toolmem import SIT, Entries, RecallPolicy, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.entries.render import NOTHING
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import MemoryRecall
@@ -409,12 +409,6 @@ async def test_beside_suggestions_the_next_step_comes_first_after_the_first_call
             assert prompt.find("Likely next tools") >= 0
             assert prompt.find(HEAD) == -1 or prompt.find("Likely next tools") < prompt.find(HEAD)
             assert tokens_in(prompt) <= AFTERWARDS
-
-
-@pytest.mark.parametrize("given", ["paper", 1, SITPolicy()])
-def test_only_a_policy_or_a_node_or_a_yes_is_taken(memory: ToolMemory, given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="recall is True, False, a RecallPolicy or a MemoryRecall"):
-        tool_memory_middleware(memory, recall=given)
 
 
 async def test_two_in_one_agent_each_say_theirs(memory: ToolMemory) -> None:

@@ -23,9 +23,8 @@ from langgraph.types import Command
 from planned import HEAD, hint_of, obedient, patterns, taught
 from shells import App, agent_of
 
-from langgraph_toolmem import ConfigurationError, ToolMemory
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.atoms.settings import SGASettings
-from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 from langgraph_toolmem.turn.hints import PLANNING
 
@@ -235,11 +234,6 @@ async def test_with_everything_on_the_same_calls_are_made(way: str) -> None:
         assert agent.desk.done == expected("Zoe")
         first = agent.hints()[0]
         assert min(first.index(head) for head in ("Past runs", "Likely next tools", HEAD)) > 0
-
-
-def test_arguments_that_cannot_work_are_refused(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="planning"):
-        tool_memory_middleware(memory, planning=3)  # type: ignore[arg-type]
 
 
 # --- failing open ---

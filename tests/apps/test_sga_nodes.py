@@ -16,7 +16,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from planned import HEAD, OTHERS, OtherDesk, hint_of, obedient, patterns, plan_call, taught
 from shells import App, graph_of
 
-from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.nodes import (
     SGAGuard,
     SGAPlanner,
@@ -301,9 +301,3 @@ async def test_users_see_their_own_atoms(way: str) -> None:
         app = app_of(memory, Desk(), script)
         await app.ask(request("Zoe"), way, thread="again", user_id="ann")
         assert app.hints()[0] == ""
-
-
-@pytest.mark.parametrize("wrong", [{"model": 3}, {"k": 0}, {"when": "x"}, {"budget": 0}, {"beta": 2}], ids=str)
-def test_arguments_that_cannot_work_are_refused(memory: ToolMemory, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        SGAPlanner(memory, **wrong)

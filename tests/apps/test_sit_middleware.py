@@ -13,7 +13,7 @@ from langgraph.types import Command
 from shells import WAYS, App, agent_of
 from symptoms import FINDINGS, SCHEMAS, SYMPTOM, HelpDesk, follower, names, stored, teach, tool_call
 
-from langgraph_toolmem import SIT, ConfigurationError, SITPolicy, ToolMemory, default_methods
+from langgraph_toolmem import SIT, SITPolicy, ToolMemory, default_methods
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import SITSummary
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
@@ -265,16 +265,6 @@ async def test_an_error_of_the_host_is_the_hosts(memory: ToolMemory, way: str) -
     await agent.ask(None, way)  # the thread goes on: the same turn, offered once
     assert ledger(memory).figures["sit"]["shown"] == 3
     assert ledger(memory).turns == {}
-
-
-def test_wrong_arguments_are_told(memory: ToolMemory) -> None:
-    with pytest.raises(ConfigurationError, match="suggest"):
-        tool_memory_middleware(memory, suggest="yes")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        tool_memory_middleware("memory", suggest=True)  # type: ignore[arg-type]
-    [ours] = tool_memory_middleware(memory, suggest=True, shortcut=False)
-    with pytest.raises(ConfigurationError, match=r"inside\[0\]"):
-        tool_memory_middleware(memory, inside=[ours])
 
 
 def test_the_shortcut_stands_around_yours_and_suggestions_inside(memory: ToolMemory) -> None:

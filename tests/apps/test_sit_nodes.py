@@ -318,20 +318,6 @@ async def test_while_chroma_is_away_the_agent_goes_on_and_is_told(way: str, capl
     inner.close()
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"policy": "paper"}, "SITPolicy"),
-        ({"model": "gpt"}, "chat model"),
-    ],
-)
-def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], what: str) -> None:
-    with pytest.raises(ConfigurationError, match=what):
-        SITSummary(memory, **options)
-    with pytest.raises(ConfigurationError, match="ToolMemory"):
-        SITSummary("memory")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("own", [False, True])
 def test_a_policy_that_wants_a_model_wants_it_in_a_graph(own: bool, caplog: pytest.LogCaptureFixture) -> None:
     auto = SITPolicy(recall="auto")

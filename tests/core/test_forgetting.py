@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 from typer.testing import CliRunner
 
-from langgraph_toolmem import Atoms, ConfigurationError, NamespaceError, StorageError, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, NamespaceError, StorageError, ToolMemory, default_methods
 from langgraph_toolmem.cli.app import app
 from langgraph_toolmem.stores.job_queue import JobQueue
 
@@ -169,12 +169,6 @@ def test_what_was_learned_before_there_was_a_retention_is_as_old_as_the_retentio
             memory.flush()
             assert kept(memory)[:2] == (requests, 0), "rows and decisions have times of their own"
             assert kept(memory)[3] == 0
-
-
-@pytest.mark.parametrize("retention", [0, -1, timedelta(0), True, "90d", float("nan")])
-def test_a_retention_that_cannot_be(retention: Any) -> None:
-    with pytest.raises(ConfigurationError, match="retention"):
-        ToolMemory.ephemeral(retention=retention)
 
 
 def test_argument_names_that_only_one_user_s_calls_showed_go_with_the_user(tmp_path: Path) -> None:

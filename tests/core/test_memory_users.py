@@ -21,7 +21,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
-from langgraph_toolmem import ConfigurationError, InertiaPolicy, InputError, NamespaceError, StorageError, ToolMemory
+from langgraph_toolmem import InertiaPolicy, InputError, NamespaceError, StorageError, ToolMemory
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, OWNER, SCORE, EvidenceGraph
 from langgraph_toolmem.stores import graph_store
@@ -128,21 +128,6 @@ def test_a_user_id_without_a_place_is_warned_of_once(
     warnings = [text for text in warnings if "By their names" not in text]
     assert len(warnings) == 1
     assert "{user_id}" in warnings[0]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"namespace": "toolmem"},
-        {"namespace": ()},
-        {"namespace": ("a", "")},
-        {"namespace": ("{tenant}",)},
-        {"graph_namespace": PER_USER},
-    ],
-)
-def test_namespaces_that_cannot_be(options: Any) -> None:
-    with pytest.raises(ConfigurationError, match="namespace"):
-        ToolMemory.ephemeral(**options)
 
 
 # --- one user's values are no source for another's ---

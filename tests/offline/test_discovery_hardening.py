@@ -96,10 +96,6 @@ def test_the_papers_settings() -> None:
     paper = SearchSettings.paper()
     assert (paper.selection, paper.patience, paper.iterations, paper.depth) == ("ucb", None, 50, 10)
     assert (paper.exploration, paper.length_weight) == (1.41, 0.1)
-    with pytest.raises(ConfigurationError, match="selection is one of prior, ucb"):
-        SearchSettings(selection="puct")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="patience is None or"):
-        SearchSettings(patience=-1)
 
 
 @pytest.mark.parametrize("selection", ["prior", "ucb"])

@@ -65,11 +65,6 @@ def test_what_is_no_atom_is_refused_and_nothing_is_kept(tmp_path: Path, wrong: d
         assert memory.atoms.search("refund the order") == []
 
 
-def test_something_else_than_atoms_is_refused() -> None:
-    with ToolMemory.ephemeral() as memory, pytest.raises(ConfigurationError, match="not int"):
-        memory.atoms.keep(3)  # type: ignore[arg-type]
-
-
 ODD: dict[str, Any] = {
     "half a pair in an argument": {"arguments": {"mode": "\ud83d"}},
     "half a pair in a name": {"arguments": {"\ud83d": "x"}},

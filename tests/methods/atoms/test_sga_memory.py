@@ -216,25 +216,6 @@ def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
         assert len(memory.atoms.search(["greet", "refund the order"], **ask)) == 1
 
 
-WRONG: list[dict[str, Any]] = [
-    {"goal": 3},
-    {"goal": ["x", 3]},
-    {"state": None},
-    {"k": 0},
-    {"k": True},
-    {"beta": 1.5},
-    {"slots": "ID"},
-    {"slots": 3},
-    {"slots": [1]},
-]
-
-
-@pytest.mark.parametrize("how", WRONG, ids=str)
-def test_what_cannot_be_asked(how: dict[str, Any]) -> None:
-    with ToolMemory.ephemeral() as memory, pytest.raises(ConfigurationError):
-        memory.atoms.search(**{"goal": "x", **how})
-
-
 def test_what_cannot_be_kept(tmp_path: Path) -> None:
     with ToolMemory(tmp_path) as memory:
         with pytest.raises(ConfigurationError, match="not dict"):

@@ -10,14 +10,12 @@ from typing import Any
 
 import histories as h
 import pytest
-from langchain_core.language_models import FakeListChatModel
 from rooms import Rooms
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
@@ -211,14 +209,6 @@ def test_a_discovery_goes_without_words_where_the_budget_is_spent_or_the_model_a
     with Discovery(Rooms, [task], atom_model=away()) as discovery:
         assert [error.split(":")[0] for error in discovery.run().errors] == ["atom model"]
         assert len(discovery.atoms()) == 2
-
-
-@pytest.mark.parametrize(
-    ("given", "said"), [(5, "atom_model is a chat model"), (FakeListChatModel(responses=["x"]), "no structured output")]
-)
-def test_what_is_no_model_is_refused_at_once(given: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        ToolMemory.ephemeral(methods=default_methods(Atoms(model=given)))
 
 
 def test_a_bound_and_errors_leave_the_model_free_atom(server: OpenAIStubServer) -> None:

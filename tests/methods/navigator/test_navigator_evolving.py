@@ -397,25 +397,6 @@ def test_what_was_decided_survives_a_restart_and_a_kill(tmp_path: Path) -> None:
                 assert graph.clusters.constraints == memory.navigator.cluster_constraints()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({}, "needs a bound"),
-        ({"above": "high"}, "above is a score"),
-        ({"above": float("nan")}, "above is a score"),
-        ({"most": -1}, "most is a whole number"),
-        ({"most": 1, "keep": "look_up"}, "collection"),
-        ({"most": 1, "keep": ["lookup"]}, "no known tool: 'lookup'"),
-        ({"most": 1, "keep": None}, "keep is a collection"),
-        ({"most": 1, "dry_run": "no"}, "dry_run"),
-    ],
-    ids=["bound", "text", "nan", "negative", "keep", "unknown", "nothing kept", "dry"],
-)
-def test_bad_arguments_of_prune_are_told(memory: ToolMemory, wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        memory.navigator.prune(**wrong)
-
-
 def test_who_only_reads_can_look_and_change_nothing(tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "m", tools=SCHEMAS, now=Clock()) as memory:
         learn(memory, range(4))
@@ -565,14 +546,6 @@ def test_the_order_of_records_does_not_matter() -> None:
     assert states[0][1] == {"a"}
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"days": 0}, {"days": 32}, {"days": "7"}, {"eta": 1.5}, {"eta": True}, {"dry_run": 0}], ids=str
-)
-def test_bad_arguments_of_propagate_are_told(memory: ToolMemory, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        memory.navigator.propagate(**wrong)
-
-
 # --- what a user says is one --------------------------------------------------------------------------------
 
 TOGETHER = {
@@ -693,20 +666,6 @@ def test_a_scorer_of_the_memory_or_of_one_plan_weighs_the_links(memory: ToolMemo
         before = len(mine.asked)
         assert other.navigator.reroute(chain, ["directory"]).chain is not None
         assert len(mine.asked) > before
-
-
-@pytest.mark.parametrize("wrong", [None, 3, [3]], ids=str)
-def test_bad_arguments_of_restore_are_told(memory: ToolMemory, wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="tools"):
-        memory.navigator.restore(wrong)
-
-
-@pytest.mark.parametrize("wrong", [0.5, "hgt", OnlyDirectory, lambda link: 1.0], ids=["n", "text", "class", "function"])
-def test_what_is_no_scorer_is_told(memory: ToolMemory, wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match="methods weigh"):
-        memory.navigator.plan(target="write_mail", scorer=wrong)
-    with pytest.raises(ConfigurationError, match="methods weigh"):
-        ToolMemory.ephemeral(methods=default_methods(Navigator(scorer=wrong)))
 
 
 # --- async --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from typer.testing import CliRunner
 
-from langgraph_toolmem import ConfigurationError, EmbedderChangedError, Navigator, ToolMemory
+from langgraph_toolmem import EmbedderChangedError, Navigator, ToolMemory
 from langgraph_toolmem.cli import app
 from langgraph_toolmem.navigator.plan.chains import Plan
 from langgraph_toolmem.navigator.plan.settings import PlanSettings
@@ -100,49 +100,6 @@ def test_tools_that_come_later_are_found() -> None:
         memory.navigator.plan("refund an order")
         memory.core.catalogue.adopt(read_tools([*SCHEMAS, h.schema("cancel_parcel", "parcel_id")]))
         assert best(memory.navigator.plan("cancel the parcel"))[-1] == "cancel_parcel"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {},
-        {"query": "x", "target": "y"},
-        {"query": 3},
-        {"target": "nobody"},
-        {"target": "refund_order", "avoid": ["refund_order"]},
-        {"target": "refund_order", "avoid": "refund_order"},
-        {"target": "refund_order", "k": 0},
-        {"target": "refund_order", "strategy": "guess"},
-        {"query": "quantum chromodynamics", "strategy": "guess"},
-        {"query": "quantum chromodynamics", "k": "3"},
-        {"target": 3},
-        {"target": []},
-        {"target": ["refund_order", 3]},
-        {"target": "refund_order", "known": "customer_id"},
-        {"target": "refund_order", "known": None},
-        {"target": "refund_order", "done": "find_customer"},
-        {"target": "refund_order", "available": 3},
-        {"target": "refund_order", "seed": None},
-        {"target": "refund_order", "budget": -1},
-        {"target": "refund_order", "budget": float("nan")},
-        {"target": "refund_order", "budget": "1"},
-    ],
-    ids=str,
-)
-def test_bad_arguments_are_told(wrong: dict[str, Any]) -> None:
-    with taught() as memory, pytest.raises(ConfigurationError):
-        memory.navigator.plan(**wrong)
-
-
-@pytest.mark.parametrize("failed", ["find_customer", None, [3]], ids=str)
-def test_bad_arguments_of_reroute_are_told(failed: Any) -> None:
-    with taught() as memory:
-        chain = memory.navigator.plan(target="refund_order").chain
-        assert chain is not None
-        with pytest.raises(ConfigurationError, match="failed"):
-            memory.navigator.reroute(chain, failed)
-        with pytest.raises(ConfigurationError, match="Chain"):
-            memory.navigator.reroute(None, ["find_customer"])  # type: ignore[arg-type]
 
 
 def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: Path) -> None:

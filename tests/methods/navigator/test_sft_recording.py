@@ -23,7 +23,7 @@ from langgraph.types import Command
 from navi_script import Shop, ask, decisions, do, say, seek
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
+from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.navigator.decide.recording import REST_SECONDS, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
@@ -217,8 +217,6 @@ def test_the_oldest_turns_leave(tmp_path: Path) -> None:
         log(event(step))
     assert [turn.step for turn in log.turns()] == [3, 4, 5]
     log.close()
-    with pytest.raises(ConfigurationError, match="most"):
-        DecisionLog(tmp_path, most=0)
 
 
 def test_a_memory_without_a_folder_keeps_turns_in_memory() -> None:

@@ -84,17 +84,6 @@ def test_a_compound_request_finds_all_its_tools_and_says_why() -> None:
         assert names(memory.navigator.search("hotel or mail", available=["send_mail"])) == ["send_mail"]
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"query": 5}, {"query": "x", "available": "send_mail"}, {"query": "x", "available": 5}], ids=str
-)
-async def test_arguments_that_cannot_work(arguments: dict[str, Any]) -> None:
-    with ToolMemory.ephemeral(tools=TOOLS) as memory:
-        with pytest.raises(ConfigurationError):
-            memory.navigator.search(**arguments)
-        with pytest.raises(ConfigurationError):
-            await memory.navigator.asearch(**arguments)
-
-
 @pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
 async def test_the_async_twin_finds_the_same(embeddings: Any) -> None:
     with ToolMemory.ephemeral(tools=TOOLS, embeddings=embeddings) as memory:
@@ -149,29 +138,6 @@ def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path
         with ToolMemory(tmp_path) as memory:
             memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
             assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"k": "3"},
-        {"k": 2.5},
-        {"k": -1},
-        {"k": True},
-        {"available": "send_mail"},
-        {"available": [["send_mail"]]},
-        {"available": iter(["send_mail"])},
-        {"target": 3},
-        {"target": ["send_mail"]},
-    ],
-    ids=lambda wrong: "-".join(f"{name} {type(value).__name__}" for name, value in wrong.items()),
-)
-async def test_bad_arguments_are_told(wrong: dict[str, Any]) -> None:
-    with ToolMemory.ephemeral(tools=TOOLS) as memory:
-        with pytest.raises(ConfigurationError):
-            memory.navigator.search("send an email", **wrong)
-        with pytest.raises(ConfigurationError):
-            await memory.navigator.asearch("send an email", **wrong)
 
 
 def test_what_results_showed_tells_what_comes_before_a_target(tmp_path: Path) -> None:

@@ -40,9 +40,6 @@ from symptoms import (
 
 from langgraph_toolmem import (
     SIT,
-    ConfigurationError,
-    InertiaPolicy,
-    MessageError,
     NamespaceError,
     SITPolicy,
     StorageError,
@@ -199,34 +196,6 @@ def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() ->
         teach(memory, routers=1, passwords=0, first=50, summaries=True)
         [text] = kept(memory)
         assert "Customer 50" in text
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"summary": 5}, "summary"),
-        ({"summary": ["a"]}, "summary"),
-        ({"k": 0}, "k "),
-        ({"k": True}, "k "),
-        ({"k": "2"}, "k "),
-        ({"available": "read_logs"}, "available"),
-        ({"available": [1]}, "available"),
-        ({"available": 7}, "available"),
-        ({"policy": InertiaPolicy()}, "SITPolicy"),
-    ],
-)
-async def test_wrong_arguments_are_told(memory: ToolMemory, options: dict[str, Any], what: str) -> None:
-    with pytest.raises(ConfigurationError, match=what):
-        memory.sit.suggest([asked("Zoe")], **options)
-    with pytest.raises(ConfigurationError, match=what):
-        await memory.sit.asuggest([asked("Zoe")], **options)
-
-
-def test_unreadable_messages_and_a_wrong_policy_are_told(memory: ToolMemory) -> None:
-    with pytest.raises(MessageError, match=r"messages\[0\]"):
-        memory.sit.suggest([{"no": "message"}])
-    with pytest.raises(ConfigurationError, match="SITPolicy"):
-        ToolMemory.ephemeral(methods=default_methods(SIT(True)))
 
 
 async def test_the_async_twins_answer_the_same(memory: ToolMemory) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
 from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
@@ -410,17 +410,6 @@ def test_a_symptom_whose_cause_lies_elsewhere_is_told_apart_after_an_information
 
 
 # --- policy ---------------------------------------------------------------------------------------------------
-
-
-def test_a_policy_says_what_it_expects():
-    with pytest.raises(ConfigurationError, match=r"SITPolicy\.k is a whole number from 1, not 0"):
-        SITPolicy(k=0)
-    with pytest.raises(ConfigurationError, match=r"SITPolicy\.recall is 'extractive', 'tool' or 'auto'"):
-        SITPolicy(recall="always")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"SITPolicy\.unlabelled is a share"):
-        SITPolicy(unlabelled=2.0)
-    with pytest.raises(ConfigurationError, match="has no field 'depth'"):
-        SITPolicy.from_dict({"depth": 3})
 
 
 def test_a_policy_survives_plain_values():

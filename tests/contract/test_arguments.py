@@ -1,0 +1,487 @@
+"""Arguments that cannot work: each raises a ConfigurationError that names the argument."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import histories as h
+import pytest
+from desk import Desk, script
+from langchain.agents.middleware import TodoListMiddleware
+from langchain_core.language_models import FakeListChatModel
+from langchain_openai import ChatOpenAI
+
+from langgraph_toolmem import (
+    SIT,
+    Atoms,
+    Bound,
+    ConfigurationError,
+    Entries,
+    Inertia,
+    InertiaPolicy,
+    Judge,
+    MessageError,
+    Navigator,
+    Prefetch,
+    RecallPolicy,
+    SITPolicy,
+    ToolMemory,
+    default_methods,
+)
+from langgraph_toolmem.atoms.settings import SGASettings
+from langgraph_toolmem.entries.langmem import EntryBaseStore
+from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
+from langgraph_toolmem.navigator.decide.recording import DecisionLog
+from langgraph_toolmem.navigator.decide.state import NaviLimits
+from langgraph_toolmem.navigator.dependencies.links import EdgeScorer
+from langgraph_toolmem.navigator.plan.settings import PlanSettings
+from langgraph_toolmem.nodes import (
+    InertiaShortcut,
+    MemoryRecall,
+    PreferenceGuide,
+    ReflectionWriter,
+    SGAPlanner,
+    SITSummary,
+    ToolRetriever,
+    ashortcut_model,
+    shortcut_model,
+)
+from langgraph_toolmem.nodes.navi import create_navi_subgraph
+from langgraph_toolmem.offline.coldstart import Budget
+from langgraph_toolmem.offline.discovery.tree import SearchSettings
+from langgraph_toolmem.offline.finetuning import choose, export_sft, split
+from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.runs.run import SEARCH_TOOL
+from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, Setting
+
+NAN = math.nan
+TOOLS = [h.schema("find", "name"), h.schema("refund", "order_id")]
+NO_MEMORY = ({"memory": "./.toolmem"}, "takes a ToolMemory, not str")
+NO_RULES: list[Any] = [{"rules": ["gemini-3"]}, {"rules": "gemini-3"}, {"rules": PROVIDER_RULES[0]}, {"rules": None}]
+
+Make = Callable[[ToolMemory], Callable[..., Any]]
+Case = dict[str, Any] | tuple[dict[str, Any], str] | tuple[dict[str, Any], str, type[Exception]]
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[ToolMemory]:
+    with ToolMemory.ephemeral(tools=TOOLS) as made:
+        made.finish(h.history(h.user("refund it"), h.call("refund", {"order_id": "o77"}), h.words()), thread_id="t")
+        yield made
+
+
+def plain(function: Callable[..., Any]) -> Make:
+    """A callable that needs no memory."""
+    return lambda memory: function
+
+
+def of_memory(function: Callable[..., Any], **more: Any) -> Make:
+    """A callable whose first argument is the memory."""
+    return lambda memory: partial(function, **{"memory": memory, **more})
+
+
+def method(kind: Callable[..., Any]) -> Make:
+    """A memory with the method of this kind, made with the arguments."""
+    return lambda memory: lambda **given: ToolMemory.ephemeral(methods=default_methods(kind(**given)))
+
+
+def called(find: Callable[[ToolMemory], Callable[..., Any]], **more: Any) -> Make:
+    """A method of the memory, and its async variant if it has one."""
+
+    def both(memory: ToolMemory, **given: Any) -> None:
+        function: Any = find(memory)
+        twin = getattr(function.__self__, f"a{function.__name__}", None)
+        if twin is not None:
+            with pytest.raises(ConfigurationError):
+                asyncio.run(twin(**{**more, **given}))
+        function(**{**more, **given})
+
+    return lambda memory: partial(both, memory)
+
+
+def each(name: str, *values: Any) -> list[dict[str, Any]]:
+    return [{name: value} for value in values]
+
+
+POLICY = [
+    *each("reads", 0.8),
+    *each("writes", None, {"min_precision": 0.8}),
+    *each("audit_rate", 2, None),
+    *each("never", "delete", None, 5, [1]),
+    *each("needs_approval", "delete"),
+    *each("may_write", "send"),
+    *each("only", "send"),
+    *each("allow_destructive", {"delete": True}),
+    *each("shadow", "no"),
+]
+OF_THE_PAPER = [
+    *each("alpha", -1),
+    *each("max_share", 1.5, "0.3"),
+    *each("window", 0, 4, "2", 2.0, True),
+    *each("kappa", 1, "1.1"),
+    *each("recovery_after", 0, 1.5),
+    *each("recovery_tool", 3),
+    *each("threshold", "x", math.inf),
+    *each("max_in_a_row", -1, 1.0),
+    *each("announce", 1),
+    *each("environment", {"room": "kitchen"}),
+]
+BOUND = [
+    *each("min_precision", 1.1, -0.1, NAN, "0.9", True, None),
+    *each("max_wrong_per_100", -1, 101, "1", NAN),
+]
+PRICES = (-1, NAN, math.inf, "3", True, 10**400)
+NO_SCORER = (0.5, "hgt", EdgeScorer, lambda link: 1.0)
+
+TABLE: dict[str, tuple[Make, list[Any]]] = {
+    "ToolMemory": (
+        plain(ToolMemory.ephemeral),
+        [
+            *each("holdout", -0.1, 1, 1.5, "5%", True),
+            *each("retention", 0, -1, timedelta(0), True, "90d", NAN),
+            *each("namespace", "toolmem", (), ("a", ""), ("{tenant}",)),
+            *each("graph_namespace", ("toolmem", "{user_id}")),
+            *each("reads", "find", b"find", [1], 5, None, ["a", None]),
+        ],
+    ),
+    "feedback": (called(lambda m: m.feedback, thread_id="t"), each("score", "good", None, 2, -0.1, 1.1, NAN)),
+    "TokenPrice": (
+        plain(partial(TokenPrice, **{"input": 1.0, "output": 1.0})),
+        [
+            *each("input", None, *PRICES),
+            *each("output", None, *PRICES),
+            *each("cached", *PRICES),
+            *each("currency", "", "  ", "E\x1b[2J", None, 3),
+        ],
+    ),
+    # --- agents ---
+    "tool_memory_middleware": (
+        of_memory(tool_memory_middleware),
+        [
+            NO_MEMORY,
+            *(({"memory": no}, "takes a ToolMemory, not") for no in (None, ToolMemory)),
+            ({"memory": "x", "chains": True}, "takes a ToolMemory"),
+            ({"memory": "x", "suggest": True}, "takes a ToolMemory"),
+            *each("inside", TodoListMiddleware()),
+            ({"inside": ["todo"]}, "inside[0]"),
+            ({"inside": [TodoListMiddleware(), TodoListMiddleware]}, "inside[1]"),
+            *each("shortcut", {"kind": "paper"}, "paper"),
+            *each("may_write", "pay"),
+            *each("shadow", 1),
+            ({"may_write": {"pay"}, "shortcut": False}, "may_write"),
+            ({"shadow": True, "shortcut": False, "prefetch": True}, "shadow"),
+            *NO_RULES,
+            {"force": True, "rules": None},
+            *(({"chains": no}, "most is a whole number") for no in (0, -1)),
+            *each("chains", "3", None, 2.5),
+            *each("preferences", "yes"),
+            *each("prefetch", Prefetch, 3, {"tools": []}),
+            *each("recall", "paper", 1, SITPolicy()),
+            *each("planning", 3),
+            *each("suggest", "yes"),
+        ],
+    ),
+    "ToolMemoryMiddleware": (
+        of_memory(ToolMemoryMiddleware),
+        [NO_MEMORY, *(({"memory": no}, "takes a ToolMemory, not") for no in (None, ToolMemory))],
+    ),
+    "Prefetch": (plain(Prefetch), each("at_most", 0)),
+    **{
+        make.__name__: (
+            of_memory(make, model=ScriptedChatModel(script=script), tools=Desk().tools),
+            [
+                NO_MEMORY,
+                ({"model": "openai:gpt-5"}, "takes a chat model with no tools bound yet, not str"),
+                ({"model": ScriptedChatModel(script=script).bind_tools([])}, "no tools bound yet, not"),
+                *each("policy", "paper"),
+                {"rules": ["gemini-3"]},
+            ],
+        )
+        for make in (shortcut_model, ashortcut_model)
+    },
+    "ProviderRule": (
+        plain(partial(ProviderRule, "r", why="w", source="s")),
+        [
+            *each("models", "(", 3),
+            *each("clients", "ChatOpenAI", (ChatOpenAI,)),
+            *each("on", Setting("a")),
+            {"models": "x", "on": None},
+            {"models": "x", "off": ("thinking.type",)},
+            ({"off": (Setting("a"),)}, "any model"),
+        ],
+    ),
+    # --- nodes ---
+    "InertiaShortcut": (of_memory(InertiaShortcut), [NO_MEMORY, {"goto": ("tools",)}]),
+    "ToolRetriever": (
+        of_memory(ToolRetriever, tools=TOOLS),
+        [
+            *each("most", 0, True),
+            *each("targets", 0),
+            *each("always", "a", [1], None),
+            ({"tools": [h.schema(SEARCH_TOOL, "query")]}, "the name of the search tool"),
+        ],
+    ),
+    "PreferenceGuide": (
+        of_memory(PreferenceGuide, tools=[]),
+        [
+            NO_MEMORY,
+            *each("how", "softly"),
+            *each("domain_of", "calendar"),
+            *each("model", "openai:x"),
+            *each("policy", 3),
+            *each("keep", "fast_courier", [3], None),
+            ({"tools": [3]}, "tool"),
+        ],
+    ),
+    "MemoryRecall": (
+        of_memory(MemoryRecall),
+        [NO_MEMORY, *each("budget", 0, 1.5, True), *each("policy", "paper"), *each("unjudged", 1)],
+    ),
+    "ReflectionWriter": (of_memory(ReflectionWriter), [*each("verdict", True, 1), *each("wait", "yes", None)]),
+    "SGAPlanner": (
+        of_memory(SGAPlanner),
+        [*each("model", 3), *each("k", 0), *each("when", "x"), *each("budget", 0), *each("beta", 2)],
+    ),
+    "SITSummary": (
+        of_memory(SITSummary),
+        [NO_MEMORY, ({"policy": "paper"}, "SITPolicy"), ({"model": "gpt"}, "chat model")],
+    ),
+    "create_navi_subgraph": (
+        of_memory(create_navi_subgraph, model=ScriptedChatModel(script=script), tools=Desk().tools),
+        [
+            ({"memory": None}, "ToolMemory"),
+            ({"model": 3}, "chat model"),
+            ({"model": "gpt"}, "provider:model"),
+            ({"tools": []}, "at least one tool"),
+            ({"limits": 5}, "NaviLimits"),
+            *each("budget", 0),
+            *each("available", ["a"]),
+            ({"awrap_tool_call": lambda r, e: e(r)}, "wrap_tool_call"),
+            *each("state_schema", 3),
+        ],
+    ),
+    "NaviLimits": (plain(NaviLimits), [*each("decisions", 0), *each("idle", True), *each("candidates", 1.5)]),
+    # --- inertia ---
+    "Inertia": (method(Inertia), [({"policy": "eager"}, "InertiaPolicy")]),
+    "InertiaPolicy": (plain(InertiaPolicy), POLICY),
+    "InertiaPolicy.paper": (plain(InertiaPolicy.paper), [*POLICY, *OF_THE_PAPER, *BOUND]),
+    "InertiaPolicy.with_": (
+        plain(InertiaPolicy().with_),
+        [*BOUND, *(({name: 1}, f"InertiaPolicy has no field '{name}'") for case in OF_THE_PAPER for name in case)],
+    ),
+    "Bound": (plain(Bound), BOUND),
+    # --- entries ---
+    "Entries": (
+        method(Entries),
+        [
+            *each("critic", 3, "gpt", "nobody:model"),
+            ({"policy": "paper"}, "policy is a RecallPolicy"),
+            *each("judge", 3),
+        ],
+    ),
+    "Judge": (plain(partial(Judge, lambda entry, said: None)), each("share", 2)),
+    "RecallPolicy": (
+        plain(RecallPolicy),
+        [
+            *each("kind", "best"),
+            *each("max_n", 0, True),
+            *each("radius", 0),
+            *each("peak", 0),
+            *each("n", -1),
+            *each("fallback", 1.5),
+            *each("caution", 0, NAN),
+            *each("prominence", -1),
+            *each("offset", 1),
+            *each("least", 1.1),
+        ],
+    ),
+    "RecallPolicy.from_dict": (plain(RecallPolicy.from_dict), [({"plain": {"k": 3}}, "no field 'k'")]),
+    "entries.recall": (
+        called(lambda m: m.entries.recall, query="x"),
+        [*each("query", 3), *each("k", 0), *each("policy", "paper")],
+    ),
+    "entries.recollect": (
+        lambda memory: memory.entries.recollect,
+        [({"messages": [3]}, "messages[0]", MessageError)],
+    ),
+    "EntryBaseStore": (
+        of_memory(EntryBaseStore),
+        [
+            NO_MEMORY,
+            ({"namespace": ("memories", "{org}")}, "at most one place"),
+            ({"namespace": ("{user_id}", "{langgraph_user_id}")}, "at most one place"),
+            *each("namespace", (), ("a", "")),
+            *each("user_id", "", "{x}", 3),
+        ],
+    ),
+    # --- sit ---
+    "SIT": (method(SIT), [({"policy": True}, "SITPolicy")]),
+    "SITPolicy": (plain(SITPolicy), [*each("k", 0), *each("recall", "always"), *each("unlabelled", 2.0)]),
+    "SITPolicy.from_dict": (plain(SITPolicy.from_dict), [({"plain": {"depth": 3}}, "no field 'depth'")]),
+    "sit.suggest": (
+        called(lambda m: m.sit.suggest, messages=[h.user("x")]),
+        [
+            *each("summary", 5, ["a"]),
+            *each("k", 0, True, "2"),
+            *each("available", "read_logs", [1], 7),
+            ({"policy": InertiaPolicy()}, "SITPolicy"),
+        ],
+    ),
+    "sit.suggest unreadable": (
+        lambda memory: memory.sit.suggest,
+        [({"messages": [{"no": "message"}]}, "messages[0]", MessageError)],
+    ),
+    # --- atoms ---
+    "Atoms": (
+        method(Atoms),
+        [
+            ({"model": 5}, "atom_model is a chat model"),
+            ({"model": FakeListChatModel(responses=["x"])}, "no structured output"),
+        ],
+    ),
+    "SGASettings": (
+        plain(SGASettings),
+        [
+            *each("k", 0, True),
+            *each("beta", 1.5),
+            *each("budget", 0),
+            *each("when", "often"),
+            *each("rules", 1),
+            *each("guard", "yes"),
+        ],
+    ),
+    "atoms.keep": (lambda memory: memory.atoms.keep, [({"atoms": 3}, "not int")]),
+    "atoms.search": (
+        called(lambda m: m.atoms.search, goal="x"),
+        [
+            *each("goal", 3, ["x", 3]),
+            *each("state", None),
+            *each("k", 0, True),
+            *each("beta", 1.5),
+            *each("slots", "ID", 3, [1]),
+        ],
+    ),
+    # --- navigator ---
+    "Navigator": (method(Navigator), [({"scorer": no}, "methods weigh") for no in NO_SCORER]),
+    "navigator.search": (
+        called(lambda m: m.navigator.search, query="send an email"),
+        [
+            *each("query", 5),
+            *each("k", "3", 2.5, -1, True),
+            *each("available", "refund", 5, [["refund"]], iter(["refund"])),
+            *each("target", 3, ["refund"]),
+        ],
+    ),
+    "navigator.plan": (
+        called(lambda m: m.navigator.plan),
+        [
+            ({}, "query"),
+            ({"query": "x", "target": "y"}, "query"),
+            *each("query", 3),
+            ({"target": "nobody"}, "nobody"),
+            ({"target": "refund", "avoid": ["refund"]}, "must not be used"),
+            *each("target", 3, [], ["refund", 3]),
+            *({"query": "quantum chromodynamics", **wrong} for wrong in ({"strategy": "guess"}, {"k": "3"})),
+            *(
+                {"target": "refund", **wrong}
+                for wrong in [
+                    *each("avoid", "refund"),
+                    *each("k", 0),
+                    *each("strategy", "guess"),
+                    *each("known", "customer_id", None),
+                    *each("done", "find"),
+                    *each("available", 3),
+                    *each("seed", None),
+                    *each("budget", -1, NAN, "1"),
+                ]
+            ),
+            *(({"target": "refund", "scorer": no}, "methods weigh") for no in NO_SCORER),
+        ],
+    ),
+    "navigator.reroute": (
+        lambda memory: partial(memory.navigator.reroute, memory.navigator.plan(target="refund").chain),
+        each("failed", "find", None, [3]),
+    ),
+    "navigator.reroute nothing": (
+        called(lambda m: m.navigator.reroute, failed=["find"]),
+        [({"chain": None}, "Chain")],
+    ),
+    "navigator.prune": (
+        called(lambda m: m.navigator.prune),
+        [
+            ({}, "needs a bound"),
+            *each("above", "high", NAN),
+            *each("most", -1),
+            *({"most": 1, "keep": no} for no in ("refund", None)),
+            ({"most": 1, "keep": ["refundd"]}, "no known tool: 'refundd'"),
+            {"most": 1, "dry_run": "no"},
+        ],
+    ),
+    "navigator.propagate": (
+        called(lambda m: m.navigator.propagate),
+        [*each("days", 0, 32, "7"), *each("eta", 1.5, True), *each("dry_run", 0)],
+    ),
+    "navigator.restore": (called(lambda m: m.navigator.restore), each("tools", None, 3, [3])),
+    "PlanSettings": (plain(PlanSettings), [*each("delta", 1.0), *each("depth", -1)]),
+    "DecisionLog": (plain(partial(DecisionLog, None)), each("most", 0)),
+    # --- offline ---
+    "choose": (plain(partial(choose, [])), each("min_score", 1.5)),
+    "split": (
+        plain(partial(split, [])),
+        [({"share": no}, "between 0 and 1") for no in (0, 1, -0.1, 1.1, NAN, "0.1", True)],
+    ),
+    "export_sft": (plain(partial(export_sft, None, "out.jsonl")), [({"form": "alpaca"}, "prompt-completion")]),
+    "Budget": (
+        plain(Budget),
+        [
+            *each("queries", 0),
+            *each("model_calls", True),
+            *each("tokens", 0),
+            *each("calls_per_run", 1.5),
+            *each("seconds_per_run", 0),
+        ],
+    ),
+    "SearchSettings": (
+        plain(SearchSettings),
+        [
+            *each("iterations", 0),
+            *each("depth", 0),
+            *each("attempts", 0),
+            *each("steps", 0),
+            *each("selection", "puct"),
+            *each("patience", -1),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_wrong_argument_is_named(name: str, memory: ToolMemory) -> None:
+    make, cases = TABLE[name]
+    wrong = []
+    for case in cases:
+        given, said, kind = (
+            (*case, ConfigurationError)[:3] if isinstance(case, tuple) else (case, "", ConfigurationError)
+        )
+        said = said or [*given][-1]
+        try:
+            make(memory)(**given)
+        except kind as error:
+            if said not in str(error):
+                wrong.append(f"{given}: {said!r} is not in {str(error)!r}")
+        else:
+            wrong.append(f"{given}: no error")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_memorys_own_middleware_is_not_given_to_it(memory: ToolMemory) -> None:
+    for options in ({}, {"suggest": True, "shortcut": False}, {"chains": True, "shortcut": False}):
+        for own in (ToolMemoryMiddleware(memory), *tool_memory_middleware(memory, **options)):
+            with pytest.raises(ConfigurationError, match=r"inside\[1\] is the memory's own"):
+                tool_memory_middleware(memory, inside=[TodoListMiddleware(), own])
