@@ -5,7 +5,8 @@ an edited call as it was edited, and from a rejected one that it was not execute
 wrong proposal, so the memory holds back next time.
 
 Here the model looks things up, the memory may propose the refund, and a human looks at it. (Right after calls of its
-own the memory makes a change only once the model was asked there often enough.) Where it should not even do that, name the tool in
+own the memory makes a change only once the model was asked there often enough.)
+Where it should not even do that, name the tool in
 ``InertiaPolicy(needs_approval={"refund"})``: then the model is asked each time.
 """
 
