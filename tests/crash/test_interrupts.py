@@ -156,6 +156,7 @@ async def test_cancelled_it_is_done_all_the_same_and_the_next_goes_on(tmp_path: 
 def test_closing_that_is_interrupted_lets_go_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = ToolMemory(tmp_path, tools=Desk().tools)
     memory.finish(history(0), thread_id="a", success=True)
+    assert memory.flush(), "no thread of this memory, which is never stopped, holds a job"
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
