@@ -175,7 +175,7 @@ def test_results_that_are_always_alike_are_looked_at_now_and_then_only(memory: T
 
 
 SEEN = {
-    "find_customer": {"customer_id": ["string"], "name": ["string"]},
+    "find_customer": {"customer_id": ["string"]},
     "latest_order": {"order_id": ["string"], "state": ["string"]},
     "add_note": {"saved": ["boolean"]},
 }
