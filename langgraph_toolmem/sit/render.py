@@ -22,17 +22,17 @@ def to_prompt(suggestions: Sequence[Suggestion], *, missing: str = "", with_stat
 
     Args:
         suggestions: best first.
-        missing: what could not be looked at.
+        missing: what could not be read, with the error in brackets, which is not for the model.
         with_states: quote the past state that speaks for a tool.
     """
-    lines = [line.text for line in to_lines(suggestions, missing=missing, with_states=with_states)]
+    lines = [line.text for line in to_lines(suggestions, with_states=with_states)]
+    if missing:
+        lines.append(f"Not looked at: {missing.partition(' (')[0]}.")
     return "\n".join([HEAD, *lines] if suggestions else lines)
 
 
-def to_lines(suggestions: Sequence[Suggestion], *, missing: str = "", with_states: bool = False) -> list[Line]:
+def to_lines(suggestions: Sequence[Suggestion], *, with_states: bool = False) -> list[Line]:
     """A line for each suggestion; what other runs said stands in quotes."""
-    if not suggestions:
-        return [Line(f"No suggestion: {missing}.")] if missing else []
     lines = []
     for number, suggestion in enumerate(suggestions, start=1):
         # The tool's answer says it all and stays in the thread; a hint says the strongest reason, and goes.
@@ -40,7 +40,7 @@ def to_lines(suggestions: Sequence[Suggestion], *, missing: str = "", with_state
         if with_states and suggestion.summary:
             said += f". A past state that led to it: {quoted(suggestion.summary, MAX_SUMMARY)}"
         lines.append(Line(f"{number}. {printable(suggestion.tool)}: {said}.", suggestion.tool))
-    return [*lines, Line(f"Not looked at: {missing}.")] if missing else lines
+    return lines
 
 
 def to_event(suggestions: Sequence[Suggestion], *, missing: str = "", **more: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Suggest(Step[SIT]):
         """Them, as advice."""
         advice, recalled = found
         return Said(
-            lines=to_lines(advice.suggestions, missing=advice.missing),
+            lines=to_lines(advice.suggestions),
             head=HEAD,
             sure=max((each.score for each in advice.suggestions), default=0.0),
             event=to_event(advice.suggestions, missing=advice.missing, recalled=recalled),
