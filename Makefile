@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-dev
+STAMP_ALL := $(VENV)/.stamp-dev-all
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-all test-oldest lint bench docs mutants format clean
+.PHONY: help demo quick test test-extras test-all test-oldest tests lint bench docs mutants format clean
 
 help: ## show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,16 +17,27 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
 	touch $@
 
+$(STAMP_ALL): $(STAMP)
+	$(PIP) --editable '.[dev-all]'
+	touch $@
+
 demo: $(STAMP) ## an office agent with and without the memory: LLM calls, tokens, time, tasks done right
 	$(BIN)/python -m examples.office.demo $(ARGS)
 
-quick: lint ## lint, types and the tests of units, plugs and methods, but for slow ones: for every commit
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not long" tests/unit tests/contract tests/core tests/methods $(ARGS)
+quick: $(STAMP) ## lint, types and the tests of units, contracts and methods, but for slow ones: for every commit
+	$(MAKE) --jobs 2 --output-sync=target lint tests \
+		ARGS='-m "not slow and not long" tests/unit tests/contract tests/core tests/methods $(ARGS)'
 
-test: lint ## lint, types and the tests; those that are there sync and async run in one of the two ways, long ones not
-	$(BIN)/python -m pytest -n auto --dist loadgroup --one-twin -m "not long" $(ARGS)
+test: $(STAMP) ## lint, types and the tests, but for long ones
+	$(MAKE) --jobs 2 --output-sync=target lint tests ARGS='-m "not long" $(ARGS)'
 
-test-all: lint ## the same, both ways, with long ones
+test-extras: $(STAMP_ALL) ## the tests that need torch, a browser, Studio's server or the site's generator
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not long" tests/hgt tests/page tests/studio tests/unit/test_readme.py
+
+test-all: $(STAMP_ALL) ## everything, with long ones
+	$(MAKE) --jobs 2 --output-sync=target lint tests
+
+tests: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-oldest: ## the unit tests with the oldest release of each range, in a venv of its own
@@ -63,7 +75,7 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.damage
 	$(BIN)/python -m benchmarks.workers
 
-docs: $(STAMP) ## the pages of docs/, the README, API and command line reference as a site, in site/
+docs: $(STAMP_ALL) ## the pages of docs/, the README, API and command line reference as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 mutants: $(STAMP) ## change lines of 28 core files by chance, one at a time, and count the changes that tests notice

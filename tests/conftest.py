@@ -6,7 +6,6 @@ import gc
 import inspect
 import logging
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, wraps
@@ -20,42 +19,15 @@ from typer.main import get_command
 from langgraph_toolmem import ToolMemory, inertia
 from langgraph_toolmem.inertia.confidence import at_once
 
-TWINS = ("sync", "async")
-
 
 def pytest_configure() -> None:
     """The command line is made once: made anew for each command, it takes longer than most of them."""
     pytest.MonkeyPatch().setattr("typer.testing._get_command", cache(get_command))
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--one-twin", action="store_true", help="of a test that is there sync and async, run one")
-
-
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors: a third of the time is waiting for servers, children and deadlines."""
     return (os.cpu_count() or 1) + 1
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --one-twin half of the tests that are there twice run sync, the other half async: always the same ones."""
-    if not config.getoption("--one-twin"):
-        return
-    left_out = [item for item in items if _is_other_twin(item)]
-    config.hook.pytest_deselected(items=left_out)
-    gone = set(map(id, left_out))
-    items[:] = [item for item in items if id(item) not in gone]
-
-
-def _is_other_twin(item: pytest.Item) -> bool:
-    call = getattr(item, "callspec", None)
-    parts = call.id.split("-") if call else []
-    way = next((part for part in parts if part in TWINS), None)
-    if way is None:
-        return False
-    parts[parts.index(way)] = ""
-    chosen = TWINS[zlib.crc32(f"{item.nodeid.partition('[')[0]}{parts}".encode()) % 2]
-    return way != chosen
 
 
 @pytest.hookimpl(trylast=True)

@@ -131,5 +131,5 @@ class LinkModel(nn.Module):
         nodes = {kind: encoder(features[kind]) for kind, encoder in self.encoders.items()}
         for layer, norms in zip(self.layers, self.norms, strict=True):
             heard = layer(nodes, edges, weights)
-            nodes = {kind: norms[kind](nodes[kind] + heard[kind]) for kind in nodes}  # type: ignore[index]
+            nodes = {kind: norms[kind](nodes[kind] + heard[kind]) for kind in nodes}
         return nodes

@@ -253,7 +253,7 @@ class Trainer:
                 parts = self._losses(step, rng, whole=len(self.tensors) <= WHOLE)
             first = share_of_first(epoch, how.start, how.gamma)
             loss = first * parts["entropy"] + (1 - first) * parts["margin"] + parts["parameters"]
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self._optimizer.step()
             for name, part in parts.items():

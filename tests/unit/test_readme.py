@@ -65,6 +65,7 @@ def test_what_newcomers_ask_for_is_two_clicks_away_with_something_to_run() -> No
 
 @pytest.mark.slow
 def test_the_site_is_built_and_nothing_in_it_leads_nowhere(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="needs mkdocs (extra `dev-all`)")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     calm = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(build, cwd=ROOT, env=calm, capture_output=True, text=True)
