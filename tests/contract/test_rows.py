@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
+from children import Child
 from chroma_server import chroma_clients, chroma_run
 from kept import give_records
 from langchain_core.embeddings import Embeddings
@@ -510,14 +508,10 @@ for number in range(10_000):
 @pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
-    process = subprocess.Popen([sys.executable, "-c", PUTTING, str(folder)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    child = Child(PUTTING, folder)
     for _ in range(15):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    last = max([14, *map(int, process.stdout.read().split())])
-    process.stdout.close()
-    process.wait()
+        child.line()
+    last = max([14, *map(int, child.kill())])
     with ToolMemory(folder) as memory:
         rows, user = memory.core.rows(LessonRows()), memory.core.users.of(None)
         assert rows.count(user) in (last + 1, last + 2)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import textwrap
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from children import run
 from kept import sit
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
@@ -282,6 +281,6 @@ def test_a_verdict_from_another_process(tmp_path: Path) -> None:
             with ToolMemory({str(tmp_path)!r}, methods=[SIT(), Entries()], read_only=True) as memory:
                 memory.feedback("t", score=1, episode=1)
         """
-        subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
+        assert run(textwrap.dedent(script)).returncode == 0
         memory.core.jobs.begin()
         assert asked(memory) == {TOPICS[0]: 1.0, TOPICS[1]: None}

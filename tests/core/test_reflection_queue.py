@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import socket
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import Child
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
@@ -247,15 +247,10 @@ for number in range(1, 10_000):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
 def test_the_jobs_of_a_dead_process_are_there_and_free_at_once(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", ACKNOWLEDGED, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    child = Child(ACKNOWLEDGED, tmp_path)
     for _ in range(20):
-        process.stdout.readline()
-    process.kill()
-    said = process.stdout.read().split()
-    process.stdout.close()
-    process.wait()
-    last = max([20, *map(int, said)])
+        child.line()
+    last = max([20, *map(int, child.kill())])
     with JobQueue(tmp_path, now=lambda: 4e9, lease=1e9) as queue:
         assert queue.pending() in (last + 1, last + 2)
         assert [taken(queue).id for _ in range(last + 1)] == [str(n) for n in range(last + 1)]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import queue as queues
 import random
-import signal
-import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from children import Child
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.stores.cold_start import BootstrapState
@@ -29,7 +25,6 @@ REQUESTS = [f"Book the {room} room in {place} for everybody" for place in PLACES
 PROCESS = """
 import http.client, json, os, sys, time
 from pathlib import Path
-import chromadb  # before the word is given: it takes a second
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.offline.coldstart import Bootstrap, Budget, Sandbox
@@ -61,7 +56,6 @@ def ask(messages, tools):
     return AIMessage("", tool_calls=[{"name": name, "args": answer, "id": "c"}])
 
 model = ScriptedChatModel(script=ask)
-print("ready", flush=True)
 sys.stdin.readline()
 with ToolMemory(folder, tools=tools) as memory:
     sandbox = Sandbox(Agent(), tools, verdict=verdict)
@@ -75,52 +69,11 @@ with ToolMemory(folder, tools=tools) as memory:
 """
 
 
-class Child:
-    """One process; what it says is read as it comes."""
-
-    def __init__(self, *args: str) -> None:
-        command = [sys.executable, "-c", PROCESS, *args]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self.lines: queues.Queue[str | None] = queues.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith("\n"):
-                self.lines.put(line.strip())
-        self.lines.put(None)
-
-    def go(self) -> None:
-        assert self.lines.get(timeout=60) == "ready", self.error()
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def until(self, word: str) -> list[str]:
-        said: list[str] = []
-        while not said or not said[-1].startswith(word):
-            line = self.lines.get(timeout=60)
-            if line is None:
-                pytest.fail(self.error())
-            said.append(line)
-        return said
-
-    def end(self) -> list[str]:
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        said = list(iter(lambda: self.lines.get(timeout=60), None))
-        for pipe in (self.process.stdin, self.process.stderr, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-        return [line for line in said if line is not None]
-
-    def error(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
+def until(child: Child, word: str) -> list[str]:
+    said: list[str] = []
+    while not said or not said[-1].startswith(word):
+        said.append(child.line())
+    return said
 
 
 def reply(request: dict[str, Any]) -> str:
@@ -139,16 +92,16 @@ def test_killed_at_any_moment_each_request_is_finished_once(tmp_path: Path) -> N
     again: list[str] = []
     with OpenAIStubServer(reply) as server:
         port = server.url.split(":")[-1].split("/")[0]
-        following = Child(str(tmp_path), port)
+        following = Child(PROCESS, tmp_path, port)
         for life in range(KILLS + 1):
-            child, following = following, Child(str(tmp_path), port)
-            child.go()
+            child, following = following, Child(PROCESS, tmp_path, port)
+            child.say()
             if life < KILLS:
-                said = child.until("over" if life % 3 == 2 else "begin")
+                said = until(child, "over" if life % 3 == 2 else "begin")
                 time.sleep(dice.uniform(0, 0.12) if life % 3 else 0)  # 0: in the middle of a run
             else:
-                said = child.until("ended")
-            said += child.end()
+                said = until(child, "ended")
+            said += child.kill()
             known = set(over)  # what had been said to be over before this process began
             for line in said:
                 word, _, rest = line.partition(" ")
@@ -159,7 +112,7 @@ def test_killed_at_any_moment_each_request_is_finished_once(tmp_path: Path) -> N
                     again += [text] if text in known | over else []
                 elif word == "over":
                     over.add(rest)
-        following.end()
+        following.kill()
         asked = Counter(request["model"] for request in server.requests)
 
     assert said[-1] == "ended 24"

@@ -16,7 +16,7 @@ from langgraph_toolmem.base import exits
 
 STARTING, WRITING = (2, 0.0), (10, 1.0)
 """Runs, and seconds to wait: Chroma is being imported, and rows are being written."""
-MOMENTS = [("end", STARTING), *((end, WRITING) for end in ENDS), ("signal", STARTING), ("child", STARTING)]
+MOMENTS = [("end", STARTING), *((end, WRITING) for end in ENDS)]
 THREADS = """
 import atexit, sys, threading, time
 from langgraph_toolmem.base import exits

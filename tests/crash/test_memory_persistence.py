@@ -8,7 +8,6 @@ import logging
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import Child
+from children import run as run_code
 from desk import EAGER, NAMES, Desk, assert_answered, build, call_id, expected, history, request, run, shortcuts, warm
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -105,28 +106,24 @@ def test_what_is_opened_and_closed_without_learning_is_not_rewritten(desk: Desk,
 
 
 CHILD = """
-    import sys
-    sys.path.insert(0, {tests!r})
-    from desk import Desk, EAGER, build, run
-    from langgraph_toolmem import ToolMemory
+import sys
+from desk import Desk, EAGER, build, run
+from langgraph_toolmem import ToolMemory
 
-    desk = Desk()
-    memory = ToolMemory({folder!r}, tools=desk.tools)
-    graph, model = build(memory, desk.tools, policy=EAGER)
-    for i in range(10_000):
-        run(graph, i)
-        print(int(memory.report().turns), flush=True)
+desk = Desk()
+memory = ToolMemory(sys.argv[1], tools=desk.tools)
+graph, model = build(memory, desk.tools, policy=EAGER)
+for i in range(10_000):
+    run(graph, i)
+    print(int(memory.report().turns), flush=True)
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
 def test_killed_in_the_middle_of_runs_it_knows_all_that_was_acknowledged(desk: Desk, tmp_path: Path) -> None:
-    code = textwrap.dedent(CHILD.format(tests=str(TESTS), folder=str(tmp_path)))
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        told = [int(child.stdout.readline()) for _ in range(12)]
-        os.kill(child.pid, signal.SIGKILL)
-        told += [int(line) for line in child.stdout.read().splitlines()]
+    child = Child(CHILD, tmp_path)
+    told = [int(child.line()) for _ in range(12)]
+    told += map(int, child.kill())
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         report = memory.report()
         # The runs that were acknowledged, and what was learned of the one that was cut off.
@@ -300,7 +297,7 @@ def test_the_second_process_is_refused_and_told_what_to_do(desk: Desk, tmp_path:
     with ToolMemory(tmp_path, tools=desk.tools) as memory:
         warm(memory, 14)
         code = f"from langgraph_toolmem import ToolMemory\nToolMemory({str(tmp_path)!r})"
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        other = run_code(code)
         assert other.returncode == 1
         last = other.stderr.strip().splitlines()[-1]
         assert "LockedError" in last

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import queue as queues
 import random
 import re
-import signal
-import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from children import Child
 from kept import episode
 
 from langgraph_toolmem import Entries, ToolMemory
@@ -31,7 +27,6 @@ KILLS = 8  # in each of three folders
 PROCESS = """
 import http.client, json, os, random, sys, time
 from pathlib import Path
-import chromadb  # before the word is given: it takes a second
 from langgraph_toolmem import Entries, ToolMemory
 from langgraph_toolmem.entries.critique import Critique
 
@@ -45,7 +40,6 @@ def critic(entry, similar):
     os.write(1, b"asked\\n")  # whole lines, whoever else writes
     return Critique.model_validate_json(answer["choices"][0]["message"]["content"])
 
-print("ready", flush=True)
 sys.stdin.readline()
 memory = ToolMemory(folder, methods=[Entries(critic=critic)], namespace=("toolmem", "me"))
 memory.core.jobs.look()  # at what the one before left
@@ -75,55 +69,12 @@ time.sleep(60)
 """
 
 
-class Child:
-    """One process; what it says is read as it comes."""
-
-    def __init__(self, *args: str) -> None:
-        command = [sys.executable, "-c", PROCESS, *args]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self.lines: queues.Queue[str | None] = queues.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.endswith("\n"):
-                self.lines.put(line.strip())
-        self.lines.put(None)
-
-    def go(self) -> None:
-        assert self.lines.get(timeout=60) == "ready", self.error()
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def until(self, moment: str) -> list[str]:
-        """What it says until it finished its first run, or had its first critique made."""
-        said: list[str] = []
-        while moment != "start" and not any((line == "asked") == (moment == "asked") for line in said):
-            line = self.lines.get(timeout=60)
-            assert line is not None, self.error()
-            said.append(line)
-        return said
-
-    def kill(self) -> list[str]:
-        """Kills it. Returns what it had said that was not read."""
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        said = list(iter(lambda: self.lines.get(timeout=60), None))
-        assert self.process.stdin is not None
-        assert self.process.stderr is not None
-        assert self.process.returncode == -signal.SIGKILL, self.error()
-        for pipe in (self.process.stdin, self.process.stderr, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-        return said
-
-    def error(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
+def until(child: Child, moment: str) -> list[str]:
+    """What it says until it finished its first run, or had its first critique made."""
+    said: list[str] = []
+    while moment != "start" and not any((line == "asked") == (moment == "asked") for line in said):
+        said.append(child.line())
+    return said
 
 
 def run_of(name: str) -> str:
@@ -144,14 +95,14 @@ def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path:
     by_moment: Counter[str] = Counter()
     with OpenAIStubServer(reply) as server:
         port = server.url.split(":")[-1].split("/")[0]
-        following = Child(str(tmp_path), port, f"{seed}-0")
+        following = Child(PROCESS, tmp_path, port, f"{seed}-0")
         try:
             for life in range(KILLS):
-                child, following = following, Child(str(tmp_path), port, f"{seed}-{life + 1}")
-                child.go()
+                child, following = following, Child(PROCESS, tmp_path, port, f"{seed}-{life + 1}")
+                child.say()
                 moment = dice.choice(["start", "run", "asked", "asked"])
                 by_moment[moment] += 1
-                said = child.until(moment)
+                said = until(child, moment)
                 time.sleep(dice.uniform(0, 0.15))
                 said += child.kill()
                 finished.update(line.split() for line in said if line != "asked")

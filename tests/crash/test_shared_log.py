@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from children import run
 from desk import Desk, history
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -323,7 +322,7 @@ def test_what_waits_outlives_the_process_in_the_folder_and_is_sent_without_who_w
 ) -> None:
     store = InMemoryStore()
     reader = log(store)
-    subprocess.run([sys.executable, "-c", LEFT, str(tmp_path)], check=True, timeout=60)
+    assert run(LEFT, tmp_path).returncode == 0
     reader.tell_forgotten({"forget": "ann"}, Forgotten("ann"))
     assert len(poll(log(store, folder=tmp_path))) == 31
     assert b"ann" not in b"".join(each.read_bytes() for each in tmp_path.iterdir())
