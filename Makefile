@@ -61,17 +61,14 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.sit
 	$(BIN)/python -m benchmarks.recall
-	$(BIN)/python -m benchmarks.rows_scale
 	$(BIN)/python -m benchmarks.navigator
 	$(BIN)/python -m benchmarks.links --graph-model --step --size 16000
 	$(BIN)/python -m benchmarks.tool_search
-	$(BIN)/python -m benchmarks.trace
 	$(BIN)/python -m benchmarks.navi
 	$(BIN)/python -m benchmarks.sga
 	$(BIN)/python -m benchmarks.done
 	$(BIN)/python -m benchmarks.chat
 	$(BIN)/python -m benchmarks.prefix
-	$(BIN)/python -m benchmarks.discovery
 	$(BIN)/python -m benchmarks.damage
 	$(BIN)/python -m benchmarks.workers
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from histories import call, run_of, schema, user, words
+from histories import call, run_of, schema, user
 
 from benchmarks import next_tool
 from benchmarks import sit as bench
 from benchmarks.next_tool import Hits
-from benchmarks.sit import Job, Mean
+from benchmarks.sit import Job
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.sit.transitions import START
@@ -36,12 +36,6 @@ def last(run: Run) -> next_tool.Point:
 
 def all_kinds(*numbers: int) -> list[Run]:
     return [task(kind, number) for number in numbers for kind in KINDS]
-
-
-def test_the_points_are_the_turns_with_a_call_and_what_was_known_before():
-    run = run_of(user("x"), call("a"), words(), user("y"), call("b"), words())
-    seen = [(point.tool, list(point.state.tools), len(point.run.events)) for point in next_tool.points(run)]
-    assert seen == [("a", [], 1), ("b", ["a"], 4)]
 
 
 def test_the_most_frequent_successor():
@@ -115,12 +109,6 @@ def test_what_was_asked_tells_more_than_the_tool_before(data: Path):
     assert hits["combined"].two >= max(hits[method].two for method in bench.SINGLE)
 
 
-def test_without_an_embedder_there_are_no_states(data: Path):
-    hits = bench.work(Job(str(data), "shop", 0, "none", good=True))
-    assert "episodic" not in hits
-    assert hits["paper"] == hits["procedural"]
-
-
 def test_queries_with_gold_calls_are_runs_too(tmp_path: Path):
     query = {
         "id": "q1",
@@ -138,17 +126,6 @@ def test_queries_with_gold_calls_are_runs_too(tmp_path: Path):
     (tmp_path / "queries.jsonl").write_text('{"id": "q1", "query": "x", "relevant": []}\n', encoding="utf-8")
     assert next_tool.runs_of(tmp_path) is None
     assert next_tool.runs_of(tmp_path / "absent") is None
-
-
-def test_the_verdicts_name_what_is_missed():
-    means = [
-        Mean("tau_retail_gold", "any", "order 1", 50.0, 60.0),
-        Mean("tau_retail_gold", "built-in", "episodic", 50.0, 79.0),
-        Mean("tau_retail_gold", "MiniLM", "episodic", 50.0, 99.0),
-        Mean("tau_retail_gold", "built-in", "combined", 50.0, 78.0),
-    ]
-    assert [holds for holds, _ in bench.verdicts(means)] == [True, False]
-    assert "79.0 of the best alone (episodic)" in bench.verdicts(means)[1][1]
 
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]):

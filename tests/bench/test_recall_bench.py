@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from benchmarks import recall as bench
-from benchmarks import rows_scale as scale
 from benchmarks.recall_data import SETS, Request, Split, f1, held_out, split
 from benchmarks.recall_fit import logistic
 from benchmarks.replay import DATA
@@ -90,27 +89,3 @@ def test_the_target_holds_on_one_split_of_recorded_runs():
     ]
     assert fmean(f for f, _ in figures) >= 0.72
     assert fmean(f for f, left_out in figures if left_out) >= 0.72
-
-
-@pytest.mark.slow
-def test_the_cost_of_rows_is_measured_for_each_kind(tmp_path, capsys):
-    out = tmp_path / "figures.json"
-    options = [
-        "--kinds",
-        "entries",
-        "--rows",
-        "40",
-        "--users",
-        "2",
-        "--samples",
-        "4",
-        "--finish",
-        "5",
-        "--json",
-        str(out),
-    ]
-    assert scale.main(options) == 0
-    figures = json.loads(out.read_text(encoding="utf-8"))
-    assert [(each["kind"], each["users"]) for each in figures["costs"]] == [("entries", users) for users in (1, 2)]
-    assert all(each["p50_ms"] > 0 and each["row_kb"] > 0 for each in figures["costs"])
-    assert "finish of a run with 10 calls" in capsys.readouterr().out
