@@ -170,7 +170,7 @@ class HintPlanner:
         run = core.read(messages, thread_id)
         extractor = self._extractor(run, specs)
         known = tracked(run, extractor.slots, kept.get("slots"), kept.get("read", ""))
-        state = RunState.of(run)
+        state = core.state_of(run)
         where = situation(state, known, extractor.abouts)
         # "Yes, please" goes on with what was asked before.
         asked = bool(where.raw) and not is_small_talk(state.user.raw, USUAL)

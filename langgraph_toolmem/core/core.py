@@ -31,6 +31,7 @@ from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import Forgotten
+from langgraph_toolmem.graph.state import Folds, RunState
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
@@ -141,6 +142,8 @@ class Core(Evidence):
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout, seed)
         self.executions = ExecutionLog(self.episodes.of)
+        self._states, learned = Folds(), Folds()
+        self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
         self.ledger = Ledger(self.graph, self.apply, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
@@ -155,6 +158,7 @@ class Core(Evidence):
             self.holdout,
             self.jobs,
             self.listeners,
+            learned,
         )
         self.verdicts = self.events.verdicts
         if self.folder is not None or store is not None:
@@ -208,6 +212,10 @@ class Core(Evidence):
             MessageError: they cannot be read.
         """
         return self.executions.read(messages, thread_id)
+
+    def state_of(self, run: Run) -> RunState:
+        """A run's state. Of a thread that was read before only what is new is folded."""
+        return self._states.of(run)
 
     def held_out(self, messages: Any, thread_id: str | None = None) -> bool:
         """Whether the episode that a history ends with runs without the memory's say. What fails says no."""

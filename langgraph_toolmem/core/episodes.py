@@ -3,7 +3,7 @@ history without its head still belongs to what it belonged to."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -54,6 +54,7 @@ class EpisodesTable(Table):
 
     Attributes:
         threads: thread -> [{message: [episode, number]}, {episode that is over: 1}, the latest last].
+        at_forgetting: called when a user or runs are forgotten, here or by another worker.
     """
 
     name = "episodes"
@@ -62,6 +63,7 @@ class EpisodesTable(Table):
     def __init__(self, graph: EvidenceGraph) -> None:
         super().__init__(graph)
         self.threads: dict[str, list[dict[str, Any]]] = {}
+        self.at_forgetting: list[Callable[[], None]] = []
 
     def handlers(self) -> Mapping[type[Operation], Handler]:
         """See `Table`."""
@@ -89,6 +91,8 @@ class EpisodesTable(Table):
 
     def forget(self, gone: Forgotten) -> int:
         """Threads with an episode of the user go whole: a thread is one user's."""
+        for forget in self.at_forgetting:
+            forget()
         own = set(gone.runs)
         for thread, (messages, over) in list(self.threads.items()):
             known = {episode for episode, _ in messages.values()} | over.keys()
@@ -109,6 +113,10 @@ class Episodes:
 
     def __init__(self, graph: EvidenceGraph) -> None:
         self._table = graph.register(EpisodesTable)
+
+    def at_forgetting(self, *what: Callable[[], None]) -> None:
+        """Has what others keep of threads forgotten with them."""
+        self._table.at_forgetting += what
 
     def of(self, thread_id: str | None) -> dict[str, str]:
         """The user messages of a thread that were read before (their keys), each with its episode, in order."""

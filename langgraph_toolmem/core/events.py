@@ -23,7 +23,7 @@ from langgraph_toolmem.core.verdicts import Verdicts
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
 from langgraph_toolmem.graph.newest import counted
 from langgraph_toolmem.graph.operations import Outcome, Record
-from langgraph_toolmem.graph.state import RunState
+from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
 from langgraph_toolmem.runs.executions import ExecutionLog, last_step
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -44,6 +44,7 @@ class Events:
         holdout: told what episodes took.
         jobs: carry verdicts from process to process.
         listeners: the methods, in their order.
+        folds: the states of threads up to what was learned of them.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class Events:
         holdout: Holdout,
         jobs: Jobs,
         listeners: Sequence[Listener],
+        folds: Folds,
     ) -> None:
         self._evidence, self._catalogue, self._executions = evidence, catalogue, executions
         self._episodes, self._ages, self._ledger, self._holdout = episodes, ages, ledger, holdout
-        self._jobs, self._listeners = jobs, listeners
+        self._jobs, self._listeners, self._folds = jobs, listeners, folds
         self.verdicts = Verdicts(evidence, episodes, jobs, listeners)
 
     # --- what happens ---
@@ -265,11 +267,15 @@ class Events:
             evidence.store.refresh()
             if new_messages := self._episodes.new(run):
                 evidence.apply(None, new_messages)
-            state = RunState(cut=run.truncated)
+            state, start = self._folds.begin(run)
+            last = latest_turn(run)
             at_hand = self._catalogue.specs if specs is None else specs
-            new, thought, scratch = 0, "", dict[str, Any]()
+            new, thought, scratch = 0, _thought_before(run, start), dict[str, Any]()
             thread = witness(run.thread_id or run.scope, user.digest)
-            for index, event in enumerate(run.events):
+            for index in range(start, len(run.events)):
+                event = run.events[index]
+                if index == last > start:
+                    self._folds.keep(run, index, state)
                 # An answer at the head of a cut history: what it answered, and whether it was seen, cannot be told.
                 headless = index == 0 and run.truncated and isinstance(event, Turn) and not event.steps
                 if isinstance(event, Turn) and (event.settled or last_turn_too) and not headless:
@@ -356,3 +362,13 @@ class Events:
             error = evidence.quietly(f"{each.name} could not take in a run", partial(getattr(each, event), what))
             if isinstance(error, StorageError):
                 evidence.store.say(f"{each.name} kept nothing of a finished run: {error}")
+
+
+def _thought_before(run: Run, index: int) -> str:
+    """The model's latest words in the user turn that an event stands in."""
+    for event in reversed(run.events[:index]):
+        if not isinstance(event, Turn):
+            return ""
+        if event.chosen_by == "model" and event.text:
+            return event.text
+    return ""

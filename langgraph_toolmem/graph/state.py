@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import is_
 from typing import Any, Final, NamedTuple
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.runs.trajectory import ExecutedCall, Run, Turn, UserMessage
 from langgraph_toolmem.runs.values import MAX_VALUE_CHARS, canon, canon_args, flatten
@@ -26,6 +28,8 @@ MAX_PAST_TEXTS: Final = 4
 MAX_ASKED: Final = 2000
 """Characters of the assistant's words that are kept, from the end."""
 MAX_SIGNATURE: Final = 6
+MAX_THREADS: Final = 128
+"""Threads of which a state is kept; those that were read least lately leave."""
 WINDOW_LENGTHS: Final = (0, 1, 2, 3, 5)
 SEPARATOR: Final = "\x1f"
 
@@ -119,8 +123,16 @@ class RunState:
         self.inputs: dict[tuple[str, str], Any] = {}
         self.outputs: dict[str, int] = {}
         self._observations: dict[int, Observation] = {}
-        self.used: dict[tuple[str, str], set[str]] = {}
+        self.used: dict[tuple[str, str], frozenset[str]] = {}
         self.called: set[tuple[str, str]] = set()
+
+    def copy(self) -> RunState:
+        """One that goes on from here."""
+        other = RunState.__new__(RunState)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            setattr(other, name, value.copy() if isinstance(value, (list, dict, set)) else value)
+        return other
 
     @classmethod
     def of(cls, run: Run) -> RunState:
@@ -175,10 +187,8 @@ class RunState:
         self.called.add((step.tool, text))
         for name, value in step.args.items():
             self.inputs[(step.tool, name)] = value
-            used = self.used.setdefault((step.tool, name), set())
-            if isinstance(value, list) and len(value) == 1:
-                used.add(canon(value[0]))
-            used.add(canon(value))
+            first = {canon(value[0])} if isinstance(value, list) and len(value) == 1 else frozenset()
+            self.used[(step.tool, name)] = self.used.get((step.tool, name), frozenset()) | first | {canon(value)}
         if ok and step.output is not None:
             self.outputs[step.tool] = index
 
@@ -230,6 +240,50 @@ class RunState:
         """The latest successful output of a tool."""
         index = self.outputs.get(tool)
         return None if index is None else self.observation(index)
+
+
+class Folds:
+    """The states of threads up to their latest model turn, folded once: later readings of a thread begin with them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str | None, tuple[tuple[UserMessage | Turn, ...], RunState]] = {}
+        self._lock = locks.lock()
+
+    def begin(self, run: Run) -> tuple[RunState, int]:
+        """A state to go on with, and how many of the run's events are in it."""
+        events, state = self._kept.get(run.thread_id or run.scope, ((), None))
+        if state is None or len(events) > len(run.events) or not all(map(is_, events, run.events)):
+            return RunState(cut=run.truncated), 0
+        return state.copy(), len(events)
+
+    def keep(self, run: Run, count: int, state: RunState) -> None:
+        """Remembers the state after so many of the run's events, all of them before its latest turn."""
+        with self._lock:
+            thread = run.thread_id or run.scope
+            self._kept.pop(thread, None)
+            self._kept[thread] = run.events[:count], state.copy()
+            if len(self._kept) > MAX_THREADS:
+                del self._kept[next(iter(self._kept))]
+
+    def of(self, run: Run) -> RunState:
+        """The state after a run."""
+        state, start = self.begin(run)
+        last = latest_turn(run)
+        for index in range(start, len(run.events)):
+            if index == last:
+                self.keep(run, index, state)
+            state.push(run.events[index])
+        return state
+
+    def forget(self) -> None:
+        """Lets go of all."""
+        with self._lock:
+            self._kept.clear()
+
+
+def latest_turn(run: Run) -> int:
+    """The place of a run's latest model turn; 0 if it has none."""
+    return next((i for i in range(len(run.events) - 1, 0, -1) if isinstance(run.events[i], Turn)), 0)
 
 
 def windows(state: RunState) -> list[str]:

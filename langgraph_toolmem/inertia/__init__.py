@@ -147,7 +147,7 @@ class Inertia(Method):
         with core.lock:
             if not run.awaiting_model:
                 return Decision(None, _not_our_turn(run))
-            state, thought = RunState.of(run), run.thought
+            state, thought = core.state_of(run), run.thought
             return self.decide(state, thought=thought, policy=policy or self.policy, user=user.digest)[0]
 
     apredict, aexplain = twin(predict), twin(explain)
@@ -293,7 +293,7 @@ class Inertia(Method):
         policy: InertiaPolicy = options.get("policy") or self.policy
         turn, hour, number = learned.turn, learned.hour, self.core.graph.turns
         self._confidence.look()
-        chosen_by: list[str] = learned.scratch.setdefault(self.name, [])
+        chosen_by = self._chosen_by(learned)
         how: dict[str, Any] = {"thought": learned.thought, "policy": policy}
         how |= {"user": learned.user, "specs": learned.specs}
         opened = self.evidence.open_turns.get(turn.key)
@@ -335,8 +335,13 @@ class Inertia(Method):
     def repeated(self, learned: LearnedTurn) -> Record:
         """A fork: the turn began anew, and the model did the same."""
         turn = learned.turn
-        learned.scratch.setdefault(self.name, []).extend([turn.chosen_by] * len(turn.steps))
+        self._chosen_by(learned).extend([turn.chosen_by] * len(turn.steps))
         return self._closed(turn)
+
+    def _chosen_by(self, learned: LearnedTurn) -> list[str]:
+        """Who chose the calls before a turn, as this pass counts."""
+        found: list[str] = learned.scratch.setdefault(self.name, [step.chosen_by for step in learned.state.steps])
+        return found
 
     def _closed(self, turn: Turn) -> Record:
         """The turn ended, if it is known to have begun."""

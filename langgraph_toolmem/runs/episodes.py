@@ -15,37 +15,10 @@ again: the memory keeps it (`core.episodes`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.runs.run import Turn, UserMessage
 from langgraph_toolmem.runs.talk import asks_nothing, replies
-
-
-def in_episodes(
-    events: Sequence[UserMessage | Turn], known: Mapping[str, str], before: str = ""
-) -> tuple[UserMessage | Turn, ...]:
-    """The events of a thread, each with its episode.
-
-    Args:
-        events: in order.
-        known: user messages that were read before (their keys) and their episodes.
-        before: key of the user message before the first event, where the head is missing; "" if it is unknown.
-    """
-    found: list[UserMessage | Turn] = []
-    episode, start = known.get(before, ""), 0
-    for index, event in enumerate(events):
-        if isinstance(event, UserMessage):
-            known_as = known.get(event.key)
-            if known_as is None and (not episode or opens(event.text, events[start:index])):
-                known_as = digest("episode", event.key)
-            if known_as is not None and known_as != episode:
-                episode, start = known_as, index
-        elif not episode and not found:
-            episode = digest("episode", event.key)  # nobody knows what it answered
-        found.append(replace(event, episode=episode))
-    return tuple(found)
 
 
 def opens(text: str, before: Sequence[UserMessage | Turn]) -> bool:

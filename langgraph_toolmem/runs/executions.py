@@ -1,16 +1,20 @@
-"""What recorders saw: executed tool calls, and the turns that were watched from the beginning."""
+"""Threads as they were read so far, and what recorders saw: executed tool calls, turns watched from the beginning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.keys import looks_unique
+from langgraph_toolmem.runs.messages import entries_of
 from langgraph_toolmem.runs.run import ExecutedCall, Execution, Run, Turn, UserMessage
-from langgraph_toolmem.runs.trajectory import parse_run
+from langgraph_toolmem.runs.trajectory import Prefix, read_on
 
 MAX_KEPT: Final = 4_096
 """Executions and turns that are remembered in RAM; the oldest leave."""
+MAX_THREADS: Final = 128
+"""Threads of which what was read is kept; those that were read least lately leave."""
 
 
 class ExecutionLog:
@@ -30,21 +34,40 @@ class ExecutionLog:
         self.turns: dict[str, None] = {}
         self._known = known
         self._heads: dict[str, tuple[str, str]] = {}
+        self._prefixes: dict[Any, Prefix] = {}
+        self._lock = locks.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
-        """Messages as a run, calls as they were seen executed.
+        """Messages as a run, calls as they were seen executed. Only what is new in a thread is really read.
 
         Raises:
             MessageError: they cannot be read.
         """
-        known = self._known(thread_id)
+        entries, known = list(entries_of(messages)), self._known(thread_id)
         heads = self._heads if thread_id is None else {}
-        run = parse_run(
-            messages, thread_id=thread_id, executions=self.executions, watched=self.turns, known=known, heads=heads
-        )
+        first = entries[0] if thread_id is None and entries else None
+        key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
+        prefix = self._prefixes.get(key)
+        run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads)
+        if after is not None and after is not prefix:
+            with self._lock:
+                self._prefixes.pop(key, None)
+                self._prefixes[key] = after
+                _bound(self._prefixes, MAX_THREADS)
         if thread_id is None:  # where nobody names the thread, its calls tell
             self._note_heads(run)
         return run
+
+    def forget(self) -> None:
+        """Lets go of what was read."""
+        with self._lock:
+            self._prefixes.clear()
+
+    def _read_anew(self, key: str) -> None:
+        """Something new is known of a turn or a step."""
+        with self._lock:
+            for thread in [thread for thread, prefix in self._prefixes.items() if key in prefix.keys]:
+                del self._prefixes[thread]
 
     def _note_heads(self, run: Run) -> None:
         asked = None
@@ -59,12 +82,14 @@ class ExecutionLog:
 
     def saw(self, step: str, execution: Execution) -> None:
         """Remembers what became of a call, the latest attempt."""
+        self._read_anew(step)
         self.executions.pop(step, None)
         self.executions[step] = execution
         _bound(self.executions)
 
     def begins(self, turn: str) -> None:
         """A recorder watches this turn from the beginning."""
+        self._read_anew(turn)
         self.turns[turn] = None
         _bound(self.turns)
 
@@ -76,6 +101,6 @@ def last_step(run: Run, call_id: str) -> tuple[Turn, ExecutedCall] | None:
     return None if last is None or step is None else (last, step)
 
 
-def _bound(kept: dict[Any, Any]) -> None:
-    if len(kept) > MAX_KEPT:
+def _bound(kept: dict[Any, Any], most: int = MAX_KEPT) -> None:
+    if len(kept) > most:
         del kept[next(iter(kept))]

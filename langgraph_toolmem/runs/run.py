@@ -155,7 +155,12 @@ class Run:
     @property
     def current(self) -> Run:
         """The latest episode."""
-        return self.episodes()[-1]
+        start, events = len(self.events), self.events
+        while start and events[start - 1].episode == events[-1].episode:
+            start -= 1
+        if not start:
+            return self
+        return Run(events[start:], self.thread_id, False, self.next_key, self.thought, events[:start])
 
     @property
     def request(self) -> str:

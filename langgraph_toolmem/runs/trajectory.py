@@ -16,10 +16,12 @@ that message: ids alone repeat, even those that look drawn at random.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from operator import attrgetter, is_
+from typing import Any, Final
 
 from langchain_core.messages import (
     AIMessage,
@@ -33,10 +35,9 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.keys import canonical, digest, looks_unique
-from langgraph_toolmem.runs.episodes import in_episodes
+from langgraph_toolmem.runs.episodes import opens
 from langgraph_toolmem.runs.messages import HOW, describe, entries_of, message_of
 from langgraph_toolmem.runs.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
-from langgraph_toolmem.runs.own_calls import summaries_aside
 from langgraph_toolmem.runs.run import (
     OWN_TOOLS,
     SUMMARY_TOOL,
@@ -110,34 +111,120 @@ def parse_run(
     Raises:
         MessageError: An entry cannot be read; the message names its index and what to pass.
     """
-    entries = list(entries_of(messages))
-    reader = _read(entries, thread_id, executions or {}, watched, "")
-    found = dict(known or {})
-    if (known or heads) and (head := reader.head(found, heads or {})):
-        found.setdefault(*head)
-        reader = _read(entries, thread_id, executions or {}, watched, head[0])
-    run = reader.run()
-    return replace(run, events=in_episodes(run.events, found, reader.user_before))
+    return read_on(None, list(entries_of(messages)), thread_id, executions or {}, watched, known or {}, heads or {})[0]
 
 
-def _read(
-    entries: Iterable[Any],
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
+
+    Attributes:
+        messages: as they were.
+        contents: of each; a message whose content was replaced since is read anew.
+        reader: after the last of them. Never changed.
+        events: what came of them. Never changed.
+        keys: identities of the turns and steps in it.
+    """
+
+    messages: list[BaseMessage]
+    contents: list[Any]
+    reader: _Reader
+    events: _Events
+    keys: set[str]
+
+    def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
+        """The prefix for a history that begins with these messages, or equal ones; None if it does not."""
+        if len(self.messages) > len(entries):
+            return None
+        if any(known.get(key, episode) != episode for key, episode in self.events.asked.items()):
+            return None
+        if all(map(is_, self.messages, entries)) and all(map(is_, self.contents, map(_content, entries))):
+            return self
+        if not all(map(_is_equal, self.messages, self.contents, entries)):
+            return None
+        messages = list(entries[: len(self.messages)])  # they come from a checkpoint: next time they are the same again
+        return replace(self, messages=messages, contents=list(map(_content, messages)))
+
+
+_content = attrgetter("content")
+
+
+def _is_equal(message: BaseMessage, content: Any, entry: Any) -> bool:
+    if type(entry) is not type(message) or entry.content != content:
+        return False
+    return entry is message or vars(entry) == vars(message)
+
+
+def read_on(
+    prefix: Prefix | None,
+    entries: Sequence[Any],
     thread_id: str | None,
     executions: Mapping[str, Execution],
     watched: Container[str],
-    head: str,
-) -> _Reader:
-    reader = _Reader(thread_id, executions, watched, head)
-    for index, message in enumerate(entries):
-        try:
-            reader.read(message if isinstance(message, BaseMessage) else message_of(message))
-        except _UNREADABLE as error:
-            reason = (str(error).strip() or repr(error)).splitlines()[0]
-            raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
-    return reader
+    known: Mapping[str, str],
+    heads: Mapping[str, tuple[str, str]],
+) -> tuple[Run, Prefix | None]:
+    """Read a history of which a prefix may have been read before; see `parse_run` for the rest.
+
+    Returns:
+        The run, equal to one read from the beginning, and the prefix that the next reading may begin with; None if
+        there is none: the head of the history is missing, or no model answered in it.
+    """
+    prefix = None if prefix is None else prefix.of(entries, known)
+    reader = _Reader(thread_id, "") if prefix is None else prefix.reader.copy()
+    start = 0 if prefix is None else len(prefix.messages)
+    last = next((i for i in range(len(entries) - 1, start, -1) if isinstance(entries[i], AIMessage)), None)
+    before, changed = None, len(entries)
+    for index in range(start, len(entries)):
+        if index == last:
+            changed, before = reader.changed, reader.copy()
+            reader.changed = len(entries)
+        _read(reader, entries, index)
+    found, head = dict(known), None
+    if prefix is None and (known or heads) and (head := reader.head(known, heads)):
+        found.setdefault(*head)
+        reader, before = _Reader(thread_id, head[0]), None
+        for index in range(len(entries)):
+            _read(reader, entries, index)
+    if prefix is None or min(changed, reader.changed) < prefix.events.read:  # an answer that came late
+        events = _Events(found, reader.user_before)
+    else:
+        events = prefix.events.copy(found)
+    after = prefix
+    new = entries[start:last]
+    if last and before and _is_settled(reader, before) and all(isinstance(each, BaseMessage) for each in new):
+        events.take(reader, len(before.events), executions, watched)
+        kept = _NOTHING if prefix is None else prefix
+        messages, contents = [*kept.messages, *new], [*kept.contents, *map(_content, new)]
+        keys = set[str]() if prefix is None else kept.keys
+        keys.update(key for event in events.new for key in keys_of(event))
+        after = Prefix(messages, contents, before, events.copy({}), keys)
+    events.take(reader, len(reader.events), executions, watched)
+    return reader.run(events), after
 
 
-@dataclass(slots=True)
+def _is_settled(reader: _Reader, before: _Reader) -> bool:
+    """Whether what was read before the latest model turn stays as it is."""
+    return not reader.truncated and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
+
+
+def keys_of(event: UserMessage | Turn) -> Iterator[str]:
+    """The identities of a turn and its steps."""
+    if isinstance(event, Turn):
+        yield event.key
+        yield from (step.key for step in event.steps)
+
+
+def _read(reader: _Reader, entries: Sequence[Any], index: int) -> None:
+    message = entries[index]
+    try:
+        reader.read(message if isinstance(message, BaseMessage) else message_of(message))
+    except _UNREADABLE as error:
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
+        raise MessageError(f"messages[{index}] ({describe(message)}): {reason[:300]}. {HOW}") from error
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     tool: str
     args: dict[str, Any]
@@ -149,7 +236,7 @@ class _Call:
     review: Review = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Draft:
     text: str
     chosen_by: Chooser
@@ -157,8 +244,8 @@ class _Draft:
     origin: str  # scope of the keys of its calls
     tokens: tuple[int, int, int] = (0, 0, 0)
     said: str = ""  # identity of the message itself, if it makes no calls
-    calls: list[_Call] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
+    calls: tuple[_Call, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)  # id -> tool of calls with unreadable arguments
 
     def position(self) -> str:
         return digest("calls", *(call.key for call in self.calls)) if self.calls else self.said
@@ -170,22 +257,32 @@ class _Draft:
 
 
 class _Reader:
-    """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys."""
+    """State while a list is read once, front to back. A prefix of the list gives a prefix of the keys.
 
-    def __init__(
-        self, thread_id: str | None, executions: Mapping[str, Execution], watched: Container[str], head: str
-    ) -> None:
+    Attributes:
+        events: so far; drafts are replaced, not changed, when their answers come.
+        changed: the first event that was replaced.
+    """
+
+    def __init__(self, thread_id: str | None, head: str) -> None:
         self._thread_id = thread_id
         self.user_before = self._asked = head  # the user message before the first event, and the latest one
-        self._executions = executions
-        self._watched = watched
         self._scope = digest("run", thread_id) if thread_id is not None else ""
-        self._events: list[UserMessage | _Draft] = []
-        self._pending: dict[str, list[_Call]] = {}
+        self.events: list[UserMessage | _Draft] = []
+        self.changed = sys.maxsize
+        self._pending: dict[str, tuple[tuple[int, int], ...]] = {}  # call id -> places of calls without an answer
         self._seen: dict[tuple[str, ...], int] = {}
-        self._truncated = False
+        self.truncated = False
         self._headless = True  # no user message, model turn or summary so far
         self._thought = ""
+
+    def copy(self) -> _Reader:
+        """One that reads on from here."""
+        other = _Reader.__new__(_Reader)
+        other.__dict__.update(self.__dict__)
+        other.events, other._pending, other._seen = self.events.copy(), self._pending.copy(), self._seen.copy()
+        other.changed = sys.maxsize
+        return other
 
     def read(self, message: BaseMessage) -> None:
         if isinstance(message, ToolMessage):
@@ -196,7 +293,7 @@ class _Reader:
             self._user(message)
         elif isinstance(message, SystemMessage):
             if self._headless and text_of(message.content).startswith(_SUMMARY_SYSTEM):
-                self._truncated = True
+                self.truncated = True
         elif isinstance(message, ChatMessage):
             role = message.role.lower()
             if role in ("user", "human"):
@@ -204,22 +301,12 @@ class _Reader:
             elif role in ("assistant", "ai"):
                 self._turn(message)
 
-    def run(self) -> Run:
-        last = len(self._events) - 1
-        for event in self._events:
-            if not isinstance(event, UserMessage):
-                for call in event.calls:
-                    self._correct(call, watched=event.key in self._watched)
-        events = [
-            event if isinstance(event, UserMessage) else _finish(event, gone_on=index < last)
-            for index, event in enumerate(self._events)
-        ]
-        tail = events[-1] if events else None
-        pending = isinstance(tail, Turn) and not tail.settled
+    def run(self, events: _Events) -> Run:
+        pending = isinstance(events.tail, Turn) and not events.tail.settled
         return Run(
-            events=tuple(summaries_aside(events)),
+            events=tuple(events.found),
             thread_id=self._thread_id,
-            truncated=self._truncated,
+            truncated=self.truncated,
             next_key=None if pending else self._next_key(),
             thought=self._thought,
         )
@@ -229,7 +316,7 @@ class _Reader:
         text = text_of(message.content, separator="\n")
         summary = marks.get("lc_source") == "summarization"
         if summary or (self._headless and text.startswith(_SUMMARY_HUMAN)):
-            self._truncated = True
+            self.truncated = True
             self._headless = False
             return
         if isinstance(marks.get("toolmem"), dict):  # a hint of ours, put in as a user message
@@ -238,12 +325,12 @@ class _Reader:
         if not self._scope:
             self._scope = digest("text", text)
         self._asked = self._said("user", message, text)
-        self._events.append(UserMessage(text, self._asked))
+        self.events.append(UserMessage(text, self._asked))
         self._thought = ""
 
     def _turn(self, message: BaseMessage) -> None:
         if self._headless:
-            self._truncated = True
+            self.truncated = True
             self._headless = False
         text = text_of(message.content)
         if _NOT_THE_MODEL.match(text) and not (isinstance(message, AIMessage) and message.tool_calls):
@@ -251,69 +338,59 @@ class _Reader:
         chosen_by: Chooser = "shortcut" if isinstance(message.additional_kwargs.get("toolmem"), dict) else "model"
         if text and chosen_by == "model":
             self._thought = text
-        draft = _Draft(text, chosen_by, self._next_key(), self._origin(message), _tokens(message))
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            self._call(draft, call["name"], call["args"], call.get("id") or "")
-        if not draft.calls:
-            draft.said = self._said("words", message, text)
-        self._events.append(draft)
-        if not isinstance(message, AIMessage):
-            return
-        for call_id in {call.call_id for call in draft.calls}:
-            self._pending[call_id] = [call for call in draft.calls if call.call_id == call_id]
-        for invalid in message.invalid_tool_calls:
-            name, refused_id = invalid.get("name"), invalid.get("id")
-            if name and refused_id:
-                draft.refused[refused_id] = name
+        key, origin = self._next_key(), self._origin(message)
+        given = message.tool_calls if isinstance(message, AIMessage) else ()
+        calls = tuple(self._call(origin, each["name"], each["args"], each.get("id") or "") for each in given)
+        said = "" if calls else self._said("words", message, text)
+        invalid = message.invalid_tool_calls if isinstance(message, AIMessage) else ()
+        refused = {str(each["id"]): str(each["name"]) for each in invalid if each.get("name") and each.get("id")}
+        self.events.append(_Draft(text, chosen_by, key, origin, _tokens(message), said, calls, refused))
+        at = len(self.events) - 1
+        for call_id in {call.call_id for call in calls}:
+            self._pending[call_id] = tuple((at, i) for i, call in enumerate(calls) if call.call_id == call_id)
 
     def _answer(self, message: ToolMessage) -> None:
         call_id = message.tool_call_id
-        waiting = self._pending.get(call_id)
-        last = self._events[-1] if self._events else None
-        if waiting:
-            call = waiting.pop(0)
-            call.answered = True
-            self._read_answer(call, message)
+        last = self.events[-1] if self.events else None
+        if waiting := self._pending.pop(call_id, None):
+            (at, place), *rest = waiting
+            if rest:
+                self._pending[call_id] = tuple(rest)
+            draft = self.events[at]
+            assert isinstance(draft, _Draft)
+            call = self._read_answer(draft.calls[place], message)
+            self._replace(at, replace(draft, calls=(*draft.calls[:place], call, *draft.calls[place + 1 :])))
         elif isinstance(last, _Draft) and call_id in last.refused:
-            call = self._call(last, last.refused.pop(call_id), {}, call_id)
-            call.answered = True
-            call.status = "rejected"
-            call.output = output_of(message.content)
+            call = self._call(last.origin, last.refused[call_id], {}, call_id)
+            call = replace(call, answered=True, status="rejected", output=output_of(message.content))
+            refused = {name: tool for name, tool in last.refused.items() if name != call_id}
+            self._replace(len(self.events) - 1, replace(last, calls=(*last.calls, call), refused=refused))
         elif self._headless:
-            self._truncated = True
+            self.truncated = True
 
-    def _read_answer(self, call: _Call, message: ToolMessage) -> None:
+    def _replace(self, at: int, draft: _Draft) -> None:
+        self.events[at] = draft
+        self.changed = min(self.changed, at)
+
+    def _read_answer(self, call: _Call, message: ToolMessage) -> _Call:
         content = message.content
+        tool, args, review = call.tool, call.args, call.review
         if edit := edited_call(content):
             tool, args, content = edit
             if (tool, canonical(args)) != (call.tool, canonical(call.args)):  # else it was let pass as it was
-                call.tool, call.args, call.review = tool, args, "edited"
-        call.status = status_of(content, error=message.status == "error")
-        call.output = None if call.status == "unanswered" else output_of(content)
-        if call.status == "rejected" and was_refused_by_a_person(content):
-            call.review = "rejected"
+                review = "edited"
+        status = status_of(content, error=message.status == "error")
+        if status == "rejected" and was_refused_by_a_person(content):
+            review = "rejected"
+        output = None if status == "unanswered" else output_of(content)
+        return _Call(tool, args, call.call_id, call.key, status, output, True, review)
 
-    def _correct(self, call: _Call, *, watched: bool) -> None:
-        """What was seen goes before what the messages say."""
-        seen = self._executions.get(call.key)
-        if seen is None:
-            if watched and call.status == "failed":
-                call.status = "rejected"
-            return
-        if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):
-            call.tool, call.args, call.review = seen.tool, seen.args, "edited"
-        if seen.over or call.answered:
-            call.answered = True
-            call.status = seen.status
-
-    def _call(self, draft: _Draft, tool: str, args: dict[str, Any], call_id: str) -> _Call:
+    def _call(self, origin: str, tool: str, args: dict[str, Any], call_id: str) -> _Call:
         if looks_unique(call_id):
             identity: tuple[str, ...] = (self._asked or self._scope, call_id)
         else:
-            identity = (draft.origin, call_id, tool, canonical(args))
-        call = _Call(tool, args, call_id, digest(*identity, self._count(identity)))
-        draft.calls.append(call)
-        return call
+            identity = (origin, call_id, tool, canonical(args))
+        return _Call(tool, args, call_id, digest(*identity, self._count(identity)))
 
     def _origin(self, message: BaseMessage) -> str:
         """Scope of counter-like call ids: the user message in its thread, else the message of the call."""
@@ -332,10 +409,10 @@ class _Reader:
 
     def head(self, known: Mapping[str, str], heads: Mapping[str, tuple[str, str]]) -> tuple[str, str] | None:
         """The user message before a history that begins without one, and its episode; None if that is unknown."""
-        before = list(takewhile(lambda event: isinstance(event, _Draft), self._events))
+        before = list(takewhile(lambda event: isinstance(event, _Draft), self.events))
         if not before:
             return None
-        said, first = list(known.items()), self._events[len(before)] if len(before) < len(self._events) else None
+        said, first = list(known.items()), self.events[len(before)] if len(before) < len(self.events) else None
         if isinstance(first, UserMessage) and first.key in known:
             place = list(known).index(first.key)
             return said[place - 1] if place else None
@@ -345,9 +422,9 @@ class _Reader:
         return next((heads[call] for call in calls if call in heads), None)
 
     def _next_key(self) -> str:
-        if not self._events:
+        if not self.events:
             return digest("turn", self._scope, "start")
-        last = self._events[-1]
+        last = self.events[-1]
         if isinstance(last, UserMessage):
             return digest("turn", last.key)
         return last.key if last.stays else digest("turn", last.position())
@@ -358,7 +435,92 @@ class _Reader:
         return before
 
 
-def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
+class _Events:
+    """The events of a run, made one after the other: calls as they were seen executed, calls of the memory's own tools
+    aside (they are no steps: what they say and cost goes with the next turn), each with its episode.
+
+    Args:
+        known: user messages that were read before (their keys) and their episodes.
+        before: key of the user message before the first event, where the head is missing; "" if it is unknown.
+
+    Attributes:
+        read: how many of the reader's events are in it.
+        new: what the latest `take` added.
+        tail: the latest event as it was read.
+        asked: the user messages' episodes.
+    """
+
+    def __init__(self, known: Mapping[str, str], before: str = "") -> None:
+        self._known = known
+        self.found: list[UserMessage | Turn] = []
+        self.new: list[UserMessage | Turn] = []
+        self.read = 0
+        self.tail: UserMessage | Turn | None = None
+        self.asked: dict[str, str] = {}
+        self._episode, self._start = known.get(before, ""), 0
+        self._written: str | None = None
+        self._spent = (0, 0, 0)
+
+    def copy(self, known: Mapping[str, str]) -> _Events:
+        """One that goes on from here."""
+        other = _Events.__new__(_Events)
+        other.__dict__.update(self.__dict__)
+        other._known, other.found, other.asked = known, self.found.copy(), self.asked.copy()
+        other.new = []
+        return other
+
+    def take(self, reader: _Reader, upto: int, executions: Mapping[str, Execution], watched: Container[str]) -> None:
+        """Adds the reader's next events."""
+        self.new = []
+        last = len(reader.events) - 1
+        for index in range(self.read, upto):
+            event = reader.events[index]
+            if isinstance(event, _Draft):
+                self.tail = _finish(event, executions, watched, gone_on=index < last)
+                self._turn(self.tail)
+            else:
+                self.tail, self._written, self._spent = event, None, (0, 0, 0)
+                self._add(event)
+        self.read = max(self.read, upto)
+
+    def _turn(self, turn: Turn) -> None:
+        steps = tuple(step for step in turn.steps if step.tool not in OWN_TOOLS)
+        own = len(steps) < len(turn.steps)
+        if not own and self._written is None and not any(self._spent):
+            self._add(turn)
+            return
+        summaries = [step.args.get("summary") for step in turn.steps if step.tool == SUMMARY_TOOL]
+        read, said, cached = self._spent
+        self._spent = (read + turn.input_tokens, said + turn.output_tokens, cached + turn.cached_tokens)
+        if steps or not own:
+            read, said, cached = self._spent
+            used = replace(turn, input_tokens=read, output_tokens=said, cached_tokens=cached)
+            self._add(replace(used, steps=steps, summary=self._written))
+            self._written, self._spent = None, (0, 0, 0)
+        texts = [text for text in summaries if isinstance(text, str) and text.strip()]
+        self._written = texts[-1] if texts else self._written
+
+    def _add(self, event: UserMessage | Turn) -> None:
+        index = len(self.found)
+        if isinstance(event, UserMessage):
+            known = self._known.get(event.key)
+            if known is None and (not self._episode or opens(event.text, self.found[self._start : index])):
+                known = digest("episode", event.key)
+            if known is not None and known != self._episode:
+                self._episode, self._start = known, index
+            self.asked[event.key] = self._episode
+        elif not self._episode and not self.found:
+            self._episode = digest("episode", event.key)  # nobody knows what it answered
+        made = replace(event, episode=self._episode)
+        self.found.append(made)
+        self.new.append(made)
+
+
+_NOTHING: Final = Prefix([], [], _Reader(None, ""), _Events({}), set())
+
+
+def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:
+    calls = [_corrected(call, executions.get(call.key), watched=draft.key in watched) for call in draft.calls]
     return Turn(
         steps=tuple(
             ExecutedCall(
@@ -371,16 +533,25 @@ def _finish(draft: _Draft, *, gone_on: bool) -> Turn:
                 call.key,
                 call.review,
             )
-            for call in draft.calls
+            for call in calls
         ),
         text=draft.text,
         chosen_by=draft.chosen_by,
         key=draft.key,
-        settled=gone_on or all(call.answered for call in draft.calls if draft.stays or call.tool not in OWN_TOOLS),
+        settled=gone_on or all(call.answered for call in calls if draft.stays or call.tool not in OWN_TOOLS),
         input_tokens=draft.tokens[0],
         output_tokens=draft.tokens[1],
         cached_tokens=draft.tokens[2],
     )
+
+
+def _corrected(call: _Call, seen: Execution | None, *, watched: bool) -> _Call:
+    """What was seen goes before what the messages say."""
+    if seen is None:
+        return replace(call, status="rejected") if watched and call.status == "failed" else call
+    if (seen.tool, canonical(seen.args)) != (call.tool, canonical(call.args)):
+        call = replace(call, tool=seen.tool, args=seen.args, review="edited")
+    return replace(call, answered=True, status=seen.status) if seen.over or call.answered else call
 
 
 def _tokens(message: BaseMessage) -> tuple[int, int, int]:

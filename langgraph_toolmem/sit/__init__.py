@@ -36,7 +36,7 @@ from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, Learned
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
-from langgraph_toolmem.graph.state import START, RunState
+from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import Run, Turn
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.policy import SITPolicy
@@ -174,7 +174,7 @@ class SIT(Method):
             "available": known.keys() if available is None and known else available,
             "search": partial(self.states.tool_index(known).search, k=SEARCHED) if known else None,
             "k": k,
-            "state": RunState.of(run),
+            "state": core.state_of(run),
             "weight_of": core.weight_of,
         }
         missing = ""
