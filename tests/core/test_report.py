@@ -17,7 +17,7 @@ from langgraph_toolmem.cli.inputs import By
 from langgraph_toolmem.cli.watch import Watcher
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.graph.evidence import EvidenceGraph
-from langgraph_toolmem.graph.export import GraphView
+from langgraph_toolmem.graph.view import GraphView
 from langgraph_toolmem.graph.operations import HOUR
 from langgraph_toolmem.inertia.calibrated import rules_table
 from langgraph_toolmem.inertia.evidence import RuleRecord

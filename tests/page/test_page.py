@@ -20,7 +20,7 @@ from places import TESTS
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
+from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place

@@ -17,7 +17,7 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History
