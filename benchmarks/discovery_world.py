@@ -11,7 +11,7 @@ POOL = 400
 
 
 def make_office() -> ToolsEnvironment:
-    """An office of its own; a factory for ``toolmem discover --env benchmarks.discovery_world:make_office``.
+    """An office of its own; a factory for a `Discovery`.
 
     A task's ``data`` has its ``seed`` and its ``number`` in `make_tasks` with `POOL` tasks.
     """

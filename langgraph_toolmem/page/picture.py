@@ -107,7 +107,7 @@ def clip(text: str) -> str:
 
 
 def origin(flow: FlowView) -> str:
-    """Where a value came from, in the words of `toolmem inspect`."""
+    """Where a value came from, in words."""
     return f"{'argument' if flow.direction == 'in' else 'output'} {flow.path}".strip()
 
 

@@ -2,7 +2,7 @@
 
 When runs end and half as many links again were seen as at the last time, a job fits the plain scorer again. It is used
 if it tells held-out links better than structure does. A table that another model left in the folder (``links-hgt.npz``,
-from ``toolmem train``) takes its place if it did better on the links that both were measured on.
+from `hgt.export.train`) takes its place if it did better on the links that both were measured on.
 """
 
 from __future__ import annotations
