@@ -31,15 +31,7 @@ _WRITERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One required or optional package.
-
-    Attributes:
-        name: its name on the package index.
-        needed: releases that work.
-        version: the one installed; None if it is not.
-        extra: the extra that brings it, "" for a required package.
-        fits: the installed release works.
-    """
+    """One package; `extra` brings it, or "" if it is required. `version` is None if it is not installed."""
 
     name: str
     needed: str

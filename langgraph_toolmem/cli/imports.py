@@ -31,17 +31,7 @@ BUILT_IN = ("none", "extractive")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an import keeps beside the calls.
-
-    Attributes:
-        summaries: writer of the states that the agent did not summarize: "none", "extractive", or "provider:model".
-        model: the model, if it is one.
-        max_calls: its calls at most.
-        unlabelled: weight of runs without a verdict, from 0 (they do not teach) to 1.
-        entries: keep runs for recall.
-        atoms: make atoms of successful runs.
-        writer: words atoms with a chat model.
-    """
+    """What an import keeps beside the calls; runs without a verdict teach if `unlabelled` is above 0."""
 
     summaries: str = "extractive"
     model: BaseChatModel | None = None
@@ -54,18 +44,7 @@ class Wanted:
 
 @dataclass
 class Imported:
-    """What an import did.
-
-    Attributes:
-        entries: runs that have an entry now, for recall.
-        atom_steps: steps of successful runs that stand in atoms now.
-        atom_model_calls: calls of a model that worded atoms.
-        teaching: runs that teach suggestions.
-        unlabelled: runs without a verdict.
-        stored: states that were stored, those that the agents wrote included.
-        model_calls: calls of a model that wrote states.
-        left: states that a model has still to write.
-    """
+    """Numbers of an import: runs kept, steps in atoms, runs that teach, states stored and still to be written."""
 
     entries: int = 0
     atom_steps: int = 0
@@ -95,12 +74,6 @@ class Imported:
 
 def import_runs(memory: ToolMemory, runs: Sequence[LoggedRun], wanted: Wanted, *, show: bool) -> Imported:
     """Learn runs, keep them for recall, and store the states of those that teach.
-
-    Args:
-        memory: the memory.
-        runs: read and checked.
-        wanted: what is to be kept.
-        show: draw progress, if there is a terminal.
 
     Raises:
         InputError: a run has no user id, and the namespace needs one; nothing was learned.

@@ -67,11 +67,7 @@ def answer_json(value: Any) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file as a whole: a reader sees the old text or the new one. Write into a device or a pipe.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write a file as a whole: a reader sees the old text or the new one. Write into a device or a pipe."""
     from langgraph_toolmem.stores.disk import replace_file
 
     target = file.resolve()
@@ -101,11 +97,7 @@ def say(text: str, *, style: str | None = None) -> None:
 
 @contextmanager
 def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """Draw a progress bar on stderr while it is a terminal and `show` is true.
-
-    Yields:
-        A function to call with what is done so far, in the unit of `total`.
-    """
+    """Draw a progress bar on stderr while it is a terminal; yield a function that takes what is done of `total`."""
     if not (show and sys.stderr.isatty()):
         yield lambda _done: None
         return

@@ -428,13 +428,6 @@ def test_a_label_that_is_corrected_later_takes_the_words_out(tmp_path: Path) -> 
     assert [each.score for each in entries(folder)] == [0.0] * 3
 
 
-def test_nothing_is_kept_that_is_not_wanted(tmp_path: Path, log: Path) -> None:
-    nothing = ("--no-entries", "--no-atoms", "--summaries", "none")
-    found = answer("import", log, "--memory", tmp_path / "memory", *nothing)
-    assert (found["entries"], found["atom_steps"], found["stored"]) == (0, 0, 0)
-    assert not (tmp_path / "memory" / "chroma").exists()
-
-
 def test_what_cannot_be_kept_comes_with_the_next_import(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

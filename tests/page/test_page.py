@@ -177,6 +177,13 @@ def test_the_same_input_gives_the_same_page() -> None:
     assert not re.search(r"(?:src|href)=(?![\"']?data:)|https?://|url\((?!data:)|@import", own), "it names no address"
 
 
+def test_the_figures_are_told_and_tools_that_may_change_something_are_marked() -> None:
+    changing = kinds_of_predictions(changing={"write": "its name <says> so"})
+    page = render_page(RECORD, DESK)
+    assert all(each in page for each in ("28.3", "7 of 8", "39 of 40", "12,345", "3.50"))
+    assert "its name &lt;says&gt; so" in render_page(replace(RECORD, sections=changing), DESK)
+
+
 def test_what_each_method_tells_is_on_the_page() -> None:
     told = {"next": Section("Next <tools>", {"shown": 4, "followed": 3, "right": 1}, ("Of 4 states, 3 are kept.",))}
     page = render_page(Report(turns=1, sections=told), DESK)
@@ -294,14 +301,13 @@ def told(page: Page, source: str, key: str, value: str) -> dict[str, Any]:
     return dict(zip(column(page, source, key), column(page, source, value), strict=True))
 
 
-def test_the_figures_and_the_graph(show: Opener) -> None:
-    page = show()
-    text = page.inner_text("main")
-    assert all(each in text for each in ("28.3 % of 60", "7 of 8", "39 of 40", "12,345", "3.50 EUR"))
+def test_the_graph_is_drawn_and_fits_a_narrow_window(show: Opener) -> None:
+    page = show(width=360)
     assert names(page) == {"search", "read", "write", "mail"}
     size, width = told(page, "nodes", "head", "size"), told(page, "edges", "head", "width")
     assert size["search"] == size["read"] > size["write"] > size["mail"]
     assert width["start of a run → search"] > width["search → read"] > width["write → mail"] > width["mail → search"]
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
     page.emulate_media(color_scheme="dark")
     until(page, "Bokeh.documents[0].get_model_by_name('nodes').data.colour.includes('#58a6d8')")
 
@@ -341,19 +347,6 @@ def test_a_tool_is_found_by_tap_name_and_table(show: Opener) -> None:
     assert page.inner_text("#details .title") == "mail"
 
 
-def test_tables_are_sorted_and_filtered(show: Opener) -> None:
-    page = show()
-    for head, cells in (("share", ["90%", "80%"]), ("misses", ["80%", "90%"]), ("misses", ["90%", "80%"])):
-        page.click(f"#rules th:has-text('{head}') button")
-        assert page.locator("#rules tbody td:last-child").all_inner_texts() == cells
-    wrong = page.locator("#rules-wrong tbody tr:visible")
-    assert wrong.count() == 0, "what was never right is folded away"
-    page.fill("[data-filters=rules]", "failed read")
-    assert (wrong.count(), page.locator("#rules tbody tr:visible").count()) == (1, 0)
-    page.fill("[data-filters=rules]", "search")
-    assert (wrong.count(), page.locator("#rules tbody tr:visible").count()) == (0, 2)
-
-
 def test_of_many_tools_the_most_used_are_drawn_first(show: Opener) -> None:
     page = show(Report(), crowd(300))
     assert names(page) == {f"server.tool_{i:03}" for i in range(40)}
@@ -367,37 +360,6 @@ def test_of_many_tools_the_most_used_are_drawn_first(show: Opener) -> None:
 
 def test_an_empty_memory_has_a_page(show: Opener) -> None:
     assert show(Report(), GraphView()).evaluate("Bokeh.documents.length") == 0
-
-
-def test_tools_that_may_change_something_are_marked(show: Opener) -> None:
-    changing = {"write": "its name <says> so", "mail": "it sends"}
-    page = show(replace(RECORD, sections=kinds_of_predictions(changing=changing)))
-    assert page.locator("#tools tr:has(.tag) [data-tool]").all_inner_texts() == ["write", "mail"]
-    markers = told(page, "nodes", "head", "marker")
-    assert {name for name, marker in markers.items() if marker == "diamond"} == {"write", "mail"}
-    page.click("#tools [data-tool=write]")
-    assert "its name <says> so" in page.inner_text("#details")
-
-
-def test_narrow_windows_need_no_sideways_scrolling(show: Opener) -> None:
-    long = "server.of.the.company__" + "check_availability_" * 6
-    rule = RuleRecord(long, long, "+".join(("l", "uq", "us", "o", "i", "t")), 12_345, 678)
-    figures = {"shown": 123_456, "followed": 98_765, "right": 98_765, "helped": 1, "hurt": 1}
-    report = replace(
-        RECORD,
-        tools={**RECORD.tools, long: ToolReport(123_456, 1, 2, 3, 4)},
-        newest_runs=RUNS,
-        sections={
-            **kinds_of_predictions(rule, replace(rule, hits=0), changing={long: "it " * 90}),
-            "sit": Section(long, figures),
-        },
-    )
-    for width in (360, 768):
-        page = show(report, width=width)
-        page.click("#never-right summary")
-        page.click(f"#tools [data-tool='{long}']")
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        assert max(column(page, "nodes", "x")) < width
 
 
 def test_hostile_names_do_nothing(show: Opener) -> None:
