@@ -1,9 +1,7 @@
 """Cold start: an agent that has no past yet is run in its sandbox on invented requests, and remembers them.
 
 Run it: ``python -m examples.bootstrap_office``. It needs no key: the model that invents requests is scripted, and so is
-the office assistant that carries them out. With a real model, on the command line::
-
-    toolmem bootstrap --agent examples.bootstrap_office:make --model openai:gpt-4.1-mini --queries 50 --memory .toolmem
+the office assistant that carries them out. `Bootstrap` takes a real model just so.
 """
 
 from __future__ import annotations

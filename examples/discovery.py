@@ -1,11 +1,8 @@
 """Discovery: no agent and no past runs yet, only tools on a sandbox. A tree search finds out what solves a task.
 
 Run it: ``python -m examples.discovery``. It needs no key: the search goes by the words of requests and tools. What it
-found is kept in a memory as atoms, and an agent would be shown them for a request that nobody searched. On the command
-line, with tasks in a file, and with a chat model as policy if you like::
-
-    toolmem discover --env examples.discovery:make --tasks examples/discovery.jsonl --memory .toolmem
-    toolmem atoms "cancel the order of somebody" --memory .toolmem
+found is kept in a memory as atoms, and an agent would be shown them for a request that nobody searched.
+A chat model can be the policy instead.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 ``ToolMemory(path, methods=default_methods(Lessons()))``.
 """
 
-from langgraph_toolmem.core.contributions import Answer, Command, Section, TextTable
+from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
 from langgraph_toolmem.core.method import Method
@@ -20,11 +20,9 @@ from langgraph_toolmem.turn.node import StepNode
 from langgraph_toolmem.turn.step import Step
 
 __all__ = [
-    "Answer",
     "Ask",
     "Asking",
     "Call",
-    "Command",
     "Core",
     "EndedRun",
     "Forgotten",

@@ -16,8 +16,7 @@ from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
 from langgraph_toolmem.core.listener import EndedRun, Import
 from langgraph_toolmem.core.method import Method, check_installed, check_methods, installed
-from langgraph_toolmem.graph.export import GraphView
-from langgraph_toolmem.graph.view import view_of
+from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.report.holdout import compare
 from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.report.savings import TokenPrice

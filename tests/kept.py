@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from langgraph.store.base import BaseStore
 
 from langgraph_toolmem import ToolMemory
@@ -13,7 +10,6 @@ from langgraph_toolmem.core.ledger import ALL, LedgerTable, Track
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.inertia.evidence import InertiaEvidence
 from langgraph_toolmem.navigator.evidence import NavigatorEvidence
-from langgraph_toolmem.report.report import JobsReport, Report
 from langgraph_toolmem.sit.evidence import SITEvidence
 
 
@@ -50,16 +46,3 @@ def give_records(memory: ToolMemory, method: str, tracks: dict[str, Track]) -> N
 def kept_in(store: BaseStore) -> str:
     """All that a shared store holds."""
     return repr([item.dict() for item in store.search((), limit=10**6)])
-
-
-def seen_by_others(report: Report) -> dict[str, Any]:
-    """What is seen of a report beside the process that writes: not the evidence, and not what is in other files."""
-    inertia = {
-        name: value
-        for name, value in report["inertia"].items()
-        if name not in ("undeclared", "suggested", "never_skipped", "unskipped", "changing")
-    }
-    seen = {"inertia": {**inertia, "rules": []}}
-    if report["sit"]:
-        seen["sit"] = {**report["sit"], "edges": []}
-    return {**report.to_dict(), "sections": seen, "jobs": asdict(JobsReport())}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
-import typer
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_toolmem import ToolMemory, default_methods
 from langgraph_toolmem.extend import (
-    Answer,
     Call,
-    Command,
     Core,
     EndedRun,
     Forgotten,
@@ -111,20 +108,6 @@ class Lessons(Method):
         shown, helped, hurt = sums["runs"], sums["helped"], sums["hurt"]
         words = f"Lessons were shown in {shown:,} runs; {helped:,} of these went well, {hurt:,} badly."
         return Section("Lessons", sums, (words,))
-
-
-def lessons(
-    method: Lessons,
-    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What a user says.")],
-    user_id: str | None = None,
-) -> Answer:
-    """Show what people said about similar requests that went wrong."""
-    found = method.near(request, method.core.users.of(user_id))
-    shown = [f"{each.similarity:.2f}  {each.item.request}: {each.item.comment}" for each in found]
-    return Answer([each.item._asdict() for each in found], shown or ["Nobody complained about such a request."])
-
-
-Lessons.commands = (Command(lessons),)
 
 
 def main() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +11,11 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, StateGraph
+from typer.testing import CliRunner
 
 from examples.own_method.lessons import Lessons, LessonStep
 from langgraph_toolmem import ToolMemory, default_methods
+from langgraph_toolmem.cli import app
 from langgraph_toolmem.extend import StepNode
 from langgraph_toolmem.middleware import tool_memory_middleware
 from langgraph_toolmem.nodes import MemoryState, memory_prompt
@@ -86,21 +85,20 @@ def test_a_run_that_went_well_teaches_nothing_until_somebody_complains(memory: T
     assert SAID not in app.invoke(ASKED)["messages"][-1].text
 
 
-def test_the_command_of_the_method(memory: ToolMemory, tmp_path: Path) -> None:
+def test_the_command_line_takes_the_method_from_the_environment(
+    memory: ToolMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     complain(memory)
     memory.close()
-    program = "from langgraph_toolmem.cli import main; main()"
-    environment = {**os.environ, "TOOLMEM_METHODS": "examples.own_method.lessons:Lessons"}
+    monkeypatch.setenv("TOOLMEM_METHODS", "examples.own_method.lessons:Lessons")
 
     def toolmem(*arguments: str) -> str:
-        asked = [sys.executable, "-c", program, *arguments, "--memory", str(tmp_path / "memory")]
-        return subprocess.run(asked, env=environment, capture_output=True, text=True, check=True).stdout
+        return CliRunner().invoke(app, [*arguments, "--memory", str(tmp_path / "memory")]).stdout
 
-    assert "Send the invoice to Ann Lee: Invoices go to the billing address." in toolmem("lessons", "Send the invoice")
-    assert [each["comment"] for each in json.loads(toolmem("lessons", "Send the invoice", "--json"))] == [SAID]
-    assert "Lessons were shown in 0 runs" in toolmem("report")
+    assert json.loads(toolmem("report", "--json"))["sections"]["lessons"]["runs"] == 0
     toolmem("feedback", "past", "--score", "1")
-    assert json.loads(toolmem("lessons", "Send the invoice", "--json")) == []
+    with ToolMemory(tmp_path / "memory", methods=default_methods(Lessons())) as again:
+        assert SAID not in agent(step_of(again), again).invoke(ASKED)["messages"][-1].text
 
 
 def test_forgetting_a_user_leaves_the_others(memory: ToolMemory) -> None:

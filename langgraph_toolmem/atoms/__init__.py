@@ -173,7 +173,7 @@ class Atoms(Method):
         return {key: record_of(track) for key, track in zip(names, tracks, strict=True)}
 
     def keep(self, atoms: Iterable[Atom], *, user_id: str | None = None) -> int:
-        """Keeps atoms that come from elsewhere, such as those of ``toolmem discover``, beside those of runs.
+        """Keeps atoms that come from elsewhere, such as those of a `Discovery`, beside those of runs.
 
         Atoms with the same sources and the same origin take the place of what was handed over before, so that a
         search can hand over all it has again and again.

@@ -1,38 +1,21 @@
-"""The commands of `toolmem` and their options. What they do is elsewhere; here is how they are called."""
+"""The commands of `toolmem` and their options. What is heavy is imported by the command that needs it."""
 
 from __future__ import annotations
 
-import sys
+import itertools
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
-from langgraph_toolmem.cli import atoms, evolve, graph, recall
-from langgraph_toolmem.cli.bootstrap import bootstrap
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, LockedError, StorageError
+from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.demo import demo
-from langgraph_toolmem.cli.derived import add_commands
-from langgraph_toolmem.cli.discover import discover
-from langgraph_toolmem.cli.export import export
-from langgraph_toolmem.cli.feedback import feedback
-from langgraph_toolmem.cli.forget import forget
 from langgraph_toolmem.cli.inputs import (
-    By,
-    check_folder,
-    load_log,
-    open_memory,
-    own_methods,
-    read_atom_writer,
-    read_model,
-    read_price,
-    read_tools_file,
-    skipped_in_plain,
-)
-from langgraph_toolmem.cli.options import (
-    AtomModel,
+    POLICY_HELP,
     Embeddings,
     Json,
     Lenient,
@@ -40,15 +23,16 @@ from langgraph_toolmem.cli.options import (
     MemoryFolder,
     Namespace,
     ToolsFile,
+    UserId,
+    check_folder,
+    load_log,
+    log_in_plain,
+    open_memory,
+    read_policy,
+    read_price,
+    read_tools_file,
 )
-from langgraph_toolmem.cli.replay import replay
-from langgraph_toolmem.cli.tables import Format, form_of, render
-from langgraph_toolmem.cli.terminal import Commands, answer_json, console, fail, note, progress, write_text
-from langgraph_toolmem.cli.train import train
-from langgraph_toolmem.runs.checkpoints import without_password
-
-if TYPE_CHECKING:
-    pass
+from langgraph_toolmem.cli.terminal import Commands, answer_json, note, progress, say, write_text
 
 app = typer.Typer(
     name="toolmem",
@@ -62,18 +46,8 @@ app = typer.Typer(
 )
 
 
-_UNLABELLED_HELP = (
-    "Runs without a label teach which tools to suggest, too; give the agent's memory SITPolicy(unlabelled=WEIGHT)."
-)
-
-
 def main() -> None:
     """Entry point of the `toolmem` program."""
-    try:
-        for method in own_methods():
-            add_commands(app, _groups, method.name, method.commands)
-    except ToolMemoryError as error:
-        sys.exit(fail(str(error)))
     app()
 
 
@@ -94,7 +68,72 @@ def _toolmem(
         typer.echo(context.get_help())
 
 
-app.command()(replay)
+app.command()(demo)
+
+
+@app.command()
+def replay(
+    file: LogFile,
+    tools: ToolsFile = None,
+    reads: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reads", metavar="NAME", help="A tool that only reads, or a pattern such as `list_*`; repeatable."
+        ),
+    ] = None,
+    policy: Annotated[str, typer.Option(metavar="POLICY", help=POLICY_HELP)] = "calibrated",
+    seed: Annotated[int, typer.Option(help="Seed of what the memory draws by chance.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many runs.")] = None,
+    prefetch: Annotated[
+        bool, typer.Option("--prefetch", help="Say what running look-ups while the model thinks would have saved.")
+    ] = False,
+    tool_seconds: Annotated[
+        float, typer.Option("--tool-seconds", min=0.0, help="With --prefetch: how long a tool call takes, in seconds.")
+    ] = 1.0,
+    lenient: Lenient = False,
+    as_json: Json = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write one web page, to put beside a pull request.")
+    ] = None,
+) -> None:
+    """What would the memory have saved on recorded runs?
+
+    Feeds the runs in order, predicts before each model turn what the memory would have done, then shows it
+    the truth. Needs no key and calls no model.
+    """
+    from langgraph_toolmem.cli.tables import replay_in_words, show_replay
+    from langgraph_toolmem.offline.prefetch import PrefetchTally
+    from langgraph_toolmem.offline.replay import replay as run_replay
+
+    if html is not None and as_json:
+        raise ConfigurationError("choose one of --json and --html")
+    chosen = read_policy(policy)
+    schemas = read_tools_file(tools)
+    kept: list[Any] = []
+    log = load_log(file, lenient=lenient, limit=limit, quiet=as_json)
+    with progress("replaying", len(log.runs), show=not as_json) as update:
+        done = itertools.count(1)
+        report = run_replay(
+            log.runs,
+            tools=schemas,
+            reads=reads or (),
+            policy=chosen,
+            seed=seed,
+            on_run=lambda _: update(next(done)),
+            on_end=lambda memory: kept.extend((memory.report(), memory.view())),
+            prefetch=PrefetchTally(tool_seconds=tool_seconds) if prefetch else None,
+        )
+    read = log_in_plain(file, log)
+    if as_json:
+        answer_json({**read, "policy": chosen.to_dict(), **report.to_dict()})
+    elif html is not None:
+        from langgraph_toolmem.page import render_page
+
+        lead = [*replay_in_words(report), *([report.inertia.verdict] if report.inertia else [])]
+        title = f"toolmem replay: {Path(read['file']).name}"
+        write_text(html, render_page(*kept, title=title, generated=time.time(), lead=lead))
+    else:
+        show_replay(report)
 
 
 @app.command("import")
@@ -111,11 +150,26 @@ def import_(
         ),
     ] = "extractive",
     max_model_calls: Annotated[int, typer.Option(min=1, help="At most so many calls of each chat model.")] = 500,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a chat model is called.")] = False,
-    unlabelled: Annotated[float, typer.Option(min=0.0, max=1.0, metavar="WEIGHT", help=_UNLABELLED_HELP)] = 0.0,
+    unlabelled: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            metavar="WEIGHT",
+            help="Runs without a label teach which tools to suggest, too; give the agent's memory "
+            "SITPolicy(unlabelled=WEIGHT).",
+        ),
+    ] = 0.0,
     entries: Annotated[bool, typer.Option(" /--no-entries", help="Keep no runs for recall.")] = True,
     atoms: Annotated[bool, typer.Option(" /--no-atoms", help="Make no atoms of successful runs.")] = True,
-    atom_model: AtomModel = None,
+    atom_model: Annotated[
+        str | None,
+        typer.Option(
+            "--atom-model",
+            metavar="SPEC",
+            help="The chat model that words atoms, `provider:model` [default: read off runs and schemas, no model].",
+        ),
+    ] = None,
     namespace: Namespace = None,
     embeddings: Embeddings = "builtin",
     lenient: Lenient = False,
@@ -127,16 +181,20 @@ def import_(
     suggest is learned from runs with "success": true; what their agents wrote with `summarize_state` is used. Each run
     is kept for recall, with its verdict, and the steps of successful ones become atoms for planning.
     """
-    from langgraph_toolmem.cli.imports import Summaries, import_runs
+    from langgraph_toolmem.base.models import resolve_model
+    from langgraph_toolmem.cli.imports import BUILT_IN, Wanted, import_runs
 
-    schemas = read_tools_file(tools)
-    model = read_model(summaries)
-    writer = None if atom_model is None or not atoms else read_atom_writer(atom_model, max_model_calls)
+    schemas, writer = read_tools_file(tools), None
+    model = None if summaries in BUILT_IN else resolve_model(summaries, name="--summaries", others=BUILT_IN)
+    if atom_model is not None:
+        from langgraph_toolmem.atoms.writer import AtomWriter
+
+        writer = AtomWriter(resolve_model(atom_model, name="--atom-model"), most=max_model_calls)
     log = load_log(file, lenient=lenient, quiet=as_json)
-    wanted = Summaries(summaries, model, max_model_calls, asks=not yes, unlabelled=unlabelled)
+    wanted = Wanted(summaries, model, max_model_calls, unlabelled, entries, atoms, writer)
     with open_memory(memory, tools=schemas, namespace=namespace, embeddings=embeddings) as opened:
         before = opened.view().calls
-        done = import_runs(opened, log.runs, wanted, entries=entries, atoms=atoms, writer=writer, show=not as_json)
+        done = import_runs(opened, log.runs, wanted, show=not as_json)
         view, problems = opened.view(), opened.report().problems
     with open_memory(memory, read_only=True) as stored:
         kept = stored.view().calls
@@ -145,18 +203,13 @@ def import_(
         raise StorageError(f"only {kept} of {view.calls} tool calls are stored in {memory}: {why}")
     learned = view.calls - before
     if as_json:
-        runs = {"file": without_password(file), "memory": str(memory), "runs": len(log.runs)}
-        calls = {"calls_learned": learned, "calls_known": view.calls, "entries": done.entries}
-        calls |= {"atom_steps": done.atom_steps, "atom_model_calls": done.atom_calls}
-        answer_json({**runs, **calls, "states": {"by": summaries, **done.states()}, **skipped_in_plain(log)})
+        told = {"memory": str(memory), "runs": len(log.runs), "calls_learned": learned, "calls_known": view.calls}
+        answer_json({**log_in_plain(file, log), **told, **vars(done)})
         return
-    from langgraph_toolmem.base.text import count
-
-    known, of = count(view.calls, "tool call"), count(len(view.tools), "tool")
-    typer.echo(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
-    typer.echo(f"The memory in {memory} now knows {known} of {of}.")
-    for line in done.sentences(wanted):
-        typer.echo(line)
+    say(f"Read {count(len(log.runs), 'run')} and learned {count(learned, 'new tool call')} from them.")
+    say(f"The memory in {memory} now knows {count(view.calls, 'tool call')} of {count(len(view.tools), 'tool')}.")
+    for line in done.sentences():
+        say(line)
 
 
 @app.command()
@@ -166,10 +219,7 @@ def report(
         str | None,
         typer.Option(metavar="IN:OUT[:CACHED]", help="Money per million input, output and cached tokens: 2.5:10:1.25."),
     ] = None,
-    currency: Annotated[str | None, typer.Option(metavar="NAME", help="Of the price [default: USD].")] = None,
-    by: Annotated[
-        By | None, typer.Option(help="Periods over time, in UTC [default: what fits; hours with --json].")
-    ] = None,
+    currency: Annotated[str, typer.Option(metavar="NAME", help="Of the price.")] = "USD",
     as_json: Json = False,
     html: Annotated[
         Path | None,
@@ -178,14 +228,16 @@ def report(
 ) -> None:
     """What did a memory do so far, and how often was it right?
 
-    Skipped calls, precision, tokens and money saved: as a whole, per tool, per kind of prediction, over time.
+    Skipped calls, precision, tokens and money saved: as a whole, per tool, per kind of prediction.
     """
-    if html is not None and (as_json or by is not None):
-        raise ConfigurationError("--html has everything on one page; leave out --json and --by")
+    if html is not None and as_json:
+        raise ConfigurationError("choose one of --json and --html")
     paid = read_price(price, currency)
     with open_memory(memory, read_only=True) as opened:
         result, view = opened.report(price=paid), opened.view()
-    if html is not None:
+    if as_json:
+        answer_json(result.to_dict())
+    elif html is not None:
         from langgraph_toolmem.page import render_page
 
         page = render_page(result, view, title=f"toolmem: {memory.resolve().name}", generated=time.time())
@@ -193,113 +245,61 @@ def report(
             typer.echo(page, nl=False)
         else:
             write_text(html, page)
-        return
-    from langgraph_toolmem.cli.record import report_in_plain, show_report
-
-    if as_json:
-        answer_json(report_in_plain(result, by or By.HOUR))
     else:
-        show_report(console(), result, by)
+        from langgraph_toolmem.cli.tables import show_report
+
+        show_report(result)
 
 
 @app.command()
-def watch(
-    memory: MemoryFolder,
-    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="From look to look.")] = 2.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Show the state, and what came since the last snapshot, and stop.")
-    ] = False,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="One line per event instead of a panel, as into a pipe.")
-    ] = False,
-) -> None:
-    """Follow a memory while another process writes to it.
-
-    Each step appears as it is learned: skipped, or asked of the model and foreseen or not. Writes nothing and
-    does not disturb the writer. Times are UTC. Ctrl-C ends it, with exit code 0, as there is no other end.
-    """
-    check_folder(memory)
-    from langgraph_toolmem.cli.live import follow, show_once
-    from langgraph_toolmem.cli.watch import Watcher
-
-    with Watcher(memory) as watcher:
-        if once:
-            show_once(watcher, now=time.time())
-        else:
-            follow(watcher, every=every, plain=plain)
-
-
-@app.command()
-def inspect(
-    memory: MemoryFolder,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
-    graphml: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write GraphML, for graph tools (- for stdout).")
+def explain(
+    request: Annotated[str, typer.Argument(metavar="REQUEST", help="What a user says.")],
+    memory: Annotated[
+        Path | None, typer.Option("--memory", "--path", metavar="FOLDER", help="The folder of a memory.")
     ] = None,
-    as_json: Json = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file instead.")
-    ] = None,
-    min_count: Annotated[int, typer.Option(min=1, help="Mermaid: leave out arrows seen less often.")] = 1,
-    max_edges: Annotated[int, typer.Option(min=1, help="Mermaid: draw at most so many arrows.")] = 60,
-) -> None:
-    """Show what a memory knows.
-
-    Which tools, what follows what, and where arguments come from: as tables, Mermaid, GraphML or JSON.
-    """
-    if mermaid + (graphml is not None) + as_json > 1:
-        raise ConfigurationError("choose one of --mermaid, --graphml and --json")
-    form = Format.MERMAID if mermaid else Format.GRAPHML if graphml else Format.JSON if as_json else None
-    if graphml is not None:
-        output = None if str(graphml) == "-" else graphml
-    if form is None:
-        form = form_of(output) if output else Format.TABLES
-    with open_memory(memory, read_only=True) as opened:
-        view = opened.view()
-    if form is Format.TABLES:
-        from langgraph_toolmem.cli.tables import show_graph
-
-        show_graph(console(), view)
-        return
-    text = render(view, form, min_count=min_count, max_edges=max_edges)
-    if output is None:
-        typer.echo(text, nl=False)
-        return
-    write_text(output, text)
-
-
-@app.command()
-def reembed(
-    memory: MemoryFolder,
-    embeddings: Annotated[
-        str,
+    tools: Annotated[
+        Path | None,
         typer.Option(
-            metavar="SPEC",
-            help='The new embedder: "builtin", "provider:model" or "sentence-transformers:<name or folder>".',
+            "--tools",
+            metavar="FILE",
+            help="Tool schemas (JSON) or an OpenAPI document, besides those the memory saw, or without a memory.",
         ),
-    ],
+    ] = None,
+    user_id: UserId = None,
+    namespace: Namespace = None,
+    embeddings: Embeddings = "builtin",
     as_json: Json = False,
 ) -> None:
-    """Make stored vectors again after the embedder was changed. Texts stay; a crash half-way loses nothing."""
-    if not memory.is_dir():
-        raise InputError(f"there is no memory at {memory}")
-    from langgraph_toolmem.search.embedders import resolve_embedder
-    from langgraph_toolmem.stores.folder_lock import FolderLock
-    from langgraph_toolmem.stores.vectors import VectorStore
+    """Show what a memory would say to a request, and why.
 
-    embedder = resolve_embedder(None if embeddings == "builtin" else embeddings)
-    lock = FolderLock(memory)  # no agent may write meanwhile
-    try:
-        with VectorStore(memory, embedder=embedder, namespace=("toolmem",)) as vectors:
-            total = sum(vectors.size()["kinds"].values())
-            with progress("embedding", max(total, 1), show=not as_json) as update:
-                done = vectors.reembed(progress=lambda texts, _of: update(texts))
-    finally:
-        lock.release()
+    The next call, the next tools, the tools that fit and a plan of their calls, past runs and their steps. Writes
+    nothing, calls no model and does not disturb a process that writes.
+    """
+    if not request.strip():
+        raise InputError("the request is empty")
+    if memory is None and tools is None:
+        raise ConfigurationError("name a memory with --memory, or tools with --tools")
+    from langgraph_toolmem.cli.explain import explain as explained
+    from langgraph_toolmem.cli.explain import show_explanation
+
+    schemas = read_tools_file(tools)
+    if memory is None:
+        from langgraph_toolmem.memory import ToolMemory
+
+        opened = ToolMemory.ephemeral(tools=schemas)
+    else:
+        opened = open_memory(memory, read_only=True, namespace=namespace, embeddings=embeddings)
+    with opened:
+        if memory is not None and schemas is not None:
+            from langgraph_toolmem.runs.tools import read_tools
+
+            opened.core.refresh()
+            opened.core.catalogue.adopt({**opened.core.catalogue.known, **read_tools(schemas)})
+        found = explained(opened, request, user_id)
     if as_json:
-        answer_json({"embedder": embedder.name, "texts": done})
-        return
-    typer.echo(f"{sum(done.values()):,} texts were embedded again with {embedder.name}.")
+        answer_json(found)
+    else:
+        show_explanation(found)
 
 
 @app.command()
@@ -311,6 +311,14 @@ def doctor(
     retry: Annotated[
         bool, typer.Option("--retry", help="Have entries and critiques that were given up tried again.")
     ] = False,
+    reembed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPEC",
+            help='Make stored vectors again with another embedder: "builtin", "provider:model" or '
+            '"sentence-transformers:<name or folder>".',
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Is everything installed, and the memory readable?
@@ -318,31 +326,100 @@ def doctor(
     Also says where the memory is, how big, what was set aside, and what is still to be written or was given up. The
     exit code is 1 if there is a problem.
     """
-    from langgraph_toolmem.cli.health import DEFAULT_FOLDER, examine, show_health
+    from langgraph_toolmem.cli import health
 
-    if retry:
-        from langgraph_toolmem.cli import waiting
-
-        folder = DEFAULT_FOLDER if memory is None else memory
+    folder = health.DEFAULT_FOLDER if memory is None else memory
+    if retry or reembed is not None:
         check_folder(folder)
-        note(f"to be tried again, by the process that works with the memory: {waiting.retry(folder):,}")
-    health = examine(memory)
+    if retry:
+        note(f"to be tried again, by the process that works with the memory: {health.retry(folder):,}")
+    if reembed is not None:
+        name, texts = health.reembed(folder, reembed, show=not as_json)
+        note(f"{texts:,} texts were embedded again with {name}")
+    found = health.examine(memory)
     if as_json:
-        answer_json(health.to_dict())
+        answer_json(found.to_dict())
     else:
-        show_health(console(), health)
-    if health.problems:
+        health.show_health(found)
+    if found.problems:
         raise typer.Exit(1)
 
 
-app.command()(demo)
-app.command()(export)
-_groups = {"graph": graph.app}
-app.add_typer(graph.app, name="graph")
-for _name, _commands in (("navigator", evolve.COMMANDS), ("atoms", atoms.COMMANDS), ("entries", recall.COMMANDS)):
-    add_commands(app, _groups, _name, _commands)
-app.command()(bootstrap)
-app.command()(discover)
-app.command()(feedback)
-app.command()(forget)
-app.command()(train)
+@app.command()
+def feedback(
+    thread_id: Annotated[str, typer.Argument(metavar="THREAD", help="The run: its thread id, as the agent had it.")],
+    memory: MemoryFolder,
+    score: Annotated[float, typer.Option(min=0.0, max=1.0, help="From 0 (bad) to 1 (good).", show_default=False)],
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="A word on it.")] = None,
+    episode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|ID",
+            help="The request in the thread: its number from 1, or the id of the user's message. Else the latest.",
+        ),
+    ] = None,
+    user_id: UserId = None,
+    namespace: Namespace = None,
+    embeddings: Embeddings = "builtin",
+    as_json: Json = False,
+) -> None:
+    """Say how a run went, also an hour later and from another process.
+
+    While another process writes to the folder, the verdict waits there in a queue: that process takes it in within a
+    minute, or at the next start.
+    """
+    check_folder(memory)
+    which = int(episode) if episode is not None and episode.isdecimal() else episode
+    given: dict[str, Any] = {"score": score, "comment": comment, "episode": which, "user_id": user_id}
+    opening = partial(open_memory, memory, namespace=namespace, embeddings=embeddings)
+    try:
+        opened = opening()
+    except LockedError:
+        queued = True
+        with opening(read_only=True) as reader:
+            reader.feedback(thread_id, **given)
+    else:
+        queued = False
+        with opened:
+            opened.feedback(thread_id, **given)
+            opened.flush()
+    if as_json:
+        answer_json({"thread_id": thread_id, "score": score, "comment": comment, "queued": queued})
+    elif queued:
+        say(
+            f"Another process is writing to {memory}. The verdict on {thread_id} waits in its queue; it is "
+            "taken in within a minute while that process works, or at the next start."
+        )
+    else:
+        say(f"Noted: {thread_id} {'went well' if score >= 0.5 else 'went wrong'} (score {score:g}).")
+
+
+@app.command()
+def forget(
+    memory: MemoryFolder,
+    thread: Annotated[
+        str | None,
+        typer.Option(metavar="THREAD", help="Its id, as the agent had it; else all of the user goes."),
+    ] = None,
+    user_id: UserId = None,
+    namespace: Namespace = None,
+    embeddings: Embeddings = "builtin",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take everything of a thread, or of a user, out of a memory and off the disk.
+
+    No other process may write to the folder meanwhile.
+    """
+    check_folder(memory)
+    if thread is None and not user_id:
+        raise typer.BadParameter("Name a thread (--thread) or a user (--user-id).")
+    what = f"the thread {printable(thread)}" if thread is not None else f"the user {printable(user_id or '')}"
+    if not yes:
+        typer.confirm(f"Forget all that {memory} keeps of {what}?", abort=True)
+    with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:
+        removed = opened.forget(thread_id=thread, user_id=user_id)
+    if as_json:
+        answer_json({"thread_id": thread, "user_id": user_id, "removed": removed})
+    else:
+        say(f"Forgotten: {removed:,} pieces of {what}." if removed else f"Nothing was kept of {what}.")

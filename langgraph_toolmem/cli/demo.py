@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem.base.errors import MissingExtraError, has_package
-from langgraph_toolmem.cli.tables import table
-from langgraph_toolmem.cli.terminal import console, progress
+from langgraph_toolmem.cli.terminal import progress, say, table
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -59,19 +58,18 @@ def demo(
     rows = [
         (name, f"{t.llm_calls:,}", f"{t.shortcuts:,}", f"{t.tokens:,}", f"{t.right} of {t.tasks}") for name, t in shown
     ]
-    to = console()
-    table(to, f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows, len(rows))
-    to.print("\n".join(report.sentences()), soft_wrap=True)
-    to.print(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))}", soft_wrap=True)
+    table(f"{tasks} requests to an office agent (scripted, not a language model)", columns, rows)
+    say("\n".join(report.sentences()))
+    say(f"\nThe log of the runs without it: {log}\n  toolmem replay {shlex.quote(str(log))}")
     if has_package("bokeh"):
         from langgraph_toolmem.page import render_page
 
         shown_as = render_page(report, view, title="toolmem demo", generated=time.time())
         (page := folder / "report.html").write_text(shown_as, encoding="utf-8")
-        to.print(f"What the memory did, as a page: {page.resolve()}", soft_wrap=True)
+        say(f"What the memory did, as a page: {page.resolve()}")
     else:
-        to.print(str(MissingExtraError("The page", "html")), soft_wrap=True)
-    to.print("Your turn: toolmem replay your.jsonl", soft_wrap=True)
+        say(str(MissingExtraError("The page", "html")))
+    say("Your turn: toolmem replay your.jsonl")
 
 
 def _office(part: str) -> Any:

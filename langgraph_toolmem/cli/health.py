@@ -1,84 +1,79 @@
-"""What `toolmem doctor` looks at: installed packages, and the files of a memory. It changes nothing."""
+"""Installed packages, and the files of a memory: `toolmem doctor`."""
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from langgraph_toolmem._version import __version__
+from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.text import count
+from langgraph_toolmem.cli.terminal import progress, say, table
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-LITTLE = 16_000_000
+DEFAULT_FOLDER: Final = Path(".toolmem")
+DISTRIBUTION: Final = "langgraph-toolmem"
+LITTLE: Final = 16_000_000
 """Bytes on a disk below which there is no room to write a memory anew."""
-DEFAULT_FOLDER = Path(".toolmem")
-
-REQUIRED = {
-    "langgraph": "1.2.11",
-    "langchain-core": "1.6.3",
-    "jsonschema-rs": "0.29",
-    "filelock": "3.16",
-    "numpy": "1.26",
-    "pyyaml": "6",
-    "typer": "0.16",
-    "rich": "13.9",
+_INTERNAL: Final = ("all", "bench", "dev")
+"""Extras that are no part of an application."""
+_WRITERS: Final = {
+    "critique": "critiques are written only by a memory whose method Entries has a critic: Entries(critic=...)",
+    "wording": "atoms are worded only by a memory whose method Atoms has a model: Atoms(model=...)",
 }
-"""Packages the core needs, with their lowest releases, as in pyproject.toml."""
-
-OPTIONAL = {
-    "memory": ("chromadb", "1.5.2", "suggestions, recall and planning: text that is searched by meaning"),
-    "openai": ("langchain-openai", "1.0", "models behind OpenAI's protocol"),
-    "agents": ("langchain", "1.4.2", "middleware for create_agent"),
-    "html": ("bokeh", "3.9", "the page of `toolmem report --html`"),
-    "mcp": ("langchain-mcp-adapters", "0.3", "tools of MCP servers"),
-    "studio": ("langgraph-cli", "0.4", "LangGraph Studio (`langgraph dev`)"),
-    "langmem": ("langmem", "0.0.30", "langmem's memory manager"),
-    "embeddings": ("sentence-transformers", "3.3", "local embedding models"),
-    "hgt": ("torch", "2.4", "training the navigator's graph model (`toolmem train`)"),
-}
-"""Extras: the package each brings, its lowest release, and what it is for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package, installed or not.
-
-    Attributes:
-        name: its name on the package index.
-        version: None if it is not installed.
-        needed: lowest release that works.
-        extra: the extra that brings it, None for a required package.
-        purpose: what it is for.
-    """
+    """One package; `extra` brings it, or "" if it is required. `version` is None if it is not installed."""
 
     name: str
-    version: str | None
     needed: str
-    extra: str | None = None
-    purpose: str = "the core"
+    version: str | None
+    extra: str
+    fits: bool
 
     @property
     def install(self) -> str:
         """The line to type."""
-        target = f"langgraph-toolmem[{self.extra}]" if self.extra else "langgraph-toolmem"
-        return f'pip install --upgrade "{target}"'
+        return f'pip install --upgrade "{DISTRIBUTION}{f"[{self.extra}]" if self.extra else ""}"'
 
     @property
     def problem(self) -> str | None:
         """None if there is none; an optional package may be missing."""
         if self.version is None:
             return None if self.extra else f"{self.name} is not installed; type: {self.install}"
-        if _numbers(self.version) < _numbers(self.needed):
-            return f"{self.name} {self.version} is older than {self.needed}; type: {self.install}"
-        return None
+        if self.fits:
+            return None
+        return f"{self.name} {self.version} does not fit {self.needed}; type: {self.install}"
+
+
+def packages() -> list[Package]:
+    """Return the packages that the installed distribution names, required ones first, each with its smallest extra."""
+    from packaging.requirements import Requirement
+
+    found = dict[str, Package]()
+    for text in sorted(metadata.requires(DISTRIBUTION) or (), key=_extra):
+        need, extra = Requirement(text), _extra(text)
+        if extra in _INTERNAL or need.name == DISTRIBUTION:
+            continue
+        try:
+            version = metadata.version(need.name)
+        except metadata.PackageNotFoundError:
+            version = None
+        fits = version is not None and need.specifier.contains(version, prereleases=True)
+        found[need.name] = Package(need.name, str(need.specifier), version, extra, fits)
+    return list(found.values())
+
+
+def _extra(requirement: str) -> str:
+    return requirement.partition("extra ==")[2].strip(" \"'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +81,21 @@ class Health:
     """Everything that was found; `problems` has one sentence each, with what to do."""
 
     packages: list[Package]
-    folder: Path | None
-    memory: dict[str, Any] | None
-    size: int
+    folder: Path | None = None
+    memory: dict[str, Any] | None = None
+    size: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
             "ok": not self.problems,
             "problems": self.problems,
             "notes": self.notes,
             "toolmem": __version__,
             "python": platform.python_version(),
-            "packages": [
-                {**asdict(package), "install": package.install, "problem": package.problem} for package in self.packages
-            ],
+            "packages": [{**asdict(each), "install": each.install, "problem": each.problem} for each in self.packages],
             "folder": None if self.folder is None else str(self.folder),
             "bytes": self.size,
             "memory": self.memory,
@@ -111,156 +104,187 @@ class Health:
 
 def examine(folder: Path | None) -> Health:
     """Look at the installed packages and at a memory folder (`.toolmem` if None and there is one)."""
-    packages = [Package(name, _installed(name), needed) for name, needed in REQUIRED.items()]
-    packages += [
-        Package(name, _installed(name), needed, extra, purpose) for extra, (name, needed, purpose) in OPTIONAL.items()
-    ]
-    problems = [package.problem for package in packages if package.problem is not None]
-    if folder is None:
-        if not DEFAULT_FOLDER.is_dir():
-            note = f"no memory was looked at: there is no {DEFAULT_FOLDER} here; name one with --memory FOLDER"
-            return Health(packages, None, None, 0, problems, [note])
-        folder = DEFAULT_FOLDER
-    folder = folder.absolute()
+    health = Health(packages())
+    health.problems.extend(each.problem for each in health.packages if each.problem is not None)
+    if folder is None and not DEFAULT_FOLDER.is_dir():
+        health.notes.append(
+            f"no memory was looked at: there is no {DEFAULT_FOLDER} here; name one with --memory FOLDER"
+        )
+        return health
+    folder = (folder or DEFAULT_FOLDER).absolute()
+    wrong = ""
     if not folder.exists():
-        problems.append(f"there is no memory at {folder}; it is made when an agent first uses it")
-        return Health(packages, folder, None, 0, problems)
-    if not folder.is_dir():
-        problems.append(f"{folder} is a file; a memory is a folder")
-        return Health(packages, folder, None, 0, problems)
-    if not os.access(folder, os.R_OK | os.X_OK):
-        problems.append(f"{folder} cannot be read: give the agent's user its folder back (chown, chmod u+rwX)")
-        return Health(packages, folder, None, 0, problems)
-    from langgraph_toolmem.cli import waiting
+        wrong = f"there is no memory at {folder}; it is made when an agent first uses it"
+    elif not folder.is_dir():
+        wrong = f"{folder} is a file; a memory is a folder"
+    elif not os.access(folder, os.R_OK | os.X_OK):
+        wrong = f"{folder} cannot be read: give the agent's user its folder back (chown, chmod u+rwX)"
+    if wrong:
+        return Health(health.packages, folder, problems=[*health.problems, wrong])
     from langgraph_toolmem.stores.graph_report import inspect_folder
 
-    memory = {**inspect_folder(folder), **waiting.look(folder)}
-    judged = (
-        _judge(folder, memory),
-        waiting.judge(folder, memory),
-        _judge_indexes(folder, memory),
-    )
-    found, notes = (list(chain(*parts)) for parts in zip(*judged, strict=True))
-    return Health(packages, folder, memory, _folder_size(folder), problems + found, notes)
+    memory = {**inspect_folder(folder), "jobs": _queue(folder)}
+    found = Health(health.packages, folder, memory, _size(folder), health.problems, health.notes)
+    for judge in (_judge_graph, _judge_jobs, _judge_indexes):
+        judge(folder, memory, found)
+    return found
 
 
-def _judge(folder: Path, memory: dict[str, Any]) -> tuple[list[str], list[str]]:
-    problems: list[str] = []
-    notes: list[str] = []
+def _judge_graph(folder: Path, memory: dict[str, Any], found: Health) -> None:
     for part in ("snapshot", "journal"):
         file = memory[part]
-        if file is None:
-            continue
-        if not file["readable"]:
-            problems.append(f"the {part} of the graph cannot be read: {file['why']}")
-        elif file["why"]:
-            notes.append(f"the {part} of the graph: {file['why']}")
-    problems += [
-        f"{aside['file']} ({size_in_words(aside['bytes'])}) could not be read and was set aside; the memory "
+        if file is not None and not file["readable"]:
+            found.problems.append(f"the {part} of the graph cannot be read: {file['why']}")
+        elif file is not None and file["why"]:
+            found.notes.append(f"the {part} of the graph: {file['why']}")
+    found.problems.extend(
+        f"{aside['file']} ({_words(aside['bytes'])}) could not be read and was set aside; the memory "
         "went on without it. Move it away or delete it when you are done with it"
         for aside in memory["set_aside"]
-    ]
+    )
     if not os.access(folder, os.W_OK):
-        problems.append(f"{folder} cannot be written to: a memory opened there would learn in RAM only")
+        found.problems.append(f"{folder} cannot be written to: a memory opened there would learn in RAM only")
     if (left := shutil.disk_usage(folder).free) < LITTLE:
-        problems.append(
-            f"the disk of {folder} has {size_in_words(left)} left: a memory there goes on in RAM; make room"
-        )
+        found.problems.append(f"the disk of {folder} has {_words(left)} left: a memory there goes on in RAM; make room")
     if memory["snapshot"] is None and memory["journal"] is None:
-        notes.append("nothing has been learned there yet")
+        found.notes.append("nothing has been learned there yet")
     if memory["locked"]:
         holder = "another process" if memory["holder"] is None else f"process {memory['holder']}"
-        notes.append(f"{holder} is writing to it; others may open it with read_only=True")
-    return problems, notes
+        found.notes.append(f"{holder} is writing to it; others may open it with read_only=True")
 
 
-def _judge_indexes(folder: Path, memory: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _judge_jobs(folder: Path, memory: dict[str, Any], found: Health) -> None:
+    queue = memory["jobs"]
+    if queue["why"]:
+        found.problems.append(queue["why"])
+    if lost := queue["given_up"]:
+        found.problems.append(
+            f"given up after repeated failures: {_jobs(lost)}. When the cause is mended, type: "
+            f"toolmem doctor --memory {folder} --retry"
+        )
+    if waits := queue["pending"]:
+        found.notes.append(f"jobs that wait for the next process that works with the memory: {_jobs(waits)}")
+        found.notes.extend(_WRITERS[each["kind"]] for each in waits if each["kind"] in _WRITERS)
+    if failing := queue["failing"]:
+        found.notes.append(f"of these, tried without success: {_jobs(failing)}")
+
+
+def _judge_indexes(folder: Path, memory: dict[str, Any], found: Health) -> None:
     from langgraph_toolmem.stores.integrity import inspect, set_aside
 
-    notes = [
-        f"{aside.relative_to(folder)} ({size_in_words(_folder_size(aside))}) is an index of Chroma's that was damaged "
+    found.notes.extend(
+        f"{aside.relative_to(folder)} ({_words(_size(aside))}) is an index of Chroma's that was damaged "
         "and set aside; it is made again from its texts. Delete it when you are done with it"
         for aside in set_aside(folder)
-    ]
+    )
     if memory["locked"]:
-        return [], notes  # while somebody writes, the files do not have to agree
+        return  # while somebody writes, the files do not have to agree
     try:
-        return inspect(folder), notes
+        found.problems.extend(inspect(folder))
     except OSError as error:
-        return [f"the indexes in {folder / 'chroma'} cannot be read: {error}"], notes
+        found.problems.append(f"the indexes in {folder / 'chroma'} cannot be read: {error}")
 
 
-def show_health(out: Console, health: Health) -> None:
-    """Print what was found, problems last."""
-    from rich.table import Table
+def _queue(folder: Path) -> dict[str, Any]:
+    """Return the jobs in a folder by their state; failing ones are pending too."""
+    from langgraph_toolmem.stores.database import held_in, look
 
-    out.print(f"langgraph-toolmem {__version__} on Python {platform.python_version()}")
-    table = Table()
-    for column in ("package", "installed", "needed", "for"):
-        table.add_column(column, overflow="fold")
-    for package in health.packages:
-        state = package.version or ("missing" if package.extra is None else "–")
-        table.add_row(package.name, state, f"≥ {package.needed}", package.purpose)
-    out.print()
-    out.print(table)
-    for package in health.packages:
-        if package.extra is not None and package.version is None:
-            out.print(f"For {package.purpose}, type: {package.install}", soft_wrap=True)
-    out.print()
-    if health.folder is not None:
-        out.print(f"Memory: {health.folder}", soft_wrap=True)
-    if health.memory is not None:
-        out.print(f"On disk: {size_in_words(health.size)} ({_parts(health.memory)})", soft_wrap=True)
-    for note in health.notes:
-        out.print(f"Note: {note}.", soft_wrap=True)
-    for problem in health.problems:
-        out.print(f"Problem: {problem}.", soft_wrap=True)
-    if not health.problems:
-        out.print("No problem found.")
+    path, why, rows = held_in(folder), "", None
+    if path is not None:
+        try:
+            rows = look(path, "SELECT kind, given_up, attempts, error FROM jobs")
+        except StorageError as error:
+            why = str(error)
+    waits, lost = ([row for row in rows or () if bool(row[1]) is given_up] for given_up in (False, True))
+    return {
+        "why": why,
+        "pending": _grouped((kind, "") for kind, *_ in waits),
+        "failing": _grouped((kind, error) for kind, _, attempts, error in waits if attempts),
+        "given_up": _grouped((kind, error) for kind, _, _, error in lost),
+    }
 
 
-def size_in_words(size: int) -> str:
-    """`512 bytes`, `1.5 MB` (decimal units)."""
-    if size < 1000:
-        return f"{size} bytes"
-    value = float(size)
-    for unit in ("kB", "MB", "GB", "TB"):
-        value /= 1000
-        if value < 999.95 or unit == "TB":
-            return f"{value:.1f} {unit}"
-    raise AssertionError("the last unit always returns")
+def _grouped(jobs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [{"kind": kind, "times": times, "error": error} for (kind, error), times in Counter(jobs).most_common()]
 
 
-def _parts(memory: dict[str, Any]) -> str:
-    parts = []
-    for part in ("snapshot", "journal"):
-        file = memory[part]
-        if file is None:
-            parts.append(f"no {part}")
-            continue
-        records = f" with {file['records']:,} records" if file.get("records") is not None else ""
-        state = "readable" if file["readable"] else "NOT readable"
-        parts.append(f"{part} {size_in_words(file['bytes'] or 0)}{records}, {state}")
-    return "; ".join(parts)
+def _jobs(groups: list[dict[str, Any]]) -> str:
+    """Return `critique: 3 (TimeoutError at …), write: 1`."""
+    return ", ".join(
+        f"{each['kind']}: {each['times']:,}" + (f" ({each['error']})" if each["error"] else "") for each in groups
+    )
 
 
-def _installed(name: str) -> str | None:
+def retry(folder: Path) -> int:
+    """Have jobs that were given up tried again, by whatever process works with the memory; return how many."""
+    import time
+
+    from langgraph_toolmem.stores.job_queue import JobQueue
+
+    with JobQueue(folder, now=time.time) as queue:
+        return queue.revive()
+
+
+def reembed(folder: Path, embeddings: str, *, show: bool) -> tuple[str, int]:
+    """Make stored vectors again with another embedder; return its name and how many texts.
+
+    Texts stay; a crash half-way loses nothing.
+    """
+    from langgraph_toolmem.search.embedders import resolve_embedder
+    from langgraph_toolmem.stores.folder_lock import FolderLock
+    from langgraph_toolmem.stores.vectors import VectorStore
+
+    embedder = resolve_embedder(None if embeddings == "builtin" else embeddings)
+    lock = FolderLock(folder)  # no agent may write meanwhile
     try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+        with VectorStore(folder, embedder=embedder, namespace=("toolmem",)) as vectors:
+            total = sum(vectors.size()["kinds"].values())
+            with progress("embedding", max(total, 1), show=show) as update:
+                done = vectors.reembed(progress=lambda texts, _of: update(texts))
+    finally:
+        lock.release()
+    return embedder.name, sum(done.values())
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """The release numbers in front: `1.3.5rc1` → (1, 3, 5). Trailing zeros do not count."""
-    head = re.match(r"\d+(?:\.\d+)*", version)
-    numbers = [int(number) for number in head.group().split(".")] if head else []
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
+def show_health(health: Health) -> None:
+    """Print what was found, problems last."""
+    say(f"{DISTRIBUTION} {__version__} on Python {platform.python_version()}")
+    rows = [
+        (each.name, each.version or ("–" if each.extra else "missing"), each.needed, each.extra)
+        for each in health.packages
+    ]
+    table("Packages", ("package", "installed", "needed", "extra"), rows, len(rows))
+    extras = dict.fromkeys(each.extra for each in health.packages if each.extra and each.version is None)
+    if extras:
+        say(f'{count(len(extras), "extra")} not installed; to have some: pip install "{DISTRIBUTION}[NAME]"')
+    say("")
+    if health.folder is not None:
+        say(f"Memory: {health.folder}")
+    if health.memory is not None:
+        parts = (_file(part, health.memory[part]) for part in ("snapshot", "journal"))
+        say(f"On disk: {_words(health.size)} ({'; '.join(parts)})")
+    for note in health.notes:
+        say(f"Note: {note}.")
+    for problem in health.problems:
+        say(f"Problem: {problem}.")
+    if not health.problems:
+        say("No problem found.")
 
 
-def _folder_size(folder: Path) -> int:
+def _file(part: str, file: dict[str, Any] | None) -> str:
+    if file is None:
+        return f"no {part}"
+    records = f" with {file['records']:,} records" if file.get("records") is not None else ""
+    return f"{part} {_words(file['bytes'] or 0)}{records}, {'readable' if file['readable'] else 'NOT readable'}"
+
+
+def _words(size: int) -> str:
+    from rich.filesize import decimal
+
+    return decimal(size)
+
+
+def _size(folder: Path) -> int:
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:

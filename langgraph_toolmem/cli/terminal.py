@@ -1,10 +1,10 @@
-"""Where the command line's text goes: answers to stdout, errors and progress to stderr."""
+"""Output of the command line: answers on stdout, errors, remarks and progress on stderr, tables, files."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,17 +26,9 @@ INTERRUPTED = 130
 class Commands(TyperGroup):
     """A command group whose errors are one line on stderr and exit code 2, however it is started."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command; with `standalone_mode` off, errors come out as exceptions."""
-        run = partial(super().main, args, prog_name, complete_var, False, windows_expand_args, **extra)
+        run = partial(super().main, *args, standalone_mode=False, **extra)  # type: ignore[misc]
         if not standalone_mode:
             return run()
         for stream in (sys.stdout, sys.stderr):
@@ -60,7 +52,7 @@ class Commands(TyperGroup):
 
 def fail(message: str, code: int = BAD_INPUT) -> int:
     """Print one line on stderr and return the exit code."""
-    typer.echo(f"error: {printable(message)}", err=True)
+    note(f"error: {message}")
     return code
 
 
@@ -75,11 +67,7 @@ def answer_json(value: Any) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file as a whole: who opens it sees the old text or the new. A device or a pipe is written to.
-
-    Raises:
-        InputError: it cannot be written.
-    """
+    """Write a file as a whole: a reader sees the old text or the new one. Write into a device or a pipe."""
     from langgraph_toolmem.stores.disk import replace_file
 
     target = file.resolve()
@@ -94,24 +82,22 @@ def write_text(file: Path, text: str) -> None:
 
 
 def console() -> Console:
-    """Where answers for a person go. Names from logs are never read as markup."""
+    """Return the console for answers to a person. Names from logs are never read as markup."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)
 
 
-def at_a_terminal() -> bool:
-    """Whether a person can be asked."""
-    return sys.stdin.isatty()
+def say(text: str, *, style: str | None = None) -> None:
+    """Print lines to a person, unwrapped and without control characters."""
+    out = console()
+    for line in text.splitlines() or [""]:
+        out.print(printable(line), style=style, soft_wrap=True)
 
 
 @contextmanager
 def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr while it is a terminal and `show` is true.
-
-    Yields:
-        A function to call with what is done so far, in the unit of `total`.
-    """
+    """Draw a progress bar on stderr while it is a terminal; yield a function that takes what is done of `total`."""
     if not (show and sys.stderr.isatty()):
         yield lambda _done: None
         return
@@ -120,31 +106,24 @@ def progress(label: str, total: int, *, show: bool) -> Iterator[Callable[[int], 
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
-
-        def update(done: int) -> None:
-            bar.update(task, completed=done)
-
-        yield update
+        yield lambda done: bar.update(task, completed=done)
 
 
-@contextmanager
-def described_progress(total: int, *, show: bool) -> Iterator[Callable[[int, str], None]]:
-    """As `progress`, with a count, the time, and a text that changes.
-
-    Yields:
-        A function to call with what is done so far, and with the text.
-    """
-    if not (show and sys.stderr.isatty()):
-        yield lambda _done, _text: None
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int = 20) -> None:
+    """Print at most `most` rows under a title; names wrap, numbers never do. Print nothing without rows."""
+    rows = list(rows)
+    if not rows:
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Table
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def update(done: int, text: str) -> None:
-            bar.update(task, completed=done, description=text)
-
-        yield update
+    drawn = Table()
+    for at, column in enumerate(columns):
+        number = all(row[at] == "–" or (row[at][:1].isdigit() and len(row[at]) < 20) for row in rows)
+        drawn.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows[:most]:
+        drawn.add_row(*map(printable, row))
+    say("")
+    say(title, style="bold")  # a table's own title would wrap at the table's width
+    console().print(drawn)
+    if len(rows) > most:
+        say(f"… and {len(rows) - most:,} more")

@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Final
 
 from langgraph_toolmem.base.checks import options_named
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError, has_package
-from langgraph_toolmem.core.contributions import Command
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.listener import Listener
 
@@ -41,13 +40,11 @@ class Method(Listener):
     Attributes:
         name: attribute of the memory; prefix of what it keeps.
         steps: what it does at a model call (`langgraph_toolmem.extend.Step`).
-        commands: its part of the command line.
         package: what must be installed for it, and the extra that brings it; None: nothing beside the core.
         core: what it stands on, from `open` on.
     """
 
     steps: ClassVar[tuple[type[Any], ...]] = ()
-    commands: ClassVar[tuple[Command, ...]] = ()
     package: ClassVar[tuple[str, str] | None] = None
 
     core: Core

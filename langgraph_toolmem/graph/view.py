@@ -2,11 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
 from langgraph_toolmem.graph.evidence import HIT, MISS, OPEN, EvidenceGraph
-from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.graph.state import PARALLEL, SEPARATOR, WORDS
+
+START = "<start>"
+"""Source of an edge to a tool that opened a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCounts:
+    """How often a tool was executed with success, and how often it failed."""
+
+    ok: int
+    failed: int
+
+    @property
+    def calls(self) -> int:
+        """Both together."""
+        return self.ok + self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    """`target` was called right after `source` (`START`: first in a run).
+
+    Attributes:
+        source: tool name or `START`.
+        target: tool name.
+        count: how often the model chose it.
+        ok: how often the call went well.
+        failed: how often it failed.
+    """
+
+    source: str
+    target: str
+    count: int
+    ok: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """An argument that had the value of an input or output of an earlier call in the same run.
+
+    Attributes:
+        source_tool: the earlier call's tool.
+        direction: "in" for one of its arguments, "out" for a part of its output.
+        path: which argument, or where in the output.
+        target_tool: the later call's tool.
+        parameter: the later call's parameter.
+        hits: how often the source had the value.
+        misses: how often it had another one.
+    """
+
+    source_tool: str
+    direction: Literal["in", "out"]
+    path: str
+    target_tool: str
+    parameter: str
+    hits: int
+    misses: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphView:
+    """A copy of the evidence graph: tools, what follows what, where arguments come from."""
+
+    tools: dict[str, ToolCounts] = field(default_factory=dict)
+    edges: list[EdgeView] = field(default_factory=list)
+    dataflow: list[FlowView] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        """All calls of all tools."""
+        return sum(counts.calls for counts in self.tools.values())
 
 
 def view_of(graph: EvidenceGraph) -> GraphView:

@@ -279,8 +279,8 @@ class Navigator(GraphEvolution, Method):
     def decisions(self) -> DecisionLog:
         """The log of decisions, for ``create_navi_subgraph(..., on_decision=memory.navigator.decisions)``.
 
-        Opt-in: it keeps what users said in the folder; `forget` deletes a user's turns. ``toolmem export --sft`` writes
-        them out.
+        Opt-in: it keeps what users said in the folder; `forget` deletes a user's turns. `export_sft` of
+        `offline.finetuning` writes them out.
         """
         core = self.core
         with core.lock:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.graph.export import GraphView
+    from langgraph_toolmem.graph.view import GraphView
 
 
 class Flow(NamedTuple):

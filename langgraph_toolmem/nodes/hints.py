@@ -129,7 +129,7 @@ class SITSummary(StepNode):
 class SGAPlanner(StepNode):
     """Puts single steps that worked at such a point of other runs into the private hint state (SGA-MCTS, online part).
 
-    The steps are atoms (`memory.atoms.search`), learned from runs that went well or found by ``toolmem discover``,
+    The steps are atoms (`memory.atoms.search`), learned from runs that went well or found by a `Discovery`,
     without values and not bound to tool names. They are looked up by where the run stands, by what is still open and
     by the types of the values that are known, and shown as patterns with these values filled in. Stands between the
     shortcut and the model; the model's node reads the hint with `memory_prompt`::

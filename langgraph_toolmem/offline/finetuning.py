@@ -213,7 +213,7 @@ def export_sft(
         if file.is_dir():
             raise InputError(f"{file} is a folder; name a file.")
         if file.is_file() and not overwrite:
-            raise InputError(f"{file} exists already; overwrite=True (toolmem export: --force) replaces it.")
+            raise InputError(f"{file} exists already; overwrite=True replaces it.")
     recorded = log.turns()
     chosen = choose(recorded, min_score=min_score, unjudged=unjudged, wrong_calls=wrong_calls)
     if not chosen.turns:
@@ -255,7 +255,7 @@ def _nothing(recorded: int, left_out: Mapping[Reason, int]) -> str:
     if left_out.get("unjudged"):
         told += (
             " Say how runs went (memory.finish(..., success=True), memory.feedback, toolmem feedback), or take those "
-            "that nobody judged with unjudged=True (toolmem export: --unjudged)."
+            "that nobody judged with unjudged=True."
         )
     return told
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from langgraph_toolmem.graph.export import START, EdgeView
+from langgraph_toolmem.graph.view import START, EdgeView
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from langgraph_toolmem.base.text import printable
-from langgraph_toolmem.graph.export import START, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.graph.sources import MARKS
+from langgraph_toolmem.graph.view import START, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.calibrated import symbol_in_words, tool_in_words
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page.layout import place, times
@@ -107,7 +107,7 @@ def clip(text: str) -> str:
 
 
 def origin(flow: FlowView) -> str:
-    """Where a value came from, in the words of `toolmem inspect`."""
+    """Where a value came from, in words."""
     return f"{'argument' if flow.direction == 'in' else 'output'} {flow.path}".strip()
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.graph.operations import HOUR
 
 _MAX_PRICE: Final = 1e12
 
@@ -74,24 +72,8 @@ class Period:
     output_tokens: int = 0
 
 
-_COUNTED: Final = tuple(field.name for field in fields(Period) if field.name != "start")
-
-
 def _is_amount(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MAX_PRICE
-
-
-def group_periods(periods: Sequence[Period], seconds: int) -> tuple[Period, ...]:
-    """The periods added up to longer ones of so many seconds (UTC; weeks begin on Monday), oldest first."""
-    monday = 4 * 24 * HOUR  # 1970 began on a Thursday
-    offset = monday if seconds % (7 * 24 * HOUR) == 0 else 0
-    sums: dict[int, dict[str, int]] = {}
-    for period in periods:
-        start = (period.start - offset) // seconds * seconds + offset
-        total = sums.setdefault(start, {})
-        for name in _COUNTED:
-            total[name] = total.get(name, 0) + getattr(period, name)
-    return tuple(Period(start, **sums[start]) for start in sorted(sums))
 
 
 def money_in_words(amount: float, currency: str | None) -> str:

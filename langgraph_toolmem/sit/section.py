@@ -7,7 +7,7 @@ from typing import Final
 
 from langgraph_toolmem.base.intervals import percentage
 from langgraph_toolmem.core.contributions import Section, TextTable, shown_in_words
-from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.sit.evidence import SITEvidence
 
 MAX_EDGES: Final = 50

@@ -80,8 +80,8 @@ def require_same(made_by: str, dimension: int, embedder: Embedder, where: str, *
     present = embedder.name if now is None else f"{embedder.name} ({now} numbers)"
     raise EmbedderChangedError(
         f"{where}: the stored vectors were made by {made_by} ({dimension} numbers), "
-        f"the embedder is now {present}. Go back to the former embedder, or type `toolmem reembed` "
-        "to make all vectors again with this one."
+        f"the embedder is now {present}. Go back to the former embedder, or make all vectors "
+        "again with this one: `toolmem doctor --memory FOLDER --reembed SPEC`."
     )
 
 

@@ -12,7 +12,6 @@ from histories import FAILED, call, calls, history, reading, schema, shortcut, u
 from places import DATA
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.cli.tables import replay_in_words
 from langgraph_toolmem.inertia.budget import FIRST
 from langgraph_toolmem.inertia.proposal import Decision, Proposal
 from langgraph_toolmem.offline.replay import is_right, replay
@@ -64,7 +63,6 @@ def test_an_agent_in_a_loop_saves_nothing():
     assert (report.turns, report.stuck) == (51, 48)
     assert report.right + report.wrong <= 2
     assert report.to_dict()["yield_per_100"] == pytest.approx(100 * report.right / 3)
-    assert "Left out: 48 turns" in replay_in_words(report)[3]
 
 
 def test_writing_tools_that_would_be_called_are_listed():
@@ -76,9 +74,6 @@ def test_writing_tools_that_would_be_called_are_listed():
     assert reading.right
     assert reading.writing == []
     assert writing.writing == ["open"]
-    said = "Tools that may change something and would have been called without the model: "
-    assert said + "none." in replay_in_words(reading)
-    assert said + "open." in replay_in_words(writing)
 
 
 def test_nothing_to_replay():
@@ -86,6 +81,10 @@ def test_nothing_to_replay():
 
     assert (report.runs, report.turns, report.yield_per_100, report.wrong_per_100) == (0, 0, 0.0, 0.0)
     assert json.loads(json.dumps(report.to_dict()))["chains"] == []
+    with ToolMemory.ephemeral(methods=[Inertia()]) as memory:
+        empty = memory.report()
+    assert (empty.turns, empty.precision, empty.tokens_saved, empty.tools) == (0, None, None, {})
+    assert json.loads(json.dumps(empty.to_dict()))["sections"]["inertia"]["rules"] == []
 
 
 def test_a_log_that_repeats_itself_is_foreseen():
@@ -200,16 +199,6 @@ def test_recorded_runs_stay_within_the_budget(name: str):
 # --- the report of a memory ---
 
 
-def test_an_empty_report():
-    with ToolMemory.ephemeral() as memory:
-        report = memory.report()
-
-    assert (report.turns, report.precision, report.tokens_saved, report.tools) == (0, None, None, {})
-    assert report["inertia"]["rules"] == []
-    assert "No proposal has been checked" in str(report)
-    assert json.loads(json.dumps(report.to_dict()))["turns"] == 0
-
-
 def with_usage(parts: list[Any], tokens: int) -> list[Any]:
     from langchain_core.messages import AIMessage, convert_to_messages
 
@@ -246,10 +235,6 @@ def test_a_report_by_hand():
     assert (find.calls, find.failed, find.skipped) == (2, 1, 0)
     assert (opened.calls, opened.failed, opened.skipped) == (2, 1, 2)
     assert report["inertia"]["budget_open"]
-    told = str(report)
-    assert "7 model turns seen, 2 of them taken without the model (1 of these calls failed)." in told
-    assert "About 200 tokens saved." in told
-    assert "2 of 3 good; with shortcuts 1 of 2" in told
 
 
 def test_checked_proposals_are_counted_right_and_wrong():
@@ -271,7 +256,6 @@ def test_checked_proposals_are_counted_right_and_wrong():
     rule = next(r for r in report["inertia"]["rules"] if r.tool == "find" and r.after == "<start>")
     assert rule.hits > 20
     assert rule.misses >= 1
-    assert f"{before.right} of {before.right + 1} checks against the model right: at least" in str(report)
 
 
 def test_a_verdict_is_the_latest():

@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import typer
 from plugs import APART, KINDS, NOW, files, make, memory_of, rows, run_of, work
-from typer.testing import CliRunner
 
 from langgraph_toolmem import StorageError, ToolMemory, default_methods
-from langgraph_toolmem.cli import atoms, evolve, recall
-from langgraph_toolmem.cli.derived import add_commands
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.row_places import RowPlaces
-from langgraph_toolmem.extend import Command, Method, Section
+from langgraph_toolmem.extend import Method, Section
 from langgraph_toolmem.stores.chroma import ChromaConnection
 
 EVENTS = ("turn", "learned", "ended", "judged", "imported", "report", "forget", "close")
@@ -29,8 +25,6 @@ QUIET = ("learned", "ended", "judged", "report")
 """What may fail in a method without stopping anybody."""
 WITH_TABLES = {"inertia", "sit", "navigator"}
 WITH_ROWS = {"sit", "navigator", "entries", "atoms", "lessons"}
-BUILT_IN_COMMANDS = {"navigator": evolve.COMMANDS, "atoms": atoms.COMMANDS, "entries": recall.COMMANDS}
-
 each_method = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 each_way = pytest.mark.parametrize("way", ["sync", "async"])
 
@@ -108,21 +102,6 @@ def test_its_report_is_a_section_of_plain_figures(kind: type[Method]) -> None:
         assert all(sentence in str(report) for sentence in section.sentences)
         for table in section.tables:
             assert all(len(row) == len(table.columns) and {type(cell) for cell in row} == {str} for row in table.rows)
-
-
-@each_method
-def test_its_commands_are_commands_with_help(kind: type[Method]) -> None:
-    commands = [*kind.commands, *BUILT_IN_COMMANDS.get(kind.name, ())]
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    add_commands(app, {}, kind.name, commands)
-    for each in commands:
-        assert isinstance(each, Command)
-        names = [*filter(None, [each.group]), each.name or each.run.__name__]
-        shown = CliRunner().invoke(app, [*names, "--help"])
-        assert shown.exit_code == 0, shown.output
-        told = " ".join((inspect.getdoc(each.run) or "no docstring").split("\n\n")[0].split())
-        assert told.rstrip(".") in " ".join(shown.output.split())
 
 
 # --- beside others ---

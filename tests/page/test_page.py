@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import open_browser
-from histories import FAILED, call, history, user, words
-from places import TESTS
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.graph.export import START, EdgeView, FlowView, GraphView, ToolCounts
+from langgraph_toolmem.graph.view import START, EdgeView, FlowView, GraphView, ToolCounts
 from langgraph_toolmem.inertia.evidence import RuleRecord
 from langgraph_toolmem.page import render_page
 from langgraph_toolmem.page.layout import place
-from langgraph_toolmem.page.picture import picture, sources_in_words
+from langgraph_toolmem.page.picture import picture
 from langgraph_toolmem.page.series import DAY, HOUR, RUN, WEEK, bucket_size, buckets, over_time
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.report.savings import Period
@@ -127,19 +121,8 @@ def test_depth_is_the_length_of_the_likeliest_way() -> None:
     assert places["a"].depth == pytest.approx(1.415037, abs=1e-6)  # 1 - log2(3/4)
     assert places["b"].depth == pytest.approx(2.415037, abs=1e-6)  # over a: + 1 - log2(1); alone: 1 - log2(1/4) = 3
     assert places["alone"].depth > places["b"].depth
-
-
-def test_tools_that_follow_each_other_stand_together() -> None:
-    chains = [("a1", "a2"), ("a2", "a3"), ("b1", "b2"), ("b2", "b3"), ("a3", "b3")]
-    edges = [EdgeView(x, y, 50 if x[0] == y[0] else 1, 0, 0) for x, y in chains]
-    order = sorted((p.rank, name) for name, p in place(["a1", "b1", "a2", "b2", "a3", "b3"], edges).items())
-    assert len({name[0] for _, name in order[:3]}) == 1
-    assert len({name[0] for _, name in order[3:]}) == 1
-
-
-@pytest.mark.parametrize("names", [[], [START], ["only"], [START, "only"]])
-def test_small_graphs_have_places(names: list[str]) -> None:
-    assert set(place(names, [])) == set(names)
+    for names in ([], [START], ["only"], [START, "only"]):
+        assert set(place(names, [])) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -149,17 +132,17 @@ def test_the_span_chooses_the_bucket(last: int, size: int) -> None:
     assert bucket_size([Period(MONDAY), Period(MONDAY + last)]) == size
 
 
-def test_hours_are_summed_to_days() -> None:
+def test_hours_are_summed_to_days_and_to_weeks_that_begin_on_monday() -> None:
     first, second = buckets(HOURS, DAY)
     assert first[:6] == (MONDAY, 50, 12, 1, 3, 1)
     assert (first.skipped_so_far, first.precision, first.precision_so_far) == (12, 0.75, 0.75)
     assert second[:6] == (MONDAY + DAY, 10, 5, 0, 4, 0)
     assert (second.skipped_so_far, second.precision, second.precision_so_far) == (17, 1.0, 7 / 8)
-
-
-def test_weeks_begin_on_monday() -> None:
     sunday, monday = Period(MONDAY - HOUR, turns=1), Period(MONDAY, turns=2)
-    assert [(b.start, b.turns) for b in buckets([sunday, monday], WEEK)] == [(MONDAY - WEEK, 1), (MONDAY, 2)]
+    assert [(b.start, b.turns, b.precision) for b in buckets([sunday, monday], WEEK)] == [
+        (MONDAY - WEEK, 1, None),
+        (MONDAY, 2, None),
+    ]
 
 
 def test_runs_are_told_one_by_one_while_all_is_within_four_hours() -> None:
@@ -167,9 +150,6 @@ def test_runs_are_told_one_by_one_while_all_is_within_four_hours() -> None:
     assert bucket_size(at, RUNS) == RUN
     assert bucket_size(at, RUNS[:1]) == HOUR
     assert bucket_size([*at, Period(MONDAY + 4 * HOUR)], RUNS) == HOUR
-
-
-def test_two_runs_of_one_second_are_two() -> None:
     found, size = over_time(replace(FIRST_HOUR, newest_runs=RUNS))
     assert size == RUN
     assert [(b.turns, b.skipped, b.skipped_so_far, b.precision_so_far) for b in found] == [
@@ -177,17 +157,8 @@ def test_two_runs_of_one_second_are_two() -> None:
         (5, 1, 1, 1.0),
         (3, 2, 3, 0.5),
     ]
-
-
-def test_what_runs_that_are_not_told_did_counts_in_what_is_so_far() -> None:
-    found, _ = over_time(replace(FIRST_HOUR, newest_runs=RUNS[1:]))
+    found, _ = over_time(replace(FIRST_HOUR, newest_runs=RUNS[1:]))  # the first one counts in what is so far
     assert [(b.skipped_so_far, b.precision_so_far) for b in found] == [(1, 1.0), (3, 0.5)]
-
-
-def test_nothing_checked_is_no_precision() -> None:
-    (bucket,) = buckets([Period(MONDAY, turns=3)], HOUR)
-    assert bucket.precision is None
-    assert bucket.precision_so_far is None
 
 
 def test_the_picture_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,27 +169,19 @@ def test_the_picture_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) ->
     assert drawn["left_out"] == {"tools": 2, "edges": 3, "flows": 0}
 
 
-def test_sources_are_told_in_words() -> None:
-    assert (
-        sources_in_words(RuleRecord("a", "b", "ua+^ua+o", 1, 0))
-        == "user's words after others, output of an earlier call"
-    )
-    assert sources_in_words(RuleRecord("a", "b", "", 1, 0)) == "no arguments"
-
-
-def test_the_same_input_gives_the_same_page(tmp_path: Path) -> None:
+def test_the_same_input_gives_the_same_page() -> None:
     first = render_page(RECORD, DESK, generated=0.0)
     assert render_page(RECORD, DESK, generated=0.0) == first
     assert render_page(RECORD, DESK, generated=60.0) != first
-    code = (
-        "import sys, test_page, pathlib; from langgraph_toolmem.page import render_page; "
-        "page = render_page(test_page.RECORD, test_page.DESK, generated=0.0); "
-        "pathlib.Path(sys.argv[1]).write_bytes(page.encode())"
-    )
-    paths = os.pathsep.join([*map(str, (TESTS / "page", TESTS)), *sys.path])
-    environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": paths}
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "page.html")], env=environment, check=True)
-    assert (tmp_path / "page.html").read_bytes() == first.encode()
+    own = re.sub(r"<script>/\* BEGIN bokeh.*?</script>", "", first, flags=re.DOTALL)
+    assert not re.search(r"(?:src|href)=(?![\"']?data:)|https?://|url\((?!data:)|@import", own), "it names no address"
+
+
+def test_the_figures_are_told_and_tools_that_may_change_something_are_marked() -> None:
+    changing = kinds_of_predictions(changing={"write": "its name <says> so"})
+    page = render_page(RECORD, DESK)
+    assert all(each in page for each in ("28.3", "7 of 8", "39 of 40", "12,345", "3.50"))
+    assert "its name &lt;says&gt; so" in render_page(replace(RECORD, sections=changing), DESK)
 
 
 def test_what_each_method_tells_is_on_the_page() -> None:
@@ -228,8 +191,6 @@ def test_what_each_method_tells_is_on_the_page() -> None:
         '<td class="name">Next &lt;tools&gt;</td><td class="n">4</td><td class="n">3</td><td class="n">1</td>' in page
     )
     assert "Of 4 states, 3 are kept." in page
-    assert "Budget of misses" not in page, "there is no shortcut in this memory"
-    assert "of 4 shown before a turn; 1 of these calls went well</dd>" in page
     assert "hints-title" not in render_page(RECORD, DESK)
 
 
@@ -241,12 +202,8 @@ def test_savings_beside_the_skipped_calls_are_told() -> None:
         "entries": Section("Past runs", {"kept": 9, "helped": 5, "hurt": 2}),
     }
     page = render_page(Report(turns=1, sections=sections), DESK)
-    assert "<dd>1,200 <small>served</small></dd>" in page
-    assert "of 20; 3.2 seconds of waiting saved" in page
-    assert "of 4 shown before a turn; 2 of these calls went well. Runs that saw some: 6 ended well, 2 badly" in page
-    plain = render_page(Report(turns=1), DESK)
-    assert "Look-ups run ahead" not in plain
-    assert "Hints followed" not in plain
+    assert all(part in page for part in ("1,200 <small>", "of 20; 3.2 seconds", "6 ended well, 2 badly"))
+    assert "ended well" not in render_page(Report(turns=1), DESK)
 
 
 def test_what_stands_in_the_place_of_a_tool_is_told_in_words() -> None:
@@ -257,24 +214,12 @@ def test_what_stands_in_the_place_of_a_tool_is_told_in_words() -> None:
     assert 'data-tool="an answer' not in page, "the graph has no such tool to lead to"
 
 
-def test_the_page_names_no_address() -> None:
-    page = render_page(RECORD, DESK)
-    own = re.sub(r"<script>/\* BEGIN bokeh.*?</script>", "", page, flags=re.DOTALL)
-    assert len(own) < len(page) / 10
-    assert not re.search(r"(?:src|href)=(?![\"']?data:)|https?://|url\((?!data:)|@import", own)
-
-
 def test_without_bokeh_the_line_to_type_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "langgraph_toolmem.page.figures", raising=False)
     monkeypatch.setitem(sys.modules, "bokeh", None)
     monkeypatch.setitem(sys.modules, "bokeh.resources", None)
     with pytest.raises(MissingExtraError, match=r'pip install "langgraph-toolmem\[html\]"'):
         render_page(RECORD, DESK)
-
-
-def test_importing_it_loads_no_bokeh() -> None:
-    code = "import sys, langgraph_toolmem.page; sys.exit('bokeh' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # --- in a browser ---
@@ -330,10 +275,6 @@ def names(page: Page) -> set[str]:
     return set(column(page, "nodes", "head")) - {"start of a run"}
 
 
-def slide(page: Page, to: int) -> None:
-    page.locator("#least").evaluate("(input, to) => { input.value = to; input.dispatchEvent(new Event('input')); }", to)
-
-
 def until(page: Page, script: str, *, arg: Any = None) -> None:
     """Waits for what a script says; Playwright's own waiting needs `eval`, which the page forbids."""
     for _ in range(200):
@@ -356,314 +297,69 @@ def place_of(page: Page, tool: str) -> tuple[float, float]:
     return x, y
 
 
-def colours(page: Page, selector: str) -> set[tuple[int, ...]]:
-    """Colours that cover more than a few pixels of an element as it is seen."""
-    from PIL import Image
-
-    picture = Image.open(io.BytesIO(page.locator(selector).screenshot())).convert("RGB")
-    return {colour for count, colour in picture.getcolors(1 << 24) if count > 40}
+def told(page: Page, source: str, key: str, value: str) -> dict[str, Any]:
+    return dict(zip(column(page, source, key), column(page, source, value), strict=True))
 
 
-def test_the_figures_are_told(show: Opener) -> None:
-    text = show().inner_text("main")
-    for told in ("17\n28.3 % of 60 turns; 1 of these calls failed", "–\n7 of 8 proposals", "39 of 40", "used up"):
-        assert told in text
-    for told in ("12,345\n12,000 in, 345 out", "3.50 EUR"):
-        assert told in text
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_graph_and_the_charts_are_drawn(show: Opener, dark: bool) -> None:
-    page = show(dark=dark)
+def test_the_graph_is_drawn_and_fits_a_narrow_window(show: Opener) -> None:
+    page = show(width=360)
     assert names(page) == {"search", "read", "write", "mail"}
-    assert len(column(page, "edges", "xs")) == len(column(page, "heads", "xs")) == 6
-    ground = (27, 31, 35) if dark else (255, 255, 255)
-    all_well, half_failed = ((88, 166, 216), (238, 134, 80)) if dark else ((38, 115, 168), (213, 96, 42))
-    assert {ground, all_well, half_failed} <= colours(page, "#graph")
-    assert {ground, all_well} <= colours(page, "#turns")
-    for chart in ("#saved", "#precision"):
-        assert {ground, all_well} <= colours(page, chart)
-
-
-def test_a_change_from_light_to_dark_repaints(show: Opener) -> None:
-    page = show()
+    size, width = told(page, "nodes", "head", "size"), told(page, "edges", "head", "width")
+    assert size["search"] == size["read"] > size["write"] > size["mail"]
+    assert width["start of a run → search"] > width["search → read"] > width["write → mail"] > width["mail → search"]
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
     page.emulate_media(color_scheme="dark")
     until(page, "Bokeh.documents[0].get_model_by_name('nodes').data.colour.includes('#58a6d8')")
-    assert {(27, 31, 35), (88, 166, 216)} <= colours(page, "#graph")
 
 
-def test_size_and_width_follow_the_counts(show: Opener) -> None:
+def test_rare_arrows_and_dataflow_can_be_switched(show: Opener) -> None:
     page = show()
-    size = dict(zip(column(page, "nodes", "head"), column(page, "nodes", "size"), strict=True))
-    assert size["search"] == size["read"] > size["write"] > size["mail"]
-    width = dict(zip(column(page, "edges", "head"), column(page, "edges", "width"), strict=True))
-    assert width["start of a run → search"] > width["search → read"] > width["write → mail"] > width["mail → search"]
-
-
-def test_the_slider_takes_rare_arrows_away(show: Opener) -> None:
-    page = show()
-    told = page.locator("#drawn")
-    assert "all 6 arrows" in told.inner_text()
-    slide(page, 1)  # 1, 4, 9, 10, 27, 30, 40 times
-    assert "mail → search" not in column(page, "edges", "head")
-    assert page.inner_text("#least-value") == "4 times"
-    assert "5 of 6 arrows" in told.inner_text()
-    slide(page, 6)
-    assert column(page, "edges", "head") == ["start of a run → search"]
-    assert len(names(page)) == 4
-
-
-def test_dataflow_can_be_switched_on(show: Opener) -> None:
-    page = show()
-    assert column(page, "flows", "head") == []
     page.check("#flow")
     assert column(page, "flows", "head") == ["read → write", "search → read"]
-    assert column(page, "flows", "body")[1] == "id ← output $.hits[*].id next (27 of 30)"
+    for to, arrows in ((1, 5), (6, 1)):  # 1, 4, 9, 10, 27, 30, 40 times
+        set_to = "(input, to) => { input.value = to; input.dispatchEvent(new Event('input')); }"
+        page.locator("#least").evaluate(set_to, to)
+        assert len(column(page, "edges", "head")) == arrows
+    assert len(names(page)) == 4
     page.uncheck("#flow")
     assert column(page, "flows", "head") == []
 
 
-def test_a_tap_tells_about_a_tool(show: Opener) -> None:
+def test_a_tool_is_found_by_tap_name_and_table(show: Opener) -> None:
     page = show()
     page.locator("#graph").scroll_into_view_if_needed()
     page.mouse.click(*place_of(page, "write"))
     until(page, "document.querySelector('#details .title').textContent === 'write'")
     details = page.inner_text("#details")
     assert "5 (50 %)" in details
-    assert re.search(r"Comes after\s+read\s+10 · 100 %", details)
     assert re.search(r"id ← argument id of read\s+9 of 10", details)
-    alpha = dict(zip(column(page, "nodes", "head"), column(page, "nodes", "alpha"), strict=True))
+    alpha = told(page, "nodes", "head", "alpha")
     assert alpha["write"] == alpha["read"] == alpha["mail"] == 1
     assert alpha["search"] < 0.5
-    page.wait_for_timeout(500)  # sooner, the two would be one double tap
-    page.locator("#graph").click(position={"x": 15, "y": 15})  # nothing is there
-    until(page, "document.querySelector('#details .title').textContent === 'No tool chosen'")
-    assert set(column(page, "nodes", "alpha")) == {1}
-
-
-def test_hovering_tells_the_counts(show: Opener) -> None:
-    page = show()
-    page.locator("#graph").scroll_into_view_if_needed()
     page.mouse.move(*place_of(page, "read"))
     until(page, "document.querySelector('.bk-Tooltip')?.shadowRoot.textContent.includes('40 calls, 10 failed')")
-
-
-def test_hovering_over_a_chart_tells_the_numbers(show: Opener) -> None:
-    page = show()
-    page.locator("#precision").scroll_into_view_if_needed()
-    script = """(time) => {
-        const figure = Bokeh.documents.map((d) => d.roots()[0]).find((root) => root.name === "turns");
-        const share = (time - figure.x_range.start) / (figure.x_range.end - figure.x_range.start);
-        const box = document.getElementById("turns").getBoundingClientRect();
-        return [box.x + box.width - figure.min_border_right - figure.inner_width * (1 - share), box.y + 20];
-    }"""
-    page.mouse.move(*page.evaluate(script, 1000 * (MONDAY + 10.5 * HOUR)))
-    seen = "[...document.querySelectorAll('.bk-Tooltip')].map((t) => t.shadowRoot.textContent).join('')"
-    until(page, f"{seen}.includes('30 turns')")
-    told = page.evaluate(seen)
-    assert "2026-10-05 10:00 to 11:00 UTC" in told
-    assert "9 skipped, call went well" in told
-
-
-def test_a_tool_is_found_by_name(show: Opener) -> None:
-    page = show()
     page.fill("#find", "ear")
     page.press("#find", "Enter")
     assert page.inner_text("#details .title") == "search"
-    assert re.search(
-        r"after the start of a run: user's words after others, usual value\s+9 of 10", page.inner_text("#details")
-    )
     page.press("#find", "Escape")
-    assert page.inner_text("#details .title") == "No tool chosen"
-
-
-def test_tables_lead_to_the_graph(show: Opener) -> None:
-    page = show()
+    assert set(column(page, "nodes", "alpha")) == {1}
     page.click("#tools button[data-tool=mail]")
     assert page.inner_text("#details .title") == "mail"
-    page.click("#details button:has-text('write')")
-    assert page.inner_text("#details .title") == "write"
-
-
-def test_tables_are_sorted_and_filtered(show: Opener) -> None:
-    page = show()
-
-    def first() -> list[str]:
-        return [text.strip() for text in page.locator("#rules tbody tr:visible td:nth-child(2)").all_inner_texts()]
-
-    assert first() == ["read", "search"]
-    page.click("#rules th:has-text('share') button")
-    assert page.locator("#rules tbody td:last-child").all_inner_texts() == ["90%", "80%"]
-    page.click("#rules th:has-text('misses') button")
-    assert page.locator("#rules tbody td:nth-child(5)").all_inner_texts() == ["5", "1"]
-    page.click("#rules th:has-text('misses') button")
-    assert page.locator("#rules tbody td:nth-child(5)").all_inner_texts() == ["1", "5"]
-
-
-def test_what_was_never_right_is_folded_away_and_found(show: Opener) -> None:
-    page = show()
-    wrong = page.locator("#rules-wrong tbody tr:visible")
-    assert wrong.count() == 0
-    assert page.inner_text("#never-right summary") == "1 of them was never right"
-    page.click("#never-right summary")
-    assert wrong.locator("td").all_inner_texts() == ["a failed read", "read", "no arguments", "0", "3", "0%"]
-    assert "holds them below the bar" in page.inner_text("#never-right")
-    page.click("#never-right summary")
-    page.fill("[data-filters=rules]", "failed read")
-    assert (wrong.count(), page.locator("#rules tbody tr:visible").count()) == (1, 0)
-    assert "1 of 3 shown" in page.inner_text("[data-counts=rules]")
-    page.fill("[data-filters=rules]", "search")
-    assert (wrong.count(), page.locator("#rules tbody tr:visible").count()) == (0, 2)
-    assert "never-right" not in render_page(Report(), DESK).partition("<script")[0]
 
 
 def test_of_many_tools_the_most_used_are_drawn_first(show: Opener) -> None:
     page = show(Report(), crowd(300))
     assert names(page) == {f"server.tool_{i:03}" for i in range(40)}
-    assert "40 of 300 tools, the most used ones, 40 of 300 arrows" in page.inner_text("#drawn")
     page.fill("#find", "server.tool_252")  # comes with its neighbours, however rare
     assert names(page) - {f"server.tool_{i:03}" for i in range(40)} == {f"server.tool_{i}" for i in (251, 252, 253)}
     page.fill("#find", "")
     page.select_option("#most", "300")
     assert len(names(page)) == 300
     assert len(set(zip(column(page, "nodes", "x"), column(page, "nodes", "y"), strict=True))) == 301
-    labels = len(column(page, "labels", "text"))
-    page.evaluate("""() => {
-        const { x_range: x, y_range: y } = Bokeh.documents[0].get_model_by_name("graph");
-        x.setv({ start: 0, end: x.end / 4 });
-        y.setv({ start: 0, end: y.end / 4 });
-    }""")
-    until(page, "(n) => Bokeh.documents[0].get_model_by_name('labels').data.text.length > n", arg=labels)
 
 
-def test_a_real_memory_is_shown(show: Opener) -> None:
-    with ToolMemory.ephemeral() as memory:
-        for i in range(3):
-            found = {"id": f"o{i}"}
-            run = history(
-                user(f"order {i}?"), call("find", {"n": i}, found), call("track", {"order": f"o{i}"}, FAILED), words()
-            )
-            memory.finish(run, thread_id=f"run-{i}")
-        page = show(memory.report(), memory.view())
-    assert names(page) == {"find", "track"}
-    page.check("#flow")
-    assert column(page, "flows", "head") == ["find → track"]
-    page.click("#tools button[data-tool=track]")
-    assert "3 (100 %)" in page.inner_text("#details")
-
-
-def test_an_empty_memory_says_so(show: Opener) -> None:
-    page = show(Report(), GraphView())
-    text = page.inner_text("main")
-    for told in ("No tool call has been seen yet", "No times are on record yet", "No rule has a record yet"):
-        assert told in text
-    assert "no turns seen yet" in text
-    assert page.evaluate("Bokeh.documents.length") == 0
-
-
-def test_one_hour_is_drawn_too(show: Opener) -> None:
-    page = show(Report(turns=20, periods=HOURS[:1]), DESK)
-    assert "within one hour" in page.inner_text("main")
-    assert (38, 115, 168) in colours(page, "#turns")
-
-
-def test_a_first_session_is_drawn_run_by_run(show: Opener) -> None:
-    page = show(replace(FIRST_HOUR, newest_runs=RUNS), DESK)
-    text = page.inner_text("main")
-    assert "Model turns per run" in text
-    assert "Run by run, oldest first; by the hour" in text
-    script = """(name) => {
-        const figure = Bokeh.documents.map((d) => d.roots()[0]).find((root) => root.name === name);
-        const data = figure.renderers[0].data_source.data;
-        return [data.time, data.turns, data.so_far].map((column) => Array.from(column));
-    }"""
-    assert page.evaluate(script, "turns") == [[1, 2, 3], [4, 5, 3], [0, 1, 3]]
-    page.locator("#saved").scroll_into_view_if_needed()
-    box = page.locator("#saved").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] - 40, box["y"] + 60)
-    seen = "[...document.querySelectorAll('.bk-Tooltip')].map((t) => t.shadowRoot.textContent).join('')"
-    until(page, f"{seen}.includes('run 3, 2026-10-05 00:01 UTC')")
-
-
-def test_where_nothing_was_checked_the_chart_is_open(show: Opener) -> None:
-    page = show()
-    drawn = page.evaluate("""() => {
-        const figure = Bokeh.documents.map((d) => d.roots()[0]).find((root) => root.name === "precision");
-        const shares = figure.renderers[0].data_source.data.precision;
-        return Array.from(shares, (share) => Number.isNaN(share) ? "open" : share);
-    }""")
-    assert drawn == [0.75, "open", 1]
-
-
-def test_tools_that_may_change_something_are_marked(show: Opener) -> None:
-    report = replace(
-        RECORD, sections=kinds_of_predictions(changing={"write": "its name <says> so", "mail": "it sends"})
-    )
-    page = show(report)
-    marked = page.locator("#tools tr:has(.tag) [data-tool]")
-    assert marked.all_inner_texts() == ["write", "mail"]
-    assert page.get_attribute("#tools tr:has-text('write') .tag", "title") == (
-        "may change something: its name <says> so"
-    )
-    markers = dict(zip(column(page, "nodes", "head"), column(page, "nodes", "marker"), strict=True))
-    assert {name for name, marker in markers.items() if marker == "diamond"} == {"write", "mail"}
-    assert page.locator(".legend .diamond").count() == 1
-    page.click("#tools [data-tool=write]")
-    assert "May change something: its name <says> so." in page.inner_text("#details")
-    page.click("#tools [data-tool=read]")
-    assert "May change" not in page.inner_text("#details")
-
-
-def test_a_long_name_stands_in_two_lines_and_is_whole_on_hover(show: Opener) -> None:
-    long, longer = "check_availability_of_rooms", "server.of.the.company__" + "check_availability_" * 4
-    edges = [EdgeView(START if i == 0 else f"t{i - 1}", f"t{i}", 9, 9, 0) for i in range(6)]
-    tools = {name: ToolCounts(9, 0) for name in (long, longer, *(f"t{i}" for i in range(6)))}
-    page = show(Report(), GraphView(tools, [*edges, EdgeView("t0", long, 5, 5, 0), EdgeView("t1", longer, 5, 5, 0)]))
-    labels = dict(zip(column(page, "labels", "head"), column(page, "labels", "text"), strict=True))
-    assert labels[long].replace("\n", "") == long
-    assert labels[long].count("\n") == 1
-    assert "…" in labels[longer]
-    page.locator("#graph").scroll_into_view_if_needed()
-    below = column(page, "labels", "offset")[column(page, "labels", "head").index(longer)] + 8
-    x, y = place_of(page, longer)
-    page.mouse.move(x, y + below)
-    until(page, "(name) => document.querySelector('.bk-Tooltip')?.shadowRoot.textContent.includes(name)", arg=longer)
-
-
-@pytest.mark.parametrize("width", [360, 375, 768])
-def test_narrow_windows_need_no_sideways_scrolling(show: Opener, width: int) -> None:
-    long = "server.of.the.company__" + "check_availability_" * 6
-    rule = RuleRecord(long, long, "+".join(("l", "uq", "us", "o", "i", "t")), 12_345, 678)
-    told = {"shown": 123_456, "followed": 98_765, "right": 98_765, "helped": 1, "hurt": 1}
-    ahead = {"started": 20, "served": 10, "in_time": 4, "wasted": 9, "seconds_saved": 3.25}
-    figures = {
-        "audits": {"checks": 40, "right": 39, "low": 0.868, "high": 0.999, "at_least": 0.886},
-        "calls_made": 800,
-        "budget_open": True,
-        "prefetch": ahead,
-        "changing": {long: "it " * 90},
-    }
-    report = replace(
-        RECORD,
-        tools={**RECORD.tools, long: ToolReport(123_456, 1, 2, 3, 4)},
-        newest_runs=RUNS,
-        sections={**kinds_of_predictions(rule, replace(rule, hits=0), **figures), "sit": Section(long, told)},
-    )
-    page = show(report, width=width)
-    page.click("#never-right summary")
-    page.click(f"#tools [data-tool='{long}']")
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    ends = page.evaluate(
-        "[...document.querySelectorAll('.figures, .figures > :last-child')].map((e) => e.getBoundingClientRect().right)"
-    )
-    assert ends[0] == pytest.approx(ends[1], abs=0.1), "the last row of figures has no gap"
-    wide = (
-        "[...document.querySelectorAll('table')].filter((t) => t.scrollWidth > t.closest('.scroll').clientWidth).length"
-    )
-    assert page.evaluate(wide) == (0 if width > 600 else 4), "they scroll in boxes of their own"
-    assert len(names(page)) == 5
-    assert max(column(page, "nodes", "x")) < width
+def test_an_empty_memory_has_a_page(show: Opener) -> None:
+    assert show(Report(), GraphView()).evaluate("Bokeh.documents.length") == 0
 
 
 def test_hostile_names_do_nothing(show: Opener) -> None:
@@ -703,5 +399,4 @@ def test_hostile_names_do_nothing(show: Opener) -> None:
     assert page.evaluate("window.hurt") is None
     assert page.locator("img, svg[onload], b >> text=index").count() == 0
     assert page.locator("#tools tbody tr").count() == len(cruel)
-    assert "{{ 7 * 7 }}" in page.inner_text("#tools")
     assert "\u202e" not in page.content()

@@ -88,7 +88,7 @@ print(f"skipped {report.skipped}")
 COMMANDS = """
 from langgraph_toolmem.cli import app
 for arguments in (["replay", sys.argv[2]], ["import", sys.argv[2], "--memory", sys.argv[1]],
-                  ["report", "--memory", sys.argv[1]], ["inspect", "--memory", sys.argv[1]]):
+                  ["report", "--memory", sys.argv[1]], ["explain", "go", "--memory", sys.argv[1]]):
     try:
         app(arguments)
     except SystemExit as done:
@@ -127,7 +127,9 @@ def test_the_command_line_works_without_any_extra(tmp_path):
     messages = [asked, {"role": "assistant", "content": "", "tool_calls": [call]}, answer, said]
     log.write_text(json.dumps({"messages": messages, "success": True}) + "\n")
 
-    assert "learned 1 new tool call" in _lean(COMMANDS, tmp_path / "memory", log)
+    said = _lean(COMMANDS, tmp_path / "memory", log)
+    assert "learned 1 new tool call" in said
+    assert 'pip install "langgraph-toolmem[memory]"' in said
 
 
 def test_the_demo_needs_no_extra_and_says_what_draws_its_page(tmp_path):

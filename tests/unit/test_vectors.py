@@ -349,7 +349,7 @@ def test_another_embedder_is_refused_by_every_call_with_both_names_and_the_way_o
         ):
             with pytest.raises(EmbedderChangedError) as caught:
                 call()
-            for part in (LEXICAL.name, "letters:abc", "toolmem reembed"):
+            for part in (LEXICAL.name, "letters:abc", "toolmem doctor"):
                 assert part in str(caught.value)
         assert store.size()["embedder"] == LEXICAL.name
         assert store.kinds() == ["atoms", "entries"]

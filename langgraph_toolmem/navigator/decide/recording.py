@@ -4,7 +4,7 @@
 
     create_navi_subgraph(model, tools, memory, on_decision=memory.navigator.decisions)
 
-and ``toolmem export --sft train.jsonl --memory FOLDER`` writes it out (`offline.finetuning`).
+and ``export_sft(memory.navigator.decisions, "train.jsonl")`` of `offline.finetuning` writes it out.
 
 A table of the memory's database: what was recorded is on disk when the call returns, and several processes may record
 at once. A turn is known by its run, its step and its prompt, so a node that runs again replaces what it recorded

@@ -6,5 +6,4 @@
 ``constraints``  what a user says of clusters: these are one, these are not
 ``links``        how likely a link works: structure, record, or a scorer of one's own
 ``current``      the graph of a memory, in step with its tools and what its runs showed
-``export``       the graph as a drawing
 """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.arguments import check_names
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorSources

@@ -2,7 +2,7 @@
 
 When runs end and half as many links again were seen as at the last time, a job fits the plain scorer again. It is used
 if it tells held-out links better than structure does. A table that another model left in the folder (``links-hgt.npz``,
-from ``toolmem train``) takes its place if it did better on the links that both were measured on.
+from `hgt.export.train`) takes its place if it did better on the links that both were measured on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.graph.export import START
+from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.history import History

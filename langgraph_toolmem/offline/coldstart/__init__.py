@@ -7,7 +7,6 @@
 
 **The tools are really executed.** Whatever they can send, pay or delete, they may: give it an agent whose tools act on
 a sandbox. A cold start that was killed goes on where it was when it is begun again; `drop` takes its entries away.
-``toolmem bootstrap`` is the same on the command line.
 
 ===========  ==========================================================================
 ``sandbox``  the agent, what brings its world back, and what judges a run

@@ -11,7 +11,7 @@
         with ToolMemory("memory") as memory:
             print(discovery.run(sink=IntoMemory(memory)))
 
-**The tools are really executed.** ``toolmem discover`` is the same on the command line.
+**The tools are really executed.**
 
 ===============  ==========================================================================
 ``environment``  what is searched, and how to come back to a state

@@ -100,7 +100,7 @@ def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> N
         hits = memory.atoms.search("find order <ID>", slots=["ORDER_ID"])
         assert {hit.tool for hit in hits} == {"find_order", "send_mail"}
     said = CliRunner().invoke(app, ["doctor", "--memory", str(tmp_path)]).stdout
-    assert "1 wording of atoms" in said
+    assert "wording: 1" in said
     assert "Atoms(model=...)" in said
     with OpenAIStubServer(reply) as again:  # the next process asks
         with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(model=make_chat_model(again)))) as memory:
@@ -164,11 +164,10 @@ def test_an_import_words_them_within_its_bound(
     folder = tmp_path / "memory"
     command = ["import", log(tmp_path, 1, 2, 3), "--memory", folder, "--tools", tmp_path / "tools.json"]
     options = ["--summaries", "none", "--atom-model", "openai:gpt-4.1-mini", "--max-model-calls", most]
-    result = CliRunner().invoke(app, list(map(str, command + options)))
+    result = CliRunner().invoke(app, [*map(str, command + options), "--json"])
     assert result.exit_code == 0, result.output
-    calls = "2 model calls" if worded == 2 else "1 model call"
-    assert f"Made atoms of 6 steps of successful runs, for planning (worded with {calls})." in result.stdout
-    assert len(server.requests) == worded
+    found = json.loads(result.stdout)
+    assert (found["atom_steps"], found["atom_model_calls"], len(server.requests)) == (6, worded, worded)
     with ToolMemory(folder, read_only=True) as memory:
         found = atoms(memory)
         assert sum(atom.goal in GOALS.values() for atom in found.values()) == worded

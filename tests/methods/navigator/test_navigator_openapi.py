@@ -118,8 +118,8 @@ def test_the_title_is_the_toolkit_and_a_memory_takes_the_specs(tmp_path: Path):
     file, folder = tmp_path / "api.json", tmp_path / "memory"
     file.write_text(json.dumps(titled), encoding="utf-8")
     ToolMemory(folder).close()
-    options = ["--memory", str(folder), "--tools", str(file), "--target", "post_owners_owner_id_pets", "--json"]
-    shown = CliRunner().invoke(app, ["graph", *options])
+    options = ["--memory", str(folder), "--tools", str(file), "--json"]
+    shown = CliRunner().invoke(app, ["explain", "Post a pet of an owner", *options])
     steps = json.loads(shown.stdout)["plan"]["chains"][0]["steps"]
     assert [step["tool"] for step in steps] == [*chain.tools]
 

@@ -1,27 +1,20 @@
-"""Training data out of recorded turns: which turns, split how, in which form; and the command that writes it."""
+"""Training data out of recorded turns: which turns, split how, in which form, in which files."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import WAYS
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from navi_script import Part, Shop, do, say
-from typer.testing import CliRunner
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import InputError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.cli import app
 from langgraph_toolmem.navigator.decide.decision import Decision, read
 from langgraph_toolmem.navigator.decide.recording import DeciderTurn, DecisionLog
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
@@ -67,16 +60,6 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_bytes().decode("ascii").splitlines()]
 
 
-def run(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def process(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The program as a shell starts it."""
-    command = [sys.executable, "-c", "from langgraph_toolmem.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
-
-
 # --- end to end: what the model was sent is what is trained on ---
 
 
@@ -96,11 +79,8 @@ def store(shop: Shop, memory_folder: Path) -> Iterator[ToolMemory]:
         yield made
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("method", ["function_calling", "json_schema"])
-async def test_lines_are_what_the_model_was_sent(
-    method: Any, way: str, shop: Shop, store: ToolMemory, memory_folder: Path
-) -> None:
+def test_lines_are_what_the_model_was_sent(method: Any, shop: Shop, store: ToolMemory, memory_folder: Path) -> None:
     rounds: list[Any] = [
         [do("find_customer", name="Ann"), do("find_customer", name="Бен\u2028 \U0001f600")],
         "no decision",
@@ -130,14 +110,12 @@ async def test_lines_are_what_the_model_was_sent(
             checkpointer=InMemorySaver(),
         )
         feed: Any = {"messages": [("user", "refund Ann's order")]}
-        state = graph.invoke(feed, config) if way == "sync" else await graph.ainvoke(feed, config)
-        await model.root_async_client.close()
+        state = graph.invoke(feed, config)
         store.finish(state["messages"], thread_id="t1", success=True, user_id="ann@example.com")
-        # Beside the process that writes.
-        out = memory_folder.parent / "train.jsonl"
-        done = await asyncio.to_thread(process, "export", "--sft", out, "--memory", memory_folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Wrote 5 turns of 1 run to")
+    out = memory_folder.parent / "train.jsonl"
+    with ToolMemory(memory_folder, read_only=True) as beside:  # while another one writes
+        done = export_sft(beside.navigator.decisions, out)
+    assert (done.turns, done.runs) == (5, 1)
     sent = [request["messages"] for n, request in enumerate(server.requests) if n != 2]  # the third is the repair
     written = lines(out)
     assert len(written) == len(sent) == 5
@@ -277,74 +255,51 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert out.read_bytes() == b"one\ntwo\n"
 
 
-# --- the command ---
-
-
-def test_the_command_says_what_it_wrote(folder: Path, tmp_path: Path) -> None:
+def test_options_say_which_turns_are_written(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "train.jsonl"
-    result = run("export", "--sft", out, "--memory", folder)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines() == [
-        f"Wrote 12 turns of 6 runs to {out}.",
-        "Left out of 17 recorded turns: 2 judged too low, 3 unjudged.",
-    ]
-    assert len(lines(out)) == 12
-    assert all(set(line) == {"messages"} for line in lines(out))
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
+    def written(**options: Any) -> tuple[Any, list[dict[str, Any]]]:
+        with ToolMemory(folder, read_only=True) as store:
+            return export_sft(store.navigator.decisions, out, overwrite=True, **options), lines(out)
 
-def test_the_command_s_options(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "train.jsonl"
-
-    def written(*options: object) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        result = run("export", "--sft", out, "--memory", folder, "--force", "--json", *options)
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout), lines(out)
-
-    answer, found = written("--unjudged")
-    assert (answer["turns"], answer["left_out"]) == (14, {"judged too low": 2, "without an answer": 1})
-    answer, _ = written("--min-score", 0)
-    assert answer["turns"] == 14
-    answer, found = written("--format", "prompt-completion", "--ids")
+    done, found = written()
+    assert (done.turns, done.runs, done.recorded, len(found)) == (12, 6, 17, 12)
+    assert done.left_out == {"judged too low": 2, "unjudged": 3}
+    assert all(set(line) == {"messages"} for line in found)
+    done, _ = written(unjudged=True)
+    assert (done.turns, done.left_out) == (14, {"judged too low": 2, "without an answer": 1})
+    assert written(min_score=0)[0].turns == 14
+    _, found = written(form="prompt-completion", ids=True)
     assert all(set(line) == {"prompt", "completion", "metadata"} for line in found)
     assert found[0]["metadata"]["run"] == digest("run", "a")
-    assert answer["held_out_file"] is None
-    answer, found = written("--holdout", 0.2, "--seed", 3, "--ids")
+    done, found = written(holdout=0.2, seed=3, ids=True)
     held = lines(held_out_path(out))
-    assert (answer["turns"], answer["held_out_turns"], answer["held_out_runs"]) == (len(found), len(held), 1)
-    assert (len(found), len(held)) == (10, 2)
+    assert (done.turns, done.held_out_turns, done.held_out_runs) == (len(found), len(held), 1) == (10, 2, 1)
     assert not {line["metadata"]["run"] for line in found} & {line["metadata"]["run"] for line in held}
-
-
-def test_bad_input_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "train.jsonl"
-    with ToolMemory(tmp_path / "empty"):
-        pass
-    with ToolMemory(tmp_path / "unjudged") as store:
-        store.navigator.decisions(event("r"))
-
-    def refused(*arguments: object) -> str:
-        result = run("export", *arguments)
-        assert result.exit_code == 2, result.output
-        assert len(result.stderr.splitlines()) == 1
-        return str(result.stderr)
-
-    assert "on_decision=memory.navigator.decisions" in refused("--sft", out, "--memory", tmp_path / "empty")
-    assert "--unjudged" in refused("--sft", out, "--memory", tmp_path / "unjudged")
-    assert "there is no memory" in refused("--sft", out, "--memory", tmp_path / "nowhere")
-    assert "--sft" in refused("--memory", folder)
-    assert "between 0 and 1" in refused("--sft", out, "--memory", folder, "--holdout", 1)
-    assert "is a folder" in refused("--sft", tmp_path, "--memory", folder)
-    assert "cannot be written" in refused("--sft", tmp_path / "no" / "folder" / "x.jsonl", "--memory", folder)
-    assert not out.exists()
-    held_out_path(out).write_text("mine\n")
-    assert "--force" in refused("--sft", out, "--memory", folder, "--holdout", 0.5)
-    assert not out.exists()
-    out.write_text("mine\n")
-    assert "exists already" in refused("--sft", out, "--memory", folder)
-    assert out.read_text() == "mine\n"
-
-
-def test_looking_leaves_the_folder_as_it_was(folder: Path, tmp_path: Path) -> None:
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert run("export", "--sft", tmp_path / "train.jsonl", "--memory", folder).exit_code == 0
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_files_that_are_there_and_places_that_cannot_be_written_are_refused(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "train.jsonl"
+    held_out_path(out).write_text("mine\n")
+    with ToolMemory(folder, read_only=True) as store:
+        for target, options in (
+            (out, {"holdout": 1.0}),
+            (out, {"holdout": 0.5}),
+            (held_out_path(out), {}),
+            (tmp_path, {}),
+            (tmp_path / "no" / "folder" / "x.jsonl", {}),
+            (out, {"min_score": 2.0}),
+        ):
+            with pytest.raises((InputError, ConfigurationError)):
+                export_sft(store.navigator.decisions, target, **options)
+    assert not out.exists()
+    assert held_out_path(out).read_text() == "mine\n"
+    for asked, word in (([], "on_decision"), ([event("r")], "unjudged=True")):
+        log = DecisionLog(None)
+        for each in asked:
+            log(each)
+        with pytest.raises(InputError, match=word):
+            export_sft(log, out)
+        log.close()
