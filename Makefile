@@ -43,7 +43,7 @@ tests: $(STAMP)
 test-oldest: ## the unit tests with the oldest release of each range, in a venv of its own
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt \
-		'.[agents,openai]' pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis networkx scipy \
+		'.[agents,openai]' pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis scipy \
 		langgraph-checkpoint-sqlite opentelemetry-sdk opentelemetry-exporter-otlp-proto-common
 	PYTHONPATH=. .venv-oldest/bin/python -m pytest tests/unit -m "not slow" -W default $(ARGS)
 

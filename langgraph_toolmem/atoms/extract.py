@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from langgraph_toolmem.atoms.atoms import Atom, make_atom, merge_all
 from langgraph_toolmem.atoms.known import Known, told
@@ -36,6 +36,10 @@ class Extracted(NamedTuple):
     known: tuple[str, ...] = ()
 
 
+EARLIER: Final = 100
+"""Events of a thread before an episode whose values are known in it: a long thread costs no more than a short one."""
+
+
 class Extractor:
     """Reads runs over one set of tools.
 
@@ -64,7 +68,7 @@ class Extractor:
         masked, hidden = self._masked(run)
         found: list[Extracted] = []
         state, known, asked = RunState(cut=run.truncated), Known(), ""
-        for event in run.earlier:  # what the thread knew before this episode
+        for event in run.earlier[-EARLIER:]:  # what the thread knew before this episode
             state.push(event)
             known.push(event, self.slots)
         for event in run.events:
@@ -88,7 +92,7 @@ class Extractor:
         masked: dict[int, Masked] = {}
         hidden: dict[str, str] = {}
         known, said, answered = Known(), "", set[str]()
-        for event in (*run.earlier, *run.events):
+        for event in (*run.earlier[-EARLIER:], *run.events):
             if isinstance(event, UserMessage):
                 said += "\n" + event.text
                 known.push(event, self.slots)

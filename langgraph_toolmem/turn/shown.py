@@ -105,6 +105,10 @@ def composed(blocks: Iterable[Block], messages: Sequence[Any], *, budget: int | 
     return "\n".join([FRAME, *taken]) if taken else ""
 
 
+LATEST: Final = 40
+"""Messages that are looked at: the length of a thread must not matter."""
+
+
 def is_first(messages: Sequence[Any]) -> bool:
     """Whether no model answered in this episode so far; what the memory did in its place does not count."""
     for message in reversed(messages):
@@ -115,7 +119,7 @@ def is_first(messages: Sequence[Any]) -> bool:
         if kind in ("ai", "assistant") and not (isinstance(marks, Mapping) and isinstance(marks.get("toolmem"), dict)):
             return False
     try:
-        episode = parse_run(list(messages)).current
+        episode = parse_run(list(messages)[-LATEST:]).current
     except MessageError:
         return True
     return not any(isinstance(event, Turn) and event.chosen_by == "model" for event in episode.events)
