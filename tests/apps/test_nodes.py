@@ -1,17 +1,33 @@
-"""Shortcuts and real tools: parallel calls, failures, interrupts, rejected calls, injected and destructive tools."""
+"""The nodes of the shortcut and the recorder in graphs: what is called without the model, and what is learned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
-from desk import EAGER, NAMES, Desk, asker, assert_answered, build, call_id, expected, run, shortcuts, thread
+from desk import (
+    EAGER,
+    NAMES,
+    Desk,
+    asker,
+    assert_answered,
+    build,
+    call_id,
+    expected,
+    request,
+    run,
+    shortcuts,
+    thread,
+    warm,
+)
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
 from langgraph.store.base import BaseStore
@@ -19,8 +35,10 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn import host
 
 Call = tuple[str, dict[str, Any]]
 READS = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
@@ -67,6 +85,90 @@ def app(
 
 def say(i: int, text: str = "do the usual") -> dict[str, Any]:
     return {"messages": [HumanMessage(text, id=call_id("user", i))]}
+
+
+# --- the graph of the README ---
+
+
+@pytest.mark.parametrize("policy", [EAGER, InertiaPolicy()], ids=["eager", "default"])
+def test_fewer_model_calls_and_the_same_work(desk: Desk, memory: ToolMemory, policy: InertiaPolicy) -> None:
+    graph, model = build(memory, desk.tools, policy=policy, checkpointer=InMemorySaver())
+    acted = []
+    for i in range(45):
+        state = run(graph, i)
+        acted.append(len(shortcuts(state["messages"])))
+        assert_answered(state["messages"])
+        assert state["messages"][-1].text == f"The order of {NAMES[i % 12]} is checked."
+    assert desk.done == [call for i in range(45) for call in expected(NAMES[i % 12])]
+    assert acted[:2] == [0, 0], "nothing is done before it was seen to be right"
+    report = memory.report()
+    assert report.skipped == sum(acted) == 180 - len(model.calls)
+    assert report.skipped >= (90 if policy is EAGER else 45)
+    assert (report.turns, report.answers, report.skipped_failed, report.wrong) == (180, 45, 0, 0)
+    assert report.tokens_saved == report.skipped * 100
+
+
+def test_runs_on_eight_threads_are_learned_once_each(desk: Desk, memory: ToolMemory) -> None:
+    graph, model = build(memory, desk.tools, policy=EAGER.with_(audit_rate=0.2), checkpointer=InMemorySaver())
+    with ThreadPoolExecutor(8) as pool:
+        states = list(pool.map(lambda i: run(graph, i), range(48)))
+    report = memory.report()
+    assert (report.turns, report.answers) == (192, 48)
+    assert report.skipped == 192 - len(model.calls) > 0
+    assert {t.calls for t in report.tools.values()} == {48}
+    edges = {(e.source, e.target): e.ok for e in memory.view().edges if e.source != "<start>"}
+    assert edges == {("find_customer", "latest_order"): 48, ("latest_order", "add_note"): 48}
+    for i, state in enumerate(states):
+        assert_answered(state["messages"])
+        assert state["messages"][1].tool_calls[0]["args"] == {"name": NAMES[i % 12]}
+    assert len(desk.done) == 144
+
+
+@pytest.mark.parametrize("config", [None, {"configurable": {"__pregel_runtime": "changed its shape"}}])
+async def test_the_node_works_outside_a_graph(memory: ToolMemory, config: Any) -> None:
+    warm(memory, 24)
+    node, state = InertiaShortcut(memory, policy=EAGER), {"messages": [HumanMessage(request("Ann"))]}
+    for update in (node.invoke(state, config), await node.ainvoke(state, config)):
+        assert shortcuts(update["messages"])[0].tool_calls[0]["args"] == {"name": "Ann"}
+        assert shortcut_condition(update) == "tools"
+    assert shortcut_condition({"messages": []}) == "agent"
+    assert shortcut_condition({"messages": [plan([LOOK])(state["messages"], [])]}) == "agent"
+
+
+def test_with_goto_a_memory_that_fails_asks_the_model_and_an_interrupt_passes(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = InertiaShortcut(memory, goto=("tools", "agent"))
+    for error in (RuntimeError, GraphInterrupt):
+        monkeypatch.setattr(memory.inertia, "begin_turn", Mock(side_effect=error))
+        if error is GraphInterrupt:
+            with pytest.raises(GraphInterrupt):
+                node.invoke({"messages": []})
+        else:
+            command = node.invoke({"messages": [HumanMessage("x")]})
+            assert (command.goto, command.update) == ("agent", None)
+
+
+async def test_messages_that_cannot_be_read_do_not_reach_the_host(memory: ToolMemory) -> None:
+    for node in (InertiaShortcut(memory), Recorder(memory)):
+        for state in ({"messages": [object()]}, {"messages": 5}, {"messages": "hello"}, None, 3, {}):
+            assert node.invoke(state) is None
+            assert await node.ainvoke(state) is None
+
+
+async def test_the_config_tells_what_the_context_variables_do_not(
+    desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in async nodes before Python 3.11."""
+    monkeypatch.setattr(host, "get_runtime", Mock(side_effect=RuntimeError))
+    graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
+    feed = {"messages": [HumanMessage(request("Zoe"))]}
+    events = [e async for e in graph.astream(feed, thread(0), context={"user_id": "ann"}, stream_mode="custom")]
+    assert [e["toolmem"]["node"] for e in events] == ["inertia"] * 4 + ["recorder"]
+    assert user_digest("ann") in {case[1] for case in memory.core.graph.cases.cases.values()}
+
+
+# --- real tools ---
 
 
 @tool
@@ -120,18 +222,6 @@ def shaky(place: str) -> str:
     raise ValueError("the floor is gone")
 
 
-def test_a_tool_that_fails_and_is_answered() -> None:
-    memory, _, _, state = learned(
-        [shaky, ring], plan([("shaky", {"place": "x"})], [RING]), tool_options={"handle_tool_errors": True}
-    )
-    report = memory.report()
-    assert report.tools["shaky"].calls == report.tools["shaky"].failed == 14
-    assert report.tools["ring"].failed == 0
-    assert state["messages"][2].status == "error"
-    assert any(e.source == "shaky" and e.target == "ring" for e in memory.view().edges)
-    assert report.skipped_failed == report.tools["shaky"].skipped
-
-
 def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
     fails = [True]
 
@@ -168,10 +258,6 @@ def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
     assert report.answers == 3
 
 
-def ask_a_human(place: str) -> str:
-    return str(interrupt({"may I go to": place}))
-
-
 def test_an_interrupt_inside_a_tool() -> None:
     ran = []
 
@@ -179,7 +265,7 @@ def test_an_interrupt_inside_a_tool() -> None:
     def gate(place: str) -> str:
         """Asks a human."""
         ran.append(place)
-        return ask_a_human(place)
+        return str(interrupt({"may I go to": place}))
 
     tools = [look, gate]
     memory = ToolMemory.ephemeral(reads=READS, tools=tools)
@@ -197,25 +283,6 @@ def test_an_interrupt_inside_a_tool() -> None:
     assert report.tools["gate"].calls == report.tools["look"].calls == 14
     assert report.turns == 42
     assert report.skipped == 42 - len(model.calls) > 0
-
-
-@pytest.mark.parametrize("policy", [EAGER, EAGER.with_(shadow=True)], ids=["acting", "shadow"])
-async def test_interrupt_before_the_tools(policy: InertiaPolicy) -> None:
-    tools = [look, ring]
-    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
-    graph, model = app(
-        memory, tools, plan([LOOK], [RING]), policy=policy, checkpointer=InMemorySaver(), interrupt_before=["tools"]
-    )
-    for i in range(14):
-        await graph.ainvoke(say(i), thread(i))
-        while (await graph.aget_state(thread(i))).next:
-            state = await graph.ainvoke(None, thread(i))
-        assert_answered(state["messages"])
-    report = memory.report()
-    assert report.turns == 42
-    assert {n: t.calls for n, t in report.tools.items()} == {"look": 14, "ring": 14}
-    assert report.skipped == 42 - len(model.calls)
-    assert (report.skipped > 0) is (not policy.shadow)
 
 
 def test_a_call_that_a_human_edits_or_rejects() -> None:
@@ -244,15 +311,6 @@ def test_a_call_that_a_human_edits_or_rejects() -> None:
     assert memory.report().tools["look"].calls == 3
 
 
-def test_calls_that_were_refused_are_not_proposed() -> None:
-    script = plan([("look", {"place": 7.5, "colour": "red"})], [("nothing_like_it", {})], [RING])
-    memory, _, _, state = learned([look, ring], script)
-    assert [m.status for m in state["messages"] if isinstance(m, ToolMessage)] == ["error", "error", "success"]
-    report = memory.report()
-    assert set(report.tools) == {"ring"} or report.tools["look"].calls == 0
-    assert {m.tool_calls[0]["name"] for m in shortcuts(state["messages"])} <= {"ring"}
-
-
 # --- injected arguments ---
 
 
@@ -274,7 +332,11 @@ def test_injected_arguments_are_injected_and_never_filled() -> None:
     store = InMemoryStore()
     memory = ToolMemory.ephemeral(reads=READS, tools=[deep, ring])
     graph, _ = app(
-        memory, [deep, ring], plan([("deep", {"place": "hall"})], [RING]), checkpointer=InMemorySaver(), store=store
+        memory,
+        [deep, ring],
+        plan([("deep", {"place": "hall"})], [RING]),
+        checkpointer=InMemorySaver(),
+        store=store,
     )
     for i in range(14):
         state = graph.invoke(say(i), thread(i))
@@ -293,8 +355,7 @@ def test_arguments_that_a_model_forges_for_injected_parameters_are_not_repeated(
 
     forged = ("deep", {"place": "hall", "state": {"messages": []}})
     _, _, _, state = learned([deep, ring], plan([forged], [RING]))
-    for message in shortcuts(state["messages"]):
-        assert "state" not in message.tool_calls[0]["args"]
+    assert all("state" not in message.tool_calls[0]["args"] for message in shortcuts(state["messages"]))
 
 
 # --- tools that need care ---
@@ -311,21 +372,11 @@ def marked(**options: Any) -> BaseTool:
     return wipe
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"tags": ["destructive"]},
-        {"metadata": {"annotations": {"destructiveHint": True}}},
-        {"metadata": {"destructiveHint": True}},
-    ],
-)
-def test_a_destructive_tool_is_never_shortcut(options: dict[str, Any]) -> None:
-    wipe = marked(**options)
+def test_a_destructive_tool_is_never_shortcut() -> None:
+    wipe = marked(tags=["destructive"])
     script = plan([LOOK], [("wipe", {"disk": "c"})])
-    memory, graph, _, state = learned([look, wipe], script)
+    memory, _, _, state = learned([look, wipe], script)
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
-    events = list(graph.stream(say(77), thread(77), stream_mode="custom"))
-    assert "destructive" in events[1]["toolmem"]["reason"]
     named = EAGER.with_(may_write={"wipe"}, allow_destructive={"wipe"})
     _, _, _, state = learned([look, wipe], script, policy=named)
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"], (
@@ -334,39 +385,6 @@ def test_a_destructive_tool_is_never_shortcut(options: dict[str, Any]) -> None:
     _, _, _, state = learned([look, wipe], script, policy=named.with_(never={"look"}))
     assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["wipe"]
     assert memory.report().tools["wipe"].skipped == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "why"), [({"needs_approval": {"ring"}}, "approval"), ({"never": {"ring"}}, "excluded")]
-)
-def test_tools_that_the_policy_names_are_not_shortcut(change: dict[str, Any], why: str) -> None:
-    memory, graph, _, state = learned([look, ring], plan([LOOK], [RING]), policy=EAGER.with_(**change))
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
-    events = list(graph.stream(say(77), thread(77), stream_mode="custom"))
-    assert why in events[1]["toolmem"]["reason"]
-    assert memory.report().tools["ring"].skipped == 0
-
-
-def test_a_tool_that_was_removed_is_not_proposed() -> None:
-    memory, _, _, _ = learned([look, ring], plan([LOOK], [RING]))
-    with ToolMemory.ephemeral(reads=READS, tools=[ring]) as other:
-        other.observe([("user", "x")])
-        other.core.graph.__dict__.update(memory.core.graph.__dict__)
-        assert other.inertia.predict([HumanMessage("do the usual")], policy=EAGER) is None
-
-
-def test_the_papers_policy_never_takes_two_in_a_row(desk: Desk, memory: ToolMemory) -> None:
-    paper = InertiaPolicy.paper()
-    graph, model = build(memory, desk.tools, policy=paper, checkpointer=InMemorySaver())
-    for i in range(24):
-        state = run(graph, i, config=thread(i // 8))
-    chosen = [bool(m.additional_kwargs.get("toolmem")) for m in state["messages"] if isinstance(m, AIMessage)]
-    assert not any(a and b for a, b in pairwise(chosen))
-    made = shortcuts(state["messages"])
-    assert 3 <= len(made) <= 0.3 * 24
-    assert all(m.text.startswith("[inertia shortcut]") for m in made)
-    assert memory.report().skipped == 96 - len(model.calls)
-    assert desk.done == [call for i in range(24) for call in expected(NAMES[i % 12])]
 
 
 # --- endings that nobody reports ---
