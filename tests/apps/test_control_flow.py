@@ -8,7 +8,7 @@ from typing import Any
 
 import langchain.agents.middleware as theirs
 import pytest
-from agents import WAYS, both, build_agent
+from agents import both, build_agent
 from desk import script, shortcuts
 from histories import call, history, reading, user, words
 from langchain_core.messages import AIMessage
@@ -24,10 +24,9 @@ from langgraph_toolmem.testing import ScriptedChatModel
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_memorys_messages_carry_the_name_of_the_agent(way: str) -> None:
+async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
     agent, without = both(name="clerk")
-    state, plain = await agent.run(1, way), await without.run(1, way)
+    state, plain = await agent.run(1), await without.run(1)
 
     assert shortcuts(state["messages"])
     said = [{m.name for m in each["messages"] if isinstance(m, AIMessage)} for each in (state, plain)]
@@ -112,12 +111,11 @@ def newest(name: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:.*beta:")
-@pytest.mark.parametrize("way", WAYS)
-async def test_auto_mode_stops_the_memorys_calls_as_the_models(way: str) -> None:
+async def test_auto_mode_stops_the_memorys_calls_as_the_models() -> None:
     made = newest("AutoModeMiddleware")
     risky = decider(lambda *_: {"type": "noul", "noul": 0.9})
     agent, without = both(lambda: [made(tools=["add_note"], classifier=risky)])
-    state, plain = await agent.run(1, way), await without.run(1, way)
+    state, plain = await agent.run(1), await without.run(1)
 
     assert shortcuts(state["messages"])
     assert agent.desk.done == without.desk.done
@@ -127,8 +125,7 @@ async def test_auto_mode_stops_the_memorys_calls_as_the_models(way: str) -> None
 
 
 @pytest.mark.filterwarnings("ignore:.*beta:")
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_chosen_model_is_asked_where_the_memory_does_not_act(way: str) -> None:
+async def test_the_chosen_model_is_asked_where_the_memory_does_not_act() -> None:
     router, choice = newest("ModelRouterMiddleware"), newest("ModelChoice")
     small, large = ScriptedChatModel(script=script), ScriptedChatModel(script=script)
     choose = decider(
@@ -136,9 +133,9 @@ async def test_the_chosen_model_is_asked_where_the_memory_does_not_act(way: str)
     )
     choices = {"small": choice(small, "easy"), "large": choice(large, "hard")}
     agent, without = both(lambda: [router(choices=choices, instructions="Choose.", classifier=choose)])
-    state = await agent.run(1, way)
+    state = await agent.run(1)
     asked = len(large.calls)
-    await without.run(1, way)
+    await without.run(1)
 
     assert shortcuts(state["messages"])
     assert (len(small.calls), agent.model_calls) == (0, 0)
@@ -146,13 +143,12 @@ async def test_the_chosen_model_is_asked_where_the_memory_does_not_act(way: str)
     assert agent.desk.done == without.desk.done
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_refusal_of_the_model_is_an_error_as_before(way: str) -> None:
+async def test_a_refusal_of_the_model_is_an_error_as_before() -> None:
     made = newest("ModelRefusalMiddleware")
     refused = AIMessage([{"type": "refusal", "refusal": "No."}])
     with ToolMemory.ephemeral() as memory:
         for each in (memory, None):
             model = ScriptedChatModel(script=lambda *_: refused.model_copy(deep=True))
             with pytest.raises(Exception, match="refus") as caught:
-                await build_agent(each, model=model, inside=[made()]).run(1, way)
+                await build_agent(each, model=model, inside=[made()]).run(1)
             assert type(caught.value).__name__ == "ModelRefusalError"
