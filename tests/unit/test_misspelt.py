@@ -22,7 +22,6 @@ from langgraph_toolmem import (
 )  # fmt: skip
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.extend import Method
-from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -67,16 +66,6 @@ def test_a_list_in_the_list_of_middleware_is_explained():
         with pytest.raises(ConfigurationError, match=r"write a star before it, middleware=\[\*tool_memory_middleware"):
             create_agent(ScriptedChatModel(script=["x"]), [], middleware=[ours])
         create_agent(ScriptedChatModel(script=["x"]), [], middleware=ours)
-
-
-def test_a_decision_does_not_look_at_the_names_in_a_policy_again(monkeypatch):
-    looked, real = [], guards.misnamed
-    monkeypatch.setattr(guards, "misnamed", lambda *given: looked.append(given) or real(*given))
-    policy = InertiaPolicy(never={"pay"})
-    with ToolMemory.ephemeral(tools=[schema("find", "name")], methods=[Inertia(policy)]) as memory:
-        for thread in "abc":
-            memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
-    assert len(looked) == 1
 
 
 def test_names_of_no_tool_in_a_policy_are_told_once(caplog):

@@ -25,7 +25,6 @@ from langgraph_toolmem.words.values import (
     kind_of,
     month_day,
     number_of,
-    quotes_in,
     values_in,
 )  # fmt: skip
 
@@ -194,11 +193,6 @@ def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, k
         month_day(value.text), date_of(value.text), number_of(value.text), kind_of(value.text)
 
 
-def test_quotes_can_be_bounded():
-    assert quotes_in("say 'abc' or 'ab'", 2) == ((14, 16),)
-    assert quotes_in("it's Bob's, O'Neill") == ()
-
-
 # --- words ------------------------------------------------------------------------------------------------------
 
 
@@ -225,7 +219,3 @@ def test_what_was_said_is_masked_letter_by_letter():
 @pytest.mark.parametrize("text", ["that's fine, thanks!", "Don't worry", "olá, adios", "OK"])
 def test_small_talk_has_apostrophes_and_accents(text: str):
     assert small_talk.is_small_talk(text, frozenset({"that", "do"}))
-
-
-def test_what_is_in_quotes_is_no_small_talk():
-    assert not small_talk.is_small_talk("'delete it'", frozenset())
