@@ -183,16 +183,6 @@ def test_tools_in_a_graph_that_do_not_only_read(second: str, more: dict[str, Any
         assert second in memory.report()["inertia"]["never_skipped"]
 
 
-@pytest.mark.parametrize("policy", [FREE, InertiaPolicy.paper(max_share=None, window=1)], ids=["calibrated", "paper"])
-def test_no_policy_calls_what_is_not_named(policy: InertiaPolicy) -> None:
-    tools = pair("find_account", "close_account")
-    with memory_with(policy, tools=tools) as memory:
-        model = ScriptedChatModel(script=two_steps("find_account", "close_account"))
-        assert "close_account" not in made(graph_of(memory, tools, model, policy, False))
-        named = policy.with_(may_write={"close_account"})
-        assert "close_account" in made(graph_of(memory, tools, model, named, False), "Once more see to")
-
-
 def test_what_is_undeclared_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     tools = pair("find_account", "get_balance")
     with memory_with(FREE, reads=()) as memory:
@@ -201,19 +191,6 @@ def test_what_is_undeclared_is_said_once(caplog: pytest.LogCaptureFixture) -> No
     (told,) = [r for r in caplog.records if r.name == LOGGER]
     assert told.levelno == logging.WARNING
     assert 'reads={"find_account", "get_balance"}' in told.getMessage()
-
-
-def test_models_bound_with_dicts_do_not_wash_marks_away(tmp_path: Path) -> None:
-    """The dicts of a bound model have a schema and no tags; what the folder says of the tool stays."""
-    tools = pair("find_account", "read_account", tags=["destructive"])
-    with memory_with(FREE, tmp_path, tools=tools):
-        pass
-    bare = pair("find_account", "read_account")
-    for _ in range(2):
-        with memory_with(FREE, tmp_path) as memory:
-            model = ScriptedChatModel(script=two_steps("find_account", "read_account")).bind_tools(bare)
-            counted = made(graph_of(memory, bare, model, None, True), False)
-            assert set(counted) == {"find_account"}
 
 
 # --- names that mislead ---
@@ -287,3 +264,13 @@ def test_names_that_mislead_lead_to_nothing_unasked(how: str, declared: bool) ->
         assert len(set(done)) > len(names) / 2, "the record is sure: nothing but the declaration holds it back"
     else:
         assert done == []
+
+
+@pytest.mark.parametrize("policy", [FREE, InertiaPolicy.paper(max_share=None, window=1)], ids=["calibrated", "paper"])
+def test_no_policy_calls_what_is_not_named(policy: InertiaPolicy) -> None:
+    tools = pair("find_account", "close_account")
+    with memory_with(policy, tools=tools) as memory:
+        model = ScriptedChatModel(script=two_steps("find_account", "close_account"))
+        assert "close_account" not in made(graph_of(memory, tools, model, policy, False))
+        named = policy.with_(may_write={"close_account"})
+        assert "close_account" in made(graph_of(memory, tools, model, named, False), "Once more see to")

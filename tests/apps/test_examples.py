@@ -144,18 +144,6 @@ def test_steps_of_past_runs_help_on_tools_of_other_names(capsys: pytest.CaptureF
     ]
 
 
-def test_a_search_without_an_agent_finds_what_an_agent_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed("discovery", capsys)
-    assert out.startswith("4 of 4 tasks were solved")
-    assert re.findall(r"^  to .*: (\w+)\(\{'\w+': '(<\w+>)'\}\)$", out, re.MULTILINE) == [
-        ("find_customer", "<CUSTOMER>"),
-        ("latest_order", "<CUSTOMER_ID>"),
-        ("cancel_order", "<ORDER_ID>"),
-        ("send_invoice", "<ORDER_ID>"),
-    ]
-    assert out.splitlines()[-1] == "  cancel_order({'order_id': 'O-41'})"
-
-
 # --- human approval ---
 
 
@@ -189,16 +177,6 @@ def test_look_ups_of_an_mcp_server_are_skipped_and_deleting_is_not(capfd: pytest
 # --- Studio ---
 
 
-def test_settings_decide_whether_the_model_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed("studio", capsys)
-    modes = {"None": (1, [True, True]), "shadow": (3, [False, False]), "off": (3, [False, False])}
-    for part in out.split("\n--- inertia_mode=")[1:]:
-        model_calls, by_memory = modes.pop(part.split(":")[0])
-        assert f": {model_calls} model call(s)" in part
-        assert [line.endswith(BY_MEMORY) for line in called(part)] == by_memory
-    assert not modes
-
-
 ZOES = "Where is the order of Zoe?"
 
 
@@ -220,22 +198,6 @@ async def test_graphs_of_langgraph_json_compile_and_act_at_once(name: str) -> No
     answers = [m for m in state["messages"] if isinstance(m, AIMessage)]
     assert ["toolmem" in m.additional_kwargs for m in answers] == [name != "human_approval"] * 2 + [False]
     assert without_memory([ZOES]) == desk.DONE
-
-
-# --- the navigator ---
-
-
-def test_a_tool_that_is_down_is_gone_round(capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = printed("navigator", capsys).split("\nForward the latest email")[1:]
-    steps = ["execute find_person", "execute list_emails", "execute find_person", "execute forward_email"]
-    assert re.findall(r"^  (execute \w+)", first, re.MULTILINE) == steps
-    assert "failed;" not in first
-    assert re.findall(r"^  (execute \w+)", second, re.MULTILINE) == [
-        *steps[:2],
-        "execute search_mailbox",
-        *steps[2:],
-    ]
-    assert "list_emails failed;" in second
 
 
 # --- the folder ---

@@ -105,24 +105,6 @@ async def test_annotations_become_effects(specs: dict[str, ToolSpec]) -> None:
     }
 
 
-async def test_the_client_s_own_list_says_the_same_and_what_comes_back(
-    server: Server, specs: dict[str, ToolSpec]
-) -> None:
-    listed = read_tools((await server.session.list_tools()).tools)
-    assert list(listed) == list(specs)
-    for name, spec in specs.items():
-        other = listed[name]
-        assert (other.read_only, other.destructive, other.idempotent) == (
-            spec.read_only,
-            spec.destructive,
-            spec.idempotent,
-        )
-        assert (other.properties, other.required) == (spec.properties, spec.required)
-        assert spec.returns is None  # the adapter leaves it out
-    assert listed["find_customer"].returns is not None
-    assert listed["find_customer"].returns["properties"].keys() == {"customer_id", "name"}
-
-
 # --- what is checked
 
 
@@ -147,21 +129,6 @@ async def test_dict_schemas_are_checked_as_the_server_checks_them(
     answer = await server.call(tool, args)
     assert answer.status == ("success" if words is None else "error")
     assert len(await server.done()) == before + (words is None)
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        # The server takes what it can read ("5" for 5) and passes over what it does not know. Neither is proposed.
-        ({"wanted": {}, "limit": "5"}, "parameter 'limit'"),
-        ({"wanted": {}, "page": 2}, "unknown parameter 'page'"),
-    ],
-)
-async def test_the_memory_is_stricter_than_the_server(
-    server: Server, specs: dict[str, ToolSpec], args: dict[str, Any], words: str
-) -> None:
-    assert words in str(specs["search_tickets"].problem(args))
-    assert (await server.call("search_tickets", args)).status == "success"
 
 
 async def test_answers_are_values(server: Server) -> None:
@@ -278,23 +245,3 @@ async def test_what_a_warm_memory_does(
             assert called(state, by_shortcut=False) == by_model
         assert len(model.calls) - asked == 4 * (len(by_model) + 1)
         assert (await server.done())[before:] == [call for state in states for call in wanted(state)]
-
-
-@pytest.mark.parametrize("days", [7, "7"])
-async def test_learned_arguments_that_break_a_dict_schema_are_not_proposed(server: Server, days: Any) -> None:
-    """The server reads "7" as 7, so a model that writes it is never told; ToolNode checks no dict schema."""
-
-    def search(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        _, answers = this_turn(messages)
-        args = {"wanted": {"words": ["paper"], "days": days}}
-        return AIMessage("Three.") if answers else calling("search_tickets", args, messages)
-
-    task = "What is there about the paper"
-    with ToolMemory.ephemeral(tools=server.tools) as memory:
-        graph, model = build(memory, server.tools, ScriptedChatModel(script=search), policy=EAGER)
-        states = await requests(graph, task, names("Wu", 24))
-        assert {m.status for s in states for m in s["messages"] if isinstance(m, ToolMessage)} == {"success"}
-        asked = len(model.calls)
-        (state,) = await requests(graph, task, ["Li"])
-        assert called(state, by_shortcut=True) == (["search_tickets"] if days == 7 else [])
-        assert len(model.calls) - asked == (1 if days == 7 else 2)

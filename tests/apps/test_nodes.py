@@ -24,7 +24,7 @@ from desk import (
     thread,
     warm,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
@@ -35,10 +35,8 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
-from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
-from langgraph_toolmem.turn import host
 
 Call = tuple[str, dict[str, Any]]
 READS = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
@@ -156,18 +154,6 @@ async def test_messages_that_cannot_be_read_do_not_reach_the_host(memory: ToolMe
             assert await node.ainvoke(state) is None
 
 
-async def test_the_config_tells_what_the_context_variables_do_not(
-    desk: Desk, memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in async nodes before Python 3.11."""
-    monkeypatch.setattr(host, "get_runtime", Mock(side_effect=RuntimeError))
-    graph, _ = build(memory, desk.tools, policy=EAGER, checkpointer=InMemorySaver())
-    feed = {"messages": [HumanMessage(request("Zoe"))]}
-    events = [e async for e in graph.astream(feed, thread(0), context={"user_id": "ann"}, stream_mode="custom")]
-    assert [e["toolmem"]["node"] for e in events] == ["inertia"] * 4 + ["recorder"]
-    assert user_digest("ann") in {case[1] for case in memory.core.graph.cases.cases.values()}
-
-
 # --- real tools ---
 
 
@@ -201,19 +187,6 @@ def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) 
 def peek(place: str) -> str:
     """Look at a place for a moment."""
     return f"nobody in the {place}"
-
-
-def test_parallel_calls_are_learned_and_left_to_the_model() -> None:
-    both = [("peek", {"place": "yard"}), ("peek", {"place": "cellar"})]
-    memory, _, model, state = learned([look, ring, peek], plan([LOOK], both, [RING]), runs=20)
-    # Turns of one call are taken over; the turn of two and the answer stay the model's.
-    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look", "ring"]
-    assert len(state["messages"][3].tool_calls) == 2
-    report = memory.report()
-    assert {name: tool.calls for name, tool in report.tools.items()} == {"look": 20, "ring": 20, "peek": 40}
-    assert report.turns == 80
-    assert report.skipped == 80 - len(model.calls)
-    assert report.tools["peek"].skipped == 0
 
 
 @tool
@@ -283,32 +256,6 @@ def test_an_interrupt_inside_a_tool() -> None:
     assert report.tools["gate"].calls == report.tools["look"].calls == 14
     assert report.turns == 42
     assert report.skipped == 42 - len(model.calls) > 0
-
-
-def test_a_call_that_a_human_edits_or_rejects() -> None:
-    tools = [look, ring]
-    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
-    graph, _ = app(memory, tools, plan([LOOK]), checkpointer=InMemorySaver(), interrupt_before=["tools"])
-    for i in range(3):
-        state = graph.invoke(say(i), thread(i))
-        asked = state["messages"][-1]
-        call = {**asked.tool_calls[0], "args": {"place": "cellar"}}
-        graph.update_state(thread(i), {"messages": [AIMessage("", id=asked.id, tool_calls=[call])]})
-        state = graph.invoke(None, thread(i))
-        assert state["messages"][2].text == '{"seen": "cellar"}'
-    assert memory.report().tools["look"].calls == 3
-    proposal = memory.inertia.predict([HumanMessage("do the usual")], policy=EAGER.with_(min_precision=0))
-    assert proposal is not None
-    assert proposal.args == {"place": "cellar"}, "what was executed is learned, not what was asked"
-    # Rejected: a ToolMessage stands in for the call, and nothing runs.
-    state = graph.invoke(say(9), thread(9))
-    asked = state["messages"][-1]
-    asked_id = asked.tool_calls[0]["id"]
-    no = ToolMessage(f"User rejected the tool call for `look` with {asked_id}", tool_call_id=asked_id, status="error")
-    graph.update_state(thread(9), {"messages": [no]}, as_node="tools")
-    state = graph.invoke(None, thread(9))
-    assert_answered(state["messages"])
-    assert memory.report().tools["look"].calls == 3
 
 
 # --- injected arguments ---
@@ -388,29 +335,6 @@ def test_a_destructive_tool_is_never_shortcut() -> None:
 
 
 # --- endings that nobody reports ---
-
-
-@pytest.mark.parametrize("recorder", [False, True])
-def test_where_the_model_sometimes_stops_the_memory_stays_modest(recorder: bool) -> None:
-    """After `look` the model rings in half of the runs; without a recorder only those are ever seen."""
-
-    def script(messages: list[BaseMessage], tools: Any) -> AIMessage:
-        turns = [[LOOK], [RING]] if int(messages[0].text.split()[-1]) % 2 else [[LOOK]]
-        return plan(*turns)(messages, tools)
-
-    memory = ToolMemory.ephemeral(reads=READS, tools=[look, ring])
-    graph, model = build(memory, [look, ring], ScriptedChatModel(script=script), policy=EAGER, recorder=recorder)
-    rung = 0
-    for i in range(40):
-        state = graph.invoke(say(i, f"do the usual {i}"))
-        rung += sum(m.tool_calls[0]["name"] == "ring" for m in shortcuts(state["messages"]))
-    assert rung == 0
-    assert memory.report().tools["look"].skipped >= 20
-    report = memory.report()
-    assert report.turns == report.skipped + len(model.calls)
-    assert report.answers == (40 if recorder else 0)
-    explained = memory.inertia.explain(state["messages"][:3], policy=EAGER.with_(min_precision=0))
-    assert next(o.score for o in explained.options if o.tool == "ring") < 0.7
 
 
 def test_a_polling_loop_ends_when_the_answer_changes() -> None:

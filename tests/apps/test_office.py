@@ -6,7 +6,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +16,7 @@ from examples.office import demo as demo_module
 from examples.office.assistant import LABEL, reply
 from examples.office.check import added, changed, removed, state_is_right
 from examples.office.plan import Call
-from examples.office.runs import Outcome, lost, run_tasks, totals
-from langgraph_toolmem.testing import ScriptedChatModel
+from examples.office.runs import Outcome, lost, totals
 
 TASKS = make_tasks(200, seed=0)
 Messages = list[dict[str, Any]]
@@ -71,10 +69,6 @@ def made_calls(messages: Messages) -> list[str]:
     return [c["function"]["name"] for m in messages for c in m.get("tool_calls", ())]
 
 
-def first_of(kind: str) -> Task:
-    return next(task for task in TASKS if task.kind == kind)
-
-
 # --- the office
 
 
@@ -91,15 +85,6 @@ def test_read_only_tools_change_nothing_and_all_others_do() -> None:
             assert (office.state() == before) is read_only, call
             used[call.tool] += 1
     assert len(used) >= 20
-
-
-def test_injected_failures_have_no_effect_and_end() -> None:
-    office = Office(0)
-    tool = next(tool for tool in office.tools() if tool.name == "create_note")
-    office.inject("create_note", failures=2)
-    answers = [tool.invoke({"title": "a", "text": "b"}) for _ in range(3)]
-    assert [answer.startswith("Error: create_note is not available") for answer in answers] == [True, True, False]
-    assert len(office.state()["notes"]) == 1
 
 
 # --- the checker
@@ -124,22 +109,6 @@ def test_state_is_right_by_hand() -> None:
 
 
 # --- the tasks
-
-
-def test_scripts_solve_the_tasks_and_checkers_notice_more_or_less() -> None:
-    lengths = Counter()  # type: ignore[var-annotated]
-    for task in TASKS[::2]:
-        calls = task.script()
-        lengths[len(calls)] += 1
-        untouched = Office(task.seed)
-        assert task.checker(untouched) is (not task.expected)
-        desk = Desk(Office(task.seed))
-        desk.solve(task)
-        assert task.checker(desk.office)
-        desk.tools["create_note"].invoke({"title": "stray", "text": "stray"})
-        assert not task.checker(desk.office)
-    assert set(lengths) >= {0, 1, 2, 3, 4, 5, 6}
-    assert sum(n * count for n, count in lengths.items()) / lengths.total() > 3
 
 
 # --- the assistant
@@ -169,20 +138,6 @@ def test_assistant_takes_an_alternative_when_a_tool_is_down() -> None:
 
 
 # --- the app
-
-
-def test_a_task_that_breaks_off_is_not_right_and_the_next_one_runs() -> None:
-    def script(messages: Any, tools: Any) -> AIMessage:
-        if "second" in messages[-1].text:
-            return AIMessage("done")
-        raise RuntimeError("no model today")
-
-    first, second = first_of("who_manages"), first_of("thanks")
-    tasks = [first, replace(second, id="t2", request="second", seed=0, slots={}, expected=())]
-    outcomes = run_tasks(ScriptedChatModel(script=script), tasks, Office(0))
-    assert [o.right for o in outcomes] == [False, True]
-    assert outcomes[0].error == "RuntimeError: no model today"
-    assert [o.llm_calls for o in outcomes] == [0, 1]
 
 
 def outcome(key: str, *, calls: int, right: bool) -> Outcome:

@@ -245,21 +245,6 @@ async def test_a_look_up_that_fails_ahead_is_made_again(memory: ToolMemory) -> N
     assert told(memory)["served"] == 0
 
 
-async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> None:
-    never = threading.Event()
-
-    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
-        if times == 1 and tool_name == "find_customer":
-            never.wait(20)
-
-    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1))
-    state = await agent.run(1)
-    never.set()
-    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
-    # The one worker hangs: nothing queues behind it.
-    assert (told(memory)["started"], told(memory)["served"]) == (1, 0)
-
-
 async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_it(memory: ToolMemory) -> None:
     began, cancelled, loops = asyncio.Event(), asyncio.Event(), set()
 
@@ -298,21 +283,6 @@ async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_
     del run
     gc.collect()
     await asyncio.wait_for(cancelled.wait(), 5)
-
-
-async def test_a_large_answer_and_one_with_an_artifact_are_served_whole(memory: ToolMemory) -> None:
-    @reading(response_format="content_and_artifact")
-    def find_customer(name: str) -> tuple[str, bytes]:
-        """Find a customer by name."""
-        done.append(name)
-        return f'{{"customer_id": "C-1", "name": "{name}"}}', bytes(50_000_000)
-
-    done: list[str] = []
-    agent = agent_of(memory, tools=[find_customer, *Desk().tools[1:]], checkpointer=None)
-    state = await agent.run(1)
-    answer = state["messages"][2]
-    assert (len(answer.artifact), done) == (50_000_000, [NAMES[1]])
-    assert told(memory)["by_tool"]["find_customer"]["served"] == 1
 
 
 # --- gates ----------------------------------------------------------------------------------------------------------
@@ -525,16 +495,6 @@ def test_a_graph_runs_nothing_ahead_where_it_is_not_known_whose_it_is(
     assert len(caplog.messages) == 1
 
 
-def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
-    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.PATIENCE", 2)
-    graph = graph_of(memory, Desk().tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
-    for number in range(4):
-        graph.invoke(asked(number), of_user(number))
-    assert told(memory)["started"] == 2
-
-
 async def test_in_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None:
     """One thread id and one call id for all: only the users differ."""
 
@@ -574,3 +534,28 @@ async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) ->
         state = await agent.graph.ainvoke(asked(1))
     assert state["messages"][-1].text == f"The order of {NAMES[1]} is checked."
     assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> None:
+    never = threading.Event()
+
+    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
+        if times == 1 and tool_name == "find_customer":
+            never.wait(20)
+
+    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1))
+    state = await agent.run(1)
+    never.set()
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
+    # The one worker hangs: nothing queues behind it.
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 0)
+
+
+def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.PATIENCE", 2)
+    graph = graph_of(memory, Desk().tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
+    for number in range(4):
+        graph.invoke(asked(number), of_user(number))
+    assert told(memory)["started"] == 2
