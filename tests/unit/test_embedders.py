@@ -150,11 +150,6 @@ def test_the_index_with_nothing_to_find() -> None:
     assert LexicalIndex([("a", "zebra")]).search("zebra", 0) == []
 
 
-def test_ties_keep_the_given_order_and_the_later_text_of_an_id_counts() -> None:
-    index = LexicalIndex([("b", "zebra"), ("a", "zebra"), ("c", "mushroom"), ("c", "zebra")])
-    assert [name for name, _ in index.search("zebra", 9)] == ["b", "a", "c"]
-
-
 # resolving
 
 
@@ -166,16 +161,6 @@ def test_nothing_given_is_the_built_in_embedder() -> None:
     assert embedder.embed_query("send mail") == pytest.approx(LexicalEmbedder().embed_query("send mail"))
     assert resolve_embedder(LexicalEmbedder(64)).name == "toolmem-lexical-v1:64"
     assert resolve_embedder(embedder) is embedder
-
-
-def test_a_langchain_embedder_is_named_after_class_and_model() -> None:
-    from langchain_openai import OpenAIEmbeddings
-
-    given = OpenAIEmbeddings(model="text-embedding-3-small", api_key="x")  # type: ignore[arg-type]
-    assert resolve_embedder(given).name == "openai:text-embedding-3-small"
-    short = OpenAIEmbeddings(model="text-embedding-3-small", dimensions=256, api_key="x")  # type: ignore[arg-type]
-    assert resolve_embedder(short).name == "openai:text-embedding-3-small/256"
-    assert resolve_embedder(DeterministicFakeEmbedding(size=4)).name == "deterministicfakeembedding"
 
 
 @pytest.mark.parametrize("spec", ["minilm", "", ":", "C:\\model", 42, object(), ["openai:x"]])
@@ -326,3 +311,13 @@ def test_the_embedder_is_loaded_once_by_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert loads == [1]
+
+
+def test_a_langchain_embedder_is_named_after_class_and_model() -> None:
+    from langchain_openai import OpenAIEmbeddings
+
+    given = OpenAIEmbeddings(model="text-embedding-3-small", api_key="x")  # type: ignore[arg-type]
+    assert resolve_embedder(given).name == "openai:text-embedding-3-small"
+    short = OpenAIEmbeddings(model="text-embedding-3-small", dimensions=256, api_key="x")  # type: ignore[arg-type]
+    assert resolve_embedder(short).name == "openai:text-embedding-3-small/256"
+    assert resolve_embedder(DeterministicFakeEmbedding(size=4)).name == "deterministicfakeembedding"

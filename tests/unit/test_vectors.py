@@ -9,14 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import chromadb
 import pytest
-from chroma_server import chroma_clients, chroma_run
 from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from hypothesis import given, settings
@@ -197,26 +196,6 @@ def test_more_than_one_batch_and_page(tmp_path: Path, monkeypatch: pytest.Monkey
         assert store.count("entries") == 3
 
 
-def test_many_threads_at_once(store: VectorStore) -> None:
-    errors: list[BaseException] = []
-
-    def work(worker: int) -> None:
-        try:
-            for n in range(5):
-                store.upsert("entries", [VectorItem(f"{worker}-{n}", f"text of {worker}")])
-                assert store.query("entries", f"text of {worker}", k=1)
-        except BaseException as error:  # noqa: BLE001 - reported below
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert store.count("entries") == 20
-
-
 # apart and together
 
 
@@ -282,12 +261,6 @@ def test_every_kind_and_namespace_has_a_name_of_its_own_that_chroma_takes(
     assert len(names) == len(keys)
     for name in names:
         assert re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{1,61}[a-zA-Z0-9]", name)
-
-
-@pytest.mark.parametrize("namespace", ["toolmem", ["toolmem"], ("toolmem", 3), None])
-def test_a_namespace_that_is_no_tuple_of_texts_is_refused(namespace: Any) -> None:
-    with pytest.raises(ConfigurationError, match="tuple of texts"):
-        VectorStore(None, embedder=LEXICAL, namespace=namespace)
 
 
 def test_an_async_client_is_refused() -> None:
@@ -519,48 +492,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), store.count("entries")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == ["2", "1"]
-
-
-# a server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with chroma_run(tmp_path_factory.mktemp("server")) as (port, _):
-        yield port
-
-
-@pytest.fixture
-def connect() -> Iterator[Callable[[int], Any]]:
-    with chroma_clients() as client:
-        yield client
-
-
-def test_two_workers_share_a_server(server: int, connect: Callable[[int], Any], tmp_path: Path) -> None:
-    clients = [connect(server), connect(server)]
-    one, two = (VectorStore(tmp_path, embedder=LEXICAL, client=c, namespace=("shared", "é")) for c in clients)
-    one.upsert("entries", [VectorItem("a", "send mail", {"n": 1}), VectorItem("b", "book a flight")])
-    assert ids(two.query("entries", "mail", k=1)) == ["a"]
-    assert ids(two.query("entries", "flights", k=1, where=None)) == ["b"]
-    two.upsert("entries", [VectorItem("a", "send a letter", {"n": None})])
-    assert one.get("entries", ["a"]) == [Hit("a", "send a letter", {})]
-    two.drop("entries")
-    assert one.count("entries") == 0
-    assert one.size()["bytes"] is None
-    one.close()
-    assert clients[0].heartbeat() > 0
-
-
-@pytest.mark.slow
-def test_a_server_that_goes_away_is_a_storage_error(connect: Callable[[int], Any], tmp_path: Path) -> None:
-    with chroma_run(tmp_path) as (port, process):
-        store = VectorStore(None, embedder=LEXICAL, client=connect(port), namespace=("gone",))
-        store.upsert("k", [VectorItem("a", "a")])
-        process.terminate()
-        process.wait(timeout=20)
-        for call in (lambda: store.upsert("k", [VectorItem("a", "a")]), lambda: store.query("k", "a", k=1)):
-            with pytest.raises(StorageError, match=r"given by the application.*Check that the server runs"):
-                call()
 
 
 # tools
