@@ -254,9 +254,8 @@ def storeman(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMess
     return call(*steps[len(answers)], user.id, len(messages)) if len(answers) < 2 else AIMessage("Counted.")
 
 
-@pytest.mark.parametrize("declared", [True, False])
-async def test_two_agents_share_one_memory_and_each_calls_its_own_tools(declared: bool) -> None:
-    memory = new_memory(tools=Desk().tools if declared else None)
+async def test_two_agents_share_one_memory_and_each_calls_its_own_tools() -> None:
+    memory = new_memory(tools=Desk().tools)
     store = lambda: ScriptedChatModel(script=storeman)  # noqa: E731
     pairs = [both(memory=memory), both(memory=memory, desk=Warehouse, model=store)]
     made: list[Counter[str]] = [Counter(), Counter()]
@@ -533,42 +532,29 @@ async def test_model_calls_are_counted_beside_shortcuts() -> None:
 # --- calls that fail, are blocked or refused ---
 
 
+CLOSED = "Sorry, the warehouse is closed."
+
+
 class Unreliable(Desk):
-    """The order of each customer is found only at the n-th attempt."""
+    """The order of each customer is found only at the n-th attempt; below 0 the tool answers with an error."""
 
-    fails = 9
-
-    def __init__(self, fails: int | None = None) -> None:
+    def __init__(self, fails: int) -> None:
         super().__init__()
-        self.fails = self.fails if fails is None else fails
-        self.before_failing: Callable[[], object] = lambda: None
+        self.fails = fails
         self._attempts: Counter[str] = Counter()
 
     @property
     def tools(self) -> list[BaseTool]:
         @tool
-        def latest_order(customer_id: str) -> str:
+        def latest_order(customer_id: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
             """The latest order of a customer."""
             self.did("latest_order", customer_id=customer_id)
             self._attempts[customer_id] += 1
+            if self.fails < 0:
+                return ToolMessage(CLOSED, tool_call_id=tool_call_id, status="error")
             if self._attempts[customer_id] <= self.fails:
-                self.before_failing()
                 raise ConnectionError("no line to the orders")
             return json.dumps({"order_id": customer_id.replace("C-", "O-"), "state": "shipped"})
-
-        return swapped(super().tools, latest_order)
-
-
-class Closed(Desk):
-    """The tool itself returns an error, with the words of the `Blocker`."""
-
-    @property
-    def tools(self) -> list[BaseTool]:
-        @tool
-        def latest_order(customer_id: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
-            """The latest order of a customer."""
-            self.did("latest_order", customer_id=customer_id)
-            return ToolMessage("Sorry, the warehouse is closed.", tool_call_id=tool_call_id, status="error")
 
         return swapped(super().tools, latest_order)
 
@@ -585,7 +571,7 @@ class Blocker(AgentMiddleware[Any, Any, Any]):
     ) -> Any:
         if request.tool_call["name"] != self._blocked:
             return await handler(request)
-        return ToolMessage("Sorry, the warehouse is closed.", tool_call_id=request.tool_call["id"], status="error")
+        return ToolMessage(CLOSED, tool_call_id=request.tool_call["id"], status="error")
 
 
 def two_at_once(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
@@ -622,6 +608,7 @@ OUTCOMES = {
     "retry-then-error-told": Row(
         lambda: [ToolErrorMiddleware(tell_model), retry(max_retries=1, on_failure="error")], 9, {"failed": 2}
     ),
+    "error-of-the-tool": Row(list, -1, {"failed": 1}),
     "blocked": Row(lambda: [Blocker("latest_order")], 0, {"rejected": 1}),
     "note-blocked": Row(lambda: [Blocker("add_note")], 0, {"ok": 1}, {"rejected": 1}),
 }
@@ -641,14 +628,6 @@ async def test_each_attempt_is_counted_once_and_a_blocked_call_is_none(row: str,
     assert grown.skipped_failed == (1 if policy is EAGER and failed else 0)
     assert ("latest_order" in made) == (policy is EAGER)
     assert ours.model_calls == theirs.model_calls - made.total()
-
-
-async def test_an_error_that_the_tool_itself_returns_is_a_failure() -> None:
-    ours, theirs = pair(desk=Closed)
-    grown = Grown(ours.memory)
-    assert (await alike(ours, theirs, 0))[1].total() >= 2
-    assert grown.outcomes("latest_order") == {"failed": 1}
-    assert grown.skipped_failed == 1
 
 
 PARALLEL = {
