@@ -241,10 +241,6 @@ def test_the_likelihood_ratio_by_hand():
     assert told([1], risk=0.9).drift("find") == pytest.approx(math.log(1.5))
 
 
-def test_it_grows_no_further_than_it_can_come_back_from():
-    assert told([1] * 50).drift("") == of.MOST_DRIFT
-
-
 def test_one_tool_is_withdrawn_before_all_are():
     graph, budget = kept(10_000)
     records = []
@@ -315,3 +311,7 @@ def test_old_blocks_go_the_oldest_first():
 
     assert len(budget.blocks["reads"]) == of.MAX_BLOCKS
     assert min(map(int, budget.blocks["reads"])) == 5
+
+
+def test_it_grows_no_further_than_it_can_come_back_from():
+    assert told([1] * 50).drift("") == of.MOST_DRIFT

@@ -16,7 +16,6 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import CAPACITY
-from langgraph_toolmem.runs.tools import read_tools
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [reading("find", "name"), reading("open", "id"), reading("note", "id text")]
@@ -60,34 +59,12 @@ def test_a_few_runs_are_not_enough_and_many_are():
     assert proposal.confidence >= 0.9
 
 
-def test_the_first_call_of_a_run_is_predicted_from_the_users_words():
-    proposal = practised().decide(request("Zoe")).proposal
-
-    assert (proposal.tool, dict(proposal.args)) == ("find", {"name": "Zoe"})
-    assert "user" in proposal.sources["name"] or "request" in proposal.sources["name"]
-
-
 def test_a_bar_that_cannot_be_reached():
     decision = at_second_call(practised(FREE.with_(min_precision=1.0)))
 
     assert decision.proposal is None
     assert "is below 1.00" in decision.reason
     assert decision.options[0].score > 0.9
-
-
-def test_a_record_that_turns_bad_stops_the_proposals():
-    learner = practised()
-    assert at_second_call(learner).acts
-    for i in range(40):
-        learner.learn(visit(f"Bad{i}", "note"), thread_id=f"bad{i}")
-
-    decision = at_second_call(learner)
-    assert decision.proposal is None or decision.proposal.tool != "open"
-
-
-def test_schemas_that_nobody_gave_are_read_from_the_calls():
-    assert at_second_call(practised(tools=None, reads={"op*"})).acts
-    assert at_second_call(practised(tools=None)).proposal is None
 
 
 # --- budget, audits, shadow ---
@@ -177,15 +154,6 @@ def test_tools_the_policy_keeps_out(changes: Any, reason: str):
     assert decision.proposal is None
     assert at_second_call(practised(FREE.with_(only=["open"]))).acts
     assert reason in decision.reason
-
-
-def test_arguments_must_fit_the_schema():
-    narrow = reading("open", "id")
-    narrow["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
-    decision = at_second_call(practised(), specs=read_tools([TOOLS[0], narrow]))
-
-    assert decision.proposal is None
-    assert "break its schema" in decision.options[0].refused
 
 
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():

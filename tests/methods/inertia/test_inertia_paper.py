@@ -238,14 +238,6 @@ def test_after_two_failures_the_recovery_tool_is_called():
     assert not decide(Learner(tools, policy.with_(shadow=True)), bad, bad).acts
 
 
-def test_an_unknown_tool_is_never_proposed():
-    learner = chains(Learner(PLAIN[:2], PAPER), {"abc": 9})
-    decision = decide(learner, call("a"), call("b"))
-
-    assert decision.proposal is None
-    assert decision.reason == "c is not among the tools"
-
-
 # --- what the published system has not: budget, audits, an adapter that fails ---
 
 
