@@ -226,52 +226,6 @@ async def test_a_structured_answer_is_the_models_in_each_turn(strategy: Any, con
     assert theirs.model_calls == 80
 
 
-class Warehouse(Desk):
-    """Tools of another agent; one is called like one of the desk's and takes something else."""
-
-    @property
-    def tools(self) -> list[BaseTool]:
-        @tool
-        def find_customer(number_: int) -> str:
-            """Find a customer by number."""
-            self.did("find_customer", number_=number_)
-            return json.dumps({"shelf": number_ % 97})
-
-        @tool
-        def count_shelf(shelf: int) -> str:
-            """Count what is on a shelf."""
-            self.did("count_shelf", shelf=shelf)
-            return json.dumps({"left": shelf % 7})
-
-        find_customer.tags = count_shelf.tags = ["read_only"]
-        return [find_customer, count_shelf]
-
-
-def storeman(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-    user, answers = this_turn(messages)
-    which = number(name_in(messages))
-    steps = [("find_customer", {"number_": which}), ("count_shelf", {"shelf": which % 97})]
-    return call(*steps[len(answers)], user.id, len(messages)) if len(answers) < 2 else AIMessage("Counted.")
-
-
-async def test_two_agents_share_one_memory_and_each_calls_its_own_tools() -> None:
-    memory = new_memory(tools=Desk().tools)
-    store = lambda: ScriptedChatModel(script=storeman)  # noqa: E731
-    pairs = [both(memory=memory), both(memory=memory, desk=Warehouse, model=store)]
-    made: list[Counter[str]] = [Counter(), Counter()]
-    for i in range(30):
-        for which, (ours, theirs) in enumerate(pairs):
-            _, found = await alike(ours, theirs, 100 * which + i)
-            made[which].update(found)
-    assert made[0]["add_note"] >= 5
-    assert made[1]["count_shelf"] >= 5
-    assert set(made[1]) <= {"find_customer", "count_shelf"}
-    report = memory.report()
-    assert report.skipped == made[0].total() + made[1].total()
-    assert report.turns == 30 * 4 + 30 * 3
-    assert report.skipped_failed == 0
-
-
 @pytest.mark.parametrize("own", [None, True])
 async def test_an_agent_within_a_graph_learns_each_turn_once(own: bool | None) -> None:
     memory = new_memory()
@@ -899,36 +853,3 @@ async def test_what_is_rejected_each_time_is_no_longer_proposed(mode: Mode) -> N
     assert made[0] == ["find_customer", "latest_order", "add_note"]
     assert made[-1] == ["find_customer", "latest_order"]
     assert ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]
-
-
-@decisions
-@pytest.mark.parametrize("mode", ["batched", "per_call"])
-@pytest.mark.parametrize("fails", [0, 9], ids=["other-ok", "other-fails"])
-async def test_one_of_two_parallel_calls_is_gated_over_a_restart(
-    tmp_path: Path, mode: Mode, decision: Any, fails: int
-) -> None:
-    """The customer is found by a shortcut; then the model makes two calls, and only one waits for the person."""
-    desk, saver = Unreliable(fails), InMemorySaver()
-
-    def agent(knows: ToolMemory | None, at: Desk, checkpointer: InMemorySaver) -> Agent:
-        inside = [*reviewer(mode), ToolErrorMiddleware(tell_model)]
-        model = ScriptedChatModel(script=two_at_once)
-        return build_agent(knows, at, inside=inside, model=model, policy=FINDS, checkpointer=checkpointer)
-
-    with new_memory(tmp_path, tools=desk.tools) as memory:
-        warm(memory)
-        grown = Grown(memory)
-        paused = await agent(memory, desk, saver).run(0)
-        assert made_in(paused) == ["find_customer"]
-        assert "add_note" not in {name for name, _ in desk.done}
-        assert grown.outcomes("add_note") == {}
-    with new_memory(tmp_path, tools=desk.tools) as grown.memory:
-        end = await agent(grown.memory, desk, saver).ask(answer(paused, mode, decision), thread("thread-0"))
-        assert end["messages"][-1].text == "Both are done."
-        assert grown.outcomes("add_note") == ({"rejected": 1} if decision is REJECT else {"ok": 1})
-        note = {APPROVE["type"]: "asked for", EDIT["type"]: "seen by a person"}.get(decision["type"])
-        assert grown.values("add_note.note") == ({note: 1} if note else {})
-        assert grown.outcomes("latest_order") == ({"failed": 1} if fails else {"ok": 1})
-    plain = agent(None, Unreliable(fails), InMemorySaver())
-    await plain.ask(answer(await plain.run(0), mode, decision), thread("thread-0"))
-    same_calls(desk, plain.desk, ordered=False)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from agents import asked, both, build_agent
+from agents import both, build_agent
 from desk import (
     EAGER,
     NAMES,
@@ -21,7 +21,6 @@ from desk import (
     shortcuts,
     warm,
 )
-from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, TodoListMiddleware
 from langchain_core.messages import AIMessage, convert_to_messages
 from langchain_core.tools import BaseTool
@@ -75,15 +74,6 @@ def test_short_ways_to_the_policy(desk: Desk, make: Callable[..., Any], monkeypa
         for short in ({"may_write": {"send"}}, {"shadow": True}, {"trust_context": True}):
             with pytest.raises(ConfigurationError, match="has its policy"):
                 make(memory, shortcut=InertiaShortcut(memory), **short)
-
-
-def test_two_memories_in_one_agent_by_name(desk: Desk, memory: ToolMemory) -> None:
-    other = ToolMemory.ephemeral()
-    both_learn = [*tool_memory_middleware(memory), ToolMemoryMiddleware(other, name="Other")]
-    agent = create_agent(ScriptedChatModel(script=script), desk.tools, middleware=both_learn)
-    agent.invoke(asked(0))  # type: ignore[call-overload]
-    assert memory.report().turns == other.report().turns == 4
-    assert [m.name for m in tool_memory_middleware(memory, name="Mine")] == ["Mine", "MineInside"]
 
 
 # --- learning and acting ---
@@ -218,7 +208,7 @@ async def test_guards_know_the_marks_of_the_tools_at_hand(marks: dict[str, Any])
     assert desk.done == [*expected("Ann"), *expected("Ben")]
 
 
-# --- failing open ---
+# --- async ---
 
 METHODS = ("begin_turn", "after_model", "executed")
 

@@ -32,7 +32,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
 
 from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
@@ -229,33 +228,6 @@ def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
     assert report.turns == 3 + 2 + 3 + 3
     assert report.calls == 2 + 2 + 2 + 2
     assert report.answers == 3
-
-
-def test_an_interrupt_inside_a_tool() -> None:
-    ran = []
-
-    @tool
-    def gate(place: str) -> str:
-        """Asks a human."""
-        ran.append(place)
-        return str(interrupt({"may I go to": place}))
-
-    tools = [look, gate]
-    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
-    graph, model = app(memory, tools, plan([LOOK], [("gate", {"place": "hall"})]), checkpointer=InMemorySaver())
-    for i in range(14):
-        state = graph.invoke(say(i), thread(i))
-        assert state["__interrupt__"][0].value == {"may I go to": "hall"}
-        calls = memory.report().calls + memory.report().skipped
-        state = graph.invoke(Command(resume="yes"), thread(i))
-        assert memory.report().calls + memory.report().skipped == calls + 1
-        assert_answered(state["messages"])
-        assert state["messages"][4].text == "yes"
-    assert len(ran) == 28
-    report = memory.report()
-    assert report.tools["gate"].calls == report.tools["look"].calls == 14
-    assert report.turns == 42
-    assert report.skipped == 42 - len(model.calls) > 0
 
 
 # --- injected arguments ---
