@@ -159,11 +159,7 @@ def run(graph: Any, number_: int, **options: Any) -> dict[str, Any]:
     return state
 
 
-WARM_RUNS = 12
-WARM_TURNS = 4 * WARM_RUNS
-
-
-def warm(memory: ToolMemory, runs: int = WARM_RUNS, tools: Sequence[BaseTool] | None = None, first: int = 1000) -> None:
+def warm(memory: ToolMemory, runs: int = 12, tools: Sequence[BaseTool] | None = None, first: int = 1000) -> None:
     """Teaches a memory that many finished runs, without a graph."""
     for i in range(first, first + runs):
         memory.finish(history(i), thread_id=f"warm-{i}")

@@ -13,7 +13,6 @@ from langgraph_toolmem.nodes.hints import (
     offered_tools,
 )
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
-from langgraph_toolmem.nodes.react import ashortcut_model, shortcut_model
 from langgraph_toolmem.nodes.recorder import Recorder, ReflectionWriter
 from langgraph_toolmem.nodes.shortcut import InertiaShortcut, shortcut_condition
 from langgraph_toolmem.turn.hints import (
@@ -44,7 +43,6 @@ __all__ = [
     "SITSummary",
     "SelectedState",
     "ToolRetriever",
-    "ashortcut_model",
     "create_navi_subgraph",
     "guard_condition",
     "guided_tools",
@@ -53,5 +51,4 @@ __all__ = [
     "offered_tools",
     "shortcut_condition",
     "shortcut_message",
-    "shortcut_model",
 ]

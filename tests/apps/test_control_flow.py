@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import langchain.agents.middleware as theirs
 import pytest
-from agents import WAYS, both, build_agent
-from desk import script, shortcuts
+from agents import both
+from desk import shortcuts
 from histories import call, history, reading, user, words
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
-from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
-from langgraph_toolmem.inertia import guards
-from langgraph_toolmem.inertia.prefetch.qualify import Gates, qualified
-from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory
 
 pytestmark = pytest.mark.usefixtures("nothing_failed")
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_memorys_messages_carry_the_name_of_the_agent(way: str) -> None:
+async def test_the_memorys_messages_carry_the_name_of_the_agent() -> None:
     agent, without = both(name="clerk")
-    state, plain = await agent.run(1, way), await without.run(1, way)
+    state, plain = await agent.run(1), await without.run(1)
 
     assert shortcuts(state["messages"])
     said = [{m.name for m in each["messages"] if isinstance(m, AIMessage)} for each in (state, plain)]
@@ -54,21 +48,6 @@ def get_agent(name: str) -> str:
 
 NAMES = frozenset({"hand_to_sales", "research_complete", "get_agent"})
 ALL = InertiaPolicy(may_write=NAMES, allow_destructive=NAMES)
-
-
-def test_tools_that_steer_the_run_are_never_called_nor_run_ahead() -> None:
-    tools = {each.name: each for each in (hand_to_sales, research_complete, get_agent)}
-    specs = {name: replace(spec, read_only=True) for name, spec in read_tools(tools.values()).items()}
-    policy = ALL.with_(control={"research_complete", "get_agent"})
-
-    assert not guards.why_never(specs["get_agent"], ALL)
-    assert not guards.why_never(specs["research_complete"], ALL)
-    for spec in specs.values():
-        assert "ends the run or steers it" in guards.why_never(spec, policy)
-        assert guards.may_write(spec.name, specs, policy)
-    assert "ends the run or steers it" in guards.why_never(specs["hand_to_sales"], ALL)
-    assert not qualified(tools, specs, policy, Prefetch(), Gates()).may
-    assert set(qualified(tools, specs, ALL, Prefetch(), Gates()).may) == {"research_complete", "get_agent"}
 
 
 def test_a_named_control_tool_gets_no_shortcut_however_sure_the_record() -> None:
@@ -112,47 +91,14 @@ def newest(name: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:.*beta:")
-@pytest.mark.parametrize("way", WAYS)
-async def test_auto_mode_stops_the_memorys_calls_as_the_models(way: str) -> None:
+async def test_auto_mode_stops_the_memorys_calls_as_the_models() -> None:
     made = newest("AutoModeMiddleware")
     risky = decider(lambda *_: {"type": "noul", "noul": 0.9})
     agent, without = both(lambda: [made(tools=["add_note"], classifier=risky)])
-    state, plain = await agent.run(1, way), await without.run(1, way)
+    state, plain = await agent.run(1), await without.run(1)
 
     assert shortcuts(state["messages"])
     assert agent.desk.done == without.desk.done
     assert "add_note" not in [name for name, *_ in agent.desk.done]
     stopped = [[m.name for m in each["messages"] if getattr(m, "status", "") == "error"] for each in (state, plain)]
     assert stopped[0] == stopped[1] == ["add_note"]
-
-
-@pytest.mark.filterwarnings("ignore:.*beta:")
-@pytest.mark.parametrize("way", WAYS)
-async def test_the_chosen_model_is_asked_where_the_memory_does_not_act(way: str) -> None:
-    router, choice = newest("ModelRouterMiddleware"), newest("ModelChoice")
-    small, large = ScriptedChatModel(script=script), ScriptedChatModel(script=script)
-    choose = decider(
-        lambda *_: {"type": "choice", "choice": "large", "probabilities": {"large": 1.0}, "confidence": 1.0}
-    )
-    choices = {"small": choice(small, "easy"), "large": choice(large, "hard")}
-    agent, without = both(lambda: [router(choices=choices, instructions="Choose.", classifier=choose)])
-    state = await agent.run(1, way)
-    asked = len(large.calls)
-    await without.run(1, way)
-
-    assert shortcuts(state["messages"])
-    assert (len(small.calls), agent.model_calls) == (0, 0)
-    assert 0 < asked < len(large.calls) - asked
-    assert agent.desk.done == without.desk.done
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_refusal_of_the_model_is_an_error_as_before(way: str) -> None:
-    made = newest("ModelRefusalMiddleware")
-    refused = AIMessage([{"type": "refusal", "refusal": "No."}])
-    with ToolMemory.ephemeral() as memory:
-        for each in (memory, None):
-            model = ScriptedChatModel(script=lambda *_: refused.model_copy(deep=True))
-            with pytest.raises(Exception, match="refus") as caught:
-                await build_agent(each, model=model, inside=[made()]).run(1, way)
-            assert type(caught.value).__name__ == "ModelRefusalError"

@@ -6,6 +6,7 @@ import random
 import re
 from typing import Any
 
+import pytest
 from histories import call, history, user, words
 
 from langgraph_toolmem import SIT, Atoms, Entries, RecallPolicy, ToolMemory
@@ -70,17 +71,9 @@ def test_hostile_texts_stand_in_quotes_only() -> None:
     assert seen > 20
 
 
-def test_nothing_of_another_user_is_in_a_prompt() -> None:
-    with ToolMemory.ephemeral(
-        methods=[Entries(), SIT(), Atoms(keep=True)], namespace=("toolmem", "{user_id}")
-    ) as memory:
-        taught(memory, range(10), "ann")
-        assert "EVIL" in hints(memory, "send a mail to Bob", "ann")
-        assert "EVIL" not in hints(memory, "send a mail to Bob", "bob")
-
-
-def test_in_a_shared_namespace_a_user_sees_nobody_elses_words() -> None:
-    with ToolMemory.ephemeral(methods=[Entries(), SIT(), Atoms(keep=True)]) as memory:
+@pytest.mark.parametrize("namespace", [("toolmem",), ("toolmem", "{user_id}")], ids=["shared", "of-a-user"])
+def test_nothing_of_another_user_is_in_a_prompt(namespace: tuple[str, ...]) -> None:
+    with ToolMemory.ephemeral(methods=[Entries(), SIT(), Atoms(keep=True)], namespace=namespace) as memory:
         taught(memory, range(10), "ann")
         assert "EVIL" in hints(memory, "send a mail to Bob", "ann")
         assert "EVIL" not in hints(memory, "send a mail to Bob", "bob")

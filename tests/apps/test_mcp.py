@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from desk import EAGER, assert_answered, build, call_id, this_turn, thread
-from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
@@ -22,8 +21,7 @@ from mcp import ClientSession
 from places import ROOT
 from pydantic import AnyUrl
 
-from langgraph_toolmem import InertiaPolicy, ToolMemory
-from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.runs.trajectory import Turn, parse_run
 from langgraph_toolmem.testing import ScriptedChatModel
@@ -105,34 +103,6 @@ async def test_annotations_become_effects(specs: dict[str, ToolSpec]) -> None:
         "delete_ticket": (False, True, None),
         "opening_hours": (None, None, None),
     }
-    assert specs["delete_ticket"].description == "Deletes a ticket for good."
-    assert all(not spec.tags for spec in specs.values())
-
-
-async def test_the_client_s_own_list_says_the_same_and_what_comes_back(
-    server: Server, specs: dict[str, ToolSpec]
-) -> None:
-    listed = read_tools((await server.session.list_tools()).tools)
-    assert list(listed) == list(specs)
-    for name, spec in specs.items():
-        other = listed[name]
-        assert (other.read_only, other.destructive, other.idempotent) == (
-            spec.read_only,
-            spec.destructive,
-            spec.idempotent,
-        )
-        assert (other.properties, other.required) == (spec.properties, spec.required)
-        assert spec.returns is None  # the adapter leaves it out
-    assert listed["find_customer"].returns is not None
-    assert listed["find_customer"].returns["properties"].keys() == {"customer_id", "name"}
-
-
-async def test_names_with_the_server_s_prefix(server: Server) -> None:
-    tools = await load_mcp_tools(server.session, server_name="desk", tool_name_prefix=True)
-    prefixed = read_tools(tools)
-    assert prefixed["desk_delete_ticket"].destructive is True
-    assert prefixed["desk_find_customer"].read_only is True
-    assert len(prefixed) == len(server.tools)
 
 
 # --- what is checked
@@ -146,11 +116,7 @@ async def test_names_with_the_server_s_prefix(server: Server) -> None:
         ("set_priority", {"ticket_id": "T-1-2", "priority": "urgent"}, "parameter 'priority'"),
         ("set_priority", {"ticket_id": "T-1-2"}, "missing parameter 'priority'"),
         ("search_tickets", {"wanted": {"words": ["paper"], "priority": None}, "limit": 2}, None),
-        ("search_tickets", {"wanted": {}}, None),
         ("search_tickets", {"wanted": {"words": ["paper", 5]}}, "parameter 'wanted.words.1'"),
-        ("search_tickets", {"wanted": {"words": ["x"] * 6}}, "parameter 'wanted.words'"),
-        ("search_tickets", {"wanted": {"priority": "urgent"}}, "parameter 'wanted.priority'"),
-        ("search_tickets", {"wanted": "paper"}, "parameter 'wanted'"),
         ("search_tickets", {"wanted": {}, "limit": 51}, "parameter 'limit'"),
     ],
 )
@@ -163,21 +129,6 @@ async def test_dict_schemas_are_checked_as_the_server_checks_them(
     answer = await server.call(tool, args)
     assert answer.status == ("success" if words is None else "error")
     assert len(await server.done()) == before + (words is None)
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        # The server takes what it can read ("5" for 5) and passes over what it does not know. Neither is proposed.
-        ({"wanted": {}, "limit": "5"}, "parameter 'limit'"),
-        ({"wanted": {}, "page": 2}, "unknown parameter 'page'"),
-    ],
-)
-async def test_the_memory_is_stricter_than_the_server(
-    server: Server, specs: dict[str, ToolSpec], args: dict[str, Any], words: str
-) -> None:
-    assert words in str(specs["search_tickets"].problem(args))
-    assert (await server.call("search_tickets", args)).status == "success"
 
 
 async def test_answers_are_values(server: Server) -> None:
@@ -266,16 +217,6 @@ def wanted(state: dict[str, Any]) -> Calls:
     return calls
 
 
-def agent_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy) -> Any:
-    """The same as the graph of nodes, with ``create_agent``."""
-    return create_agent(model, tools, middleware=tool_memory_middleware(memory, shortcut=policy))
-
-
-def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: InertiaPolicy) -> Any:
-    return build(memory, tools, model, policy=policy)[0]
-
-
-@pytest.mark.parametrize("host", [graph_of, agent_of])
 @pytest.mark.parametrize(
     ("task", "allowed", "by_shortcut", "by_model"),
     [
@@ -287,14 +228,13 @@ def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any, policy: Iner
     ids=["destroying", "destroying, allowed", "adding", "adding, allowed"],
 )
 async def test_what_a_warm_memory_does(
-    server: Server, host: Any, task: str, allowed: set[str], by_shortcut: list[str], by_model: list[str]
+    server: Server, task: str, allowed: set[str], by_shortcut: list[str], by_model: list[str]
 ) -> None:
     # A change is not made right after the memory's own calls: where it may be made, the model looks things up.
     policy = EAGER.with_(may_write=allowed, allow_destructive=allowed, never=READ if allowed else ())
     with ToolMemory.ephemeral(tools=server.tools) as memory:
-        model = ScriptedChatModel(script=script)
-        graph = host(memory, server.tools, model, policy)
-        whose = f"{host.__name__[0]}{len(allowed)}"  # the server stays: others had their tickets deleted
+        graph, model = build(memory, server.tools, ScriptedChatModel(script=script), policy=policy)
+        whose = str(len(allowed))  # the server stays: others had their tickets deleted
         await requests(graph, task, names(f"Wu{whose}", 24))
         asked, before = len(model.calls), len(await server.done())
         states = await requests(graph, task, names(f"Li{whose}", 4))
@@ -305,29 +245,3 @@ async def test_what_a_warm_memory_does(
             assert called(state, by_shortcut=False) == by_model
         assert len(model.calls) - asked == 4 * (len(by_model) + 1)
         assert (await server.done())[before:] == [call for state in states for call in wanted(state)]
-        if not allowed:
-            brink = states[-1]["messages"][:-3]  # read, and not deleted yet
-            assert f"{by_model[0]} " in (why := memory.inertia.explain(brink, policy=policy).reason)
-            assert "not named in may_write" in why
-
-
-@pytest.mark.parametrize("days", [7, "7"])
-async def test_learned_arguments_that_break_a_dict_schema_are_not_proposed(server: Server, days: Any) -> None:
-    """The server reads "7" as 7, so a model that writes it is never told; ToolNode checks no dict schema."""
-
-    def search(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        _, answers = this_turn(messages)
-        args = {"wanted": {"words": ["paper"], "days": days}}
-        return AIMessage("Three.") if answers else calling("search_tickets", args, messages)
-
-    task = "What is there about the paper"
-    with ToolMemory.ephemeral(tools=server.tools) as memory:
-        graph, model = build(memory, server.tools, ScriptedChatModel(script=search), policy=EAGER)
-        states = await requests(graph, task, names("Wu", 24))
-        assert {m.status for s in states for m in s["messages"] if isinstance(m, ToolMessage)} == {"success"}
-        asked = len(model.calls)
-        (state,) = await requests(graph, task, ["Li"])
-        assert called(state, by_shortcut=True) == (["search_tickets"] if days == 7 else [])
-        assert len(model.calls) - asked == (1 if days == 7 else 2)
-        reason = memory.inertia.explain(state["messages"][:1], policy=EAGER).reason
-        assert ("arguments of search_tickets break its schema: parameter 'wanted.days'" in reason) == (days == "7")

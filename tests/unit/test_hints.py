@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from langchain_core.messages import (
@@ -11,17 +11,12 @@ from langchain_core.messages import (
     AnyMessage,
     ChatMessage,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel, Field
-from typing_extensions import TypedDict
 
-from langgraph_toolmem.nodes import HintState
-from langgraph_toolmem.turn.hints import HINTS, MemoryState, has_hint, memory_prompt, merge_hints, new_hint, turn_of
+from langgraph_toolmem.turn.hints import HINTS, has_hint, memory_prompt, merge_hints, new_hint, turn_of
 from langgraph_toolmem.turn.shown import FRAME
 
 HELLO = [HumanMessage("Hello", id="1")]
@@ -79,50 +74,6 @@ def test_any_kind_of_state(kind: Any) -> None:
     assert texts(kind(messages=HELLO)) == []
 
 
-def test_other_keys_and_states_without_hints() -> None:
-    hint = new_hint("sit", "Call search.", HELLO)
-    assert texts({"chat": HELLO, **hint}, messages_key="chat") == ["Call search."]
-    assert texts({"messages": HELLO, HINTS: None}) == []
-    assert texts(HELLO) == []
-    assert texts(()) == []
-
-
-def test_a_state_of_ones_own_takes_the_key_and_a_checkpoint_keeps_it() -> None:
-    class Own(HintState):
-        messages: list[Any]
-
-    class Given(TypedDict):
-        messages: list[Any]
-
-    def hints(state: Own) -> Any:
-        return new_hint("sit", "Call search.", state["messages"])
-
-    seen: list[list[str]] = []
-
-    def model(state: Own) -> Any:
-        seen.append(texts(state))
-        return {"messages": [*state["messages"], AIMessage("Hi", id="2")]}
-
-    builder = StateGraph(Own, output_schema=Given)
-    builder.add_node("hints", hints)
-    builder.add_node("model", model)
-    builder.add_edge(START, "hints")
-    builder.add_edge("hints", "model")
-    builder.add_edge("model", END)
-    graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["model"])
-    config: Any = {"configurable": {"thread_id": "t"}}
-    graph.invoke({"messages": HELLO}, config)
-    answer = graph.invoke(None, config)
-    assert seen == [["Call search."]]
-    assert set(answer) == {"messages"}
-    assert texts(graph.get_state(config).values) == []  # the model has spoken since
-
-
-def test_memory_state_is_a_messages_state() -> None:
-    assert set(HintState.__annotations__) == {HINTS}
-    assert set(get_type_hints(MemoryState)) >= {"messages", HINTS}
-
-
 # --- hints for a whole user turn ---
 
 WORK = [AIMessage("Looking", id="2"), ToolMessage("found", tool_call_id="c", id="3")]
@@ -140,10 +91,6 @@ def test_a_turn_hint_holds_until_the_user_speaks_again() -> None:
     later = [*HELLO, *WORK, HumanMessage("And now?", id="5")]
     assert texts({"messages": later, **hint}) == []
     assert not has_hint({"messages": later, **hint}, "recall")
-
-
-def test_a_turn_hint_made_in_the_middle_of_the_turn_is_the_same() -> None:
-    assert turn_hint([*HELLO, *WORK]) == turn_hint(HELLO)
 
 
 def test_that_there_is_nothing_to_say_is_a_hint_too() -> None:
@@ -202,30 +149,3 @@ def test_trimming_and_summarising_do_not_end_a_turn() -> None:
     assert texts({"messages": [summary, *WORK], **hint}) == ["It was dark."]
     assert texts({"messages": [summary, *WORK, HumanMessage("More", id="9")], **hint}) == []
     assert texts({"messages": [], **hint}) == []
-
-
-def test_a_turn_hint_goes_through_a_checkpoint_and_ends_with_the_turn() -> None:
-    seen: list[tuple[bool, list[str]]] = []
-
-    def hints(state: MemoryState) -> Any:
-        there = has_hint(state, "recall")
-        seen.append((there, texts(state)))
-        return None if there else new_hint("recall", f"turn {len(state['messages'])}", state["messages"], scope="turn")
-
-    def model(state: MemoryState) -> Any:
-        return {"messages": [AIMessage("Hi")]}
-
-    builder = StateGraph(MemoryState)
-    builder.add_node("hints", hints)
-    builder.add_node("model", model)
-    builder.add_edge(START, "hints")
-    builder.add_edge("hints", "model")
-    builder.add_conditional_edges("model", lambda state: "hints" if len(state["messages"]) in (2, 5) else END)
-    graph = builder.compile(checkpointer=InMemorySaver())
-    config: Any = {"configurable": {"thread_id": "t"}}
-    graph.invoke({"messages": HELLO}, config)
-    graph.invoke({"messages": [HumanMessage("Again")]}, config)
-    assert seen == [(False, []), (True, ["turn 1"]), (False, []), (True, ["turn 4"])]
-    assert texts(graph.get_state(config).values) == ["turn 4"]
-    graph.update_state(config, {"messages": [RemoveMessage(id=graph.get_state(config).values["messages"][3].id)]})
-    assert texts(graph.get_state(config).values) == []

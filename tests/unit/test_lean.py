@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 MISSING = ("chromadb", "langchain", "scipy", "networkx", "bokeh", "torch", "langchain_openai", "pandas")
 LEAN = f"""
@@ -94,10 +92,6 @@ for arguments in (["replay", sys.argv[2]], ["import", sys.argv[2], "--memory", s
     except SystemExit as done:
         assert not done.code, arguments
 """
-DEMO = """
-from langgraph_toolmem.cli import app
-app(["demo", "--tasks", "3", "--out", sys.argv[1]])
-"""
 
 
 def _lean(code: str, *arguments: object) -> str:
@@ -127,22 +121,4 @@ def test_the_command_line_works_without_any_extra(tmp_path):
     messages = [asked, {"role": "assistant", "content": "", "tool_calls": [call]}, answer, said]
     log.write_text(json.dumps({"messages": messages, "success": True}) + "\n")
 
-    said = _lean(COMMANDS, tmp_path / "memory", log)
-    assert "learned 1 new tool call" in said
-    assert 'pip install "langgraph-toolmem[memory]"' in said
-
-
-def test_the_demo_needs_no_extra_and_says_what_draws_its_page(tmp_path):
-    said = _lean(DEMO, tmp_path)
-
-    assert "3 of 3" in said
-    assert 'pip install "langgraph-toolmem[html]"' in said
-    assert said.endswith("Your turn: toolmem replay your.jsonl\n")
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 3
-
-
-def test_the_office_of_the_demo_can_be_moved():
-    """It goes into the wheel as a package of another name."""
-    office = Path(__file__).parents[2] / "examples" / "office"
-    for module in office.rglob("*.py"):
-        assert not re.search(r"^\s*(from|import) examples", module.read_text(), re.MULTILINE), module
+    assert "learned 1 new tool call" in _lean(COMMANDS, tmp_path / "memory", log)

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 from histories import history, schema, user
-from langchain.agents import create_agent
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import ValidationError
 
@@ -22,10 +21,8 @@ from langgraph_toolmem import (
 )  # fmt: skip
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.extend import Method
-from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.middleware import ToolMemoryMiddleware, tool_memory_middleware
 from langgraph_toolmem.nodes import InertiaShortcut, Recorder
-from langgraph_toolmem.testing import ScriptedChatModel
 
 
 class Own(Method):
@@ -59,24 +56,6 @@ def test_an_option_that_is_not_there_is_named_with_the_nearest(made, said):
     with ToolMemory.ephemeral() as memory, pytest.raises(ConfigurationError) as caught:
         made(memory)
     assert str(caught.value).startswith(said)
-
-
-def test_a_list_in_the_list_of_middleware_is_explained():
-    with ToolMemory.ephemeral() as memory:
-        ours = tool_memory_middleware(memory)
-        with pytest.raises(ConfigurationError, match=r"write a star before it, middleware=\[\*tool_memory_middleware"):
-            create_agent(ScriptedChatModel(script=["x"]), [], middleware=[ours])
-        create_agent(ScriptedChatModel(script=["x"]), [], middleware=ours)
-
-
-def test_a_decision_does_not_look_at_the_names_in_a_policy_again(monkeypatch):
-    looked, real = [], guards.misnamed
-    monkeypatch.setattr(guards, "misnamed", lambda *given: looked.append(given) or real(*given))
-    policy = InertiaPolicy(never={"pay"})
-    with ToolMemory.ephemeral(tools=[schema("find", "name")], methods=[Inertia(policy)]) as memory:
-        for thread in "abc":
-            memory.inertia.begin_turn(history(user("Go.")), thread_id=thread)
-    assert len(looked) == 1
 
 
 def test_names_of_no_tool_in_a_policy_are_told_once(caplog):

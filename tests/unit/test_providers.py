@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import doctest
 import logging
-import subprocess
-import sys
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -25,7 +23,6 @@ from langchain_openai import ChatOpenAI
 from langchain_openai.chat_models.base import BaseChatOpenAI
 from pydantic import ConfigDict, Field
 
-from langgraph_toolmem import ConfigurationError
 from langgraph_toolmem.testing import ScriptedChatModel
 from langgraph_toolmem.turn import providers
 from langgraph_toolmem.turn.providers import PROVIDER_RULES, ProviderRule, Setting, refusal_of
@@ -49,10 +46,6 @@ class ChatAnthropic(Standin):
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
 
 
-class ChatAnthropicBedrock(ChatAnthropic):
-    pass
-
-
 class ChatAnthropicVertex(Standin):
     model_name: str = Field(alias="model")
     model_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -63,11 +56,6 @@ class ChatBedrockConverse(Standin):
     base_model_id: str | None = Field(default=None, alias="base_model")
     reasoning_effort: str | None = None
     additional_model_request_fields: dict[str, Any] | None = None
-
-
-class ChatBedrock(Standin):
-    model_id: str = Field(alias="model")
-    model_kwargs: dict[str, Any] | None = None
 
 
 class ChatGoogleGenerativeAI(Standin):
@@ -110,20 +98,11 @@ SONNET = "claude-sonnet-4-5-20250929"
 
 # rule, a model it is about, a neighbour that no rule is about
 CASES: list[tuple[str, Any, Any]] = [
-    (
-        "anthropic-thinking",
-        ChatAnthropic(model=SONNET, thinking=MANUAL),
-        ChatAnthropic(model=SONNET),
-    ),
+    ("anthropic-thinking", ChatAnthropic(model=SONNET, thinking=MANUAL), ChatAnthropic(model=SONNET)),
     (
         "anthropic-thinking",
         ChatAnthropic(model="our-deployment", thinking=MANUAL),
         ChatAnthropic(model="claude-opus-4-6", thinking=ADAPTIVE),
-    ),
-    (
-        "anthropic-thinking",
-        ChatAnthropicBedrock(model=f"us.anthropic.{SONNET}-v1:0", thinking=MANUAL),
-        ChatAnthropicBedrock(model=f"us.anthropic.{SONNET}-v1:0", thinking=OFF),
     ),
     (
         "anthropic-thinking",
@@ -143,11 +122,6 @@ CASES: list[tuple[str, Any, Any]] = [
             base_model="amazon.nova-2-lite-v1:0",
             additional_model_request_fields={"reasoningConfig": {"type": "enabled"}},
         ),
-    ),
-    (
-        "bedrock-thinking",
-        ChatBedrock(model=f"us.anthropic.{SONNET}-v1:0", model_kwargs={"thinking": MANUAL}),
-        ChatBedrock(model=f"us.anthropic.{SONNET}-v1:0", model_kwargs={"thinking": OFF}),
     ),
     (
         "gateway-claude-thinking",
@@ -171,18 +145,8 @@ CASES: list[tuple[str, Any, Any]] = [
     ),
     (
         "gateway-claude-effort",
-        openai("anthropic/claude-3.7-sonnet", reasoning_effort="low"),
-        openai("anthropic/claude-3.7-sonnet"),
-    ),
-    (
-        "gateway-claude-effort",
         openai("anthropic/claude-4-sonnet", extra_body={"reasoning": {"enabled": True}}),
         openai("anthropic/claude-4-sonnet", extra_body={"reasoning": {"enabled": False, "effort": "none"}}),
-    ),
-    (
-        "gateway-claude-effort",
-        ChatLiteLLM(model="claude-opus-4-20250514", model_kwargs={"reasoning_effort": "medium"}),
-        ChatAnthropic(model="claude-opus-4-20250514", effort="medium"),
     ),
     (
         "gateway-claude-effort",
@@ -194,12 +158,7 @@ CASES: list[tuple[str, Any, Any]] = [
         ChatGoogleGenerativeAI(model="models/gemini-3-pro-preview"),
         ChatGoogleGenerativeAI(model="gemini-2.5-pro", thinking_budget=1000),
     ),
-    (
-        "gemini-3",
-        ChatVertexAI(model="gemini-3.1-flash-lite-preview"),
-        ChatVertexAI(model="gemini-3-pro-image-preview"),
-    ),
-    ("gemini-3", ChatOpenRouter(model="google/gemini-3-flash-preview"), ChatOpenRouter(model="google/gemini-1.5-pro")),
+    ("gemini-3", ChatVertexAI(model="gemini-3.1-flash-lite-preview"), ChatVertexAI(model="gemini-3-pro-image-preview")),
     ("gemini-3", openai("gemini-flash-latest"), openai("gemini-2.0-flash")),
     ("gemini-3", openai("gemini-10-pro"), openai("gemma-3-27b")),
     ("deepseek-reasoner", deepseek("deepseek-reasoner"), deepseek("deepseek-coder")),
@@ -208,11 +167,7 @@ CASES: list[tuple[str, Any, Any]] = [
         deepseek("deepseek-v4-pro"),
         deepseek("deepseek-v4-pro", extra_body={"thinking": OFF}),
     ),
-    (
-        "deepseek-thinking-by-default",
-        openai("accounts/x/DeepSeek-V4-Flash"),
-        openai("deepseek-ai/DeepSeek-V3.1"),
-    ),
+    ("deepseek-thinking-by-default", openai("accounts/x/DeepSeek-V4-Flash"), openai("deepseek-ai/DeepSeek-V3.1")),
     (
         "deepseek-thinking-by-default",
         ChatOpenRouter(model="deepseek/deepseek-v4-pro", reasoning={"effort": "high"}),
@@ -299,26 +254,6 @@ def test_per_call_settings_count():
     assert name(deepseek("deepseek-v4-pro"), {"extra_body": {"thinking": OFF}}) is None
 
 
-def test_of_two_places_the_one_that_turns_thinking_on_counts():
-    # ChatAnthropic's field wins over the call's argument, ChatOpenAI's does not: taking either is on the safe side.
-    assert name(ChatAnthropic(model=SONNET, thinking=MANUAL), {"thinking": OFF}) == "anthropic-thinking"
-    assert (
-        name(deepseek("deepseek-v4-pro", extra_body={"thinking": OFF}), {"thinking": MANUAL})
-        == "deepseek-thinking-by-default"
-    )
-
-
-def test_a_model_that_is_changed_is_seen_as_it_is_now():
-    model = ChatAnthropic(model=SONNET)
-    assert name(model) is None
-
-    model.thinking = MANUAL
-    assert name(model) == "anthropic-thinking"
-
-    model.thinking = ADAPTIVE
-    assert name(model) is None
-
-
 @tool
 def find(order: str) -> str:
     """Finds an order."""
@@ -384,15 +319,6 @@ def test_init_chat_models_configurable_model_is_not_built():
     assert name(ours.with_config(configurable={"thinking": MANUAL})) is None
 
 
-def test_inside_a_run_its_configurable_is_known():
-    model = init_chat_model(configurable_fields=("model",))
-    asked = RunnableLambda(lambda _: name(model))
-
-    assert asked.invoke(0) is None
-    assert asked.invoke(0, {"configurable": {"model": "gemini-3-pro"}}) == "gemini-3"
-    assert asked.invoke(0, {"configurable": {"model": "gpt-5"}}) is None
-
-
 def test_a_model_given_by_name():
     assert name("google_genai:gemini-3-pro-preview") == "gemini-3"
     assert name("anthropic:our-deployment") is None
@@ -415,16 +341,6 @@ def test_clients_are_found_by_class_base_type_or_provider():
     assert refusal_of(model, rules=[ProviderRule("r", why="400", source="https://x", clients=("ChatOpenAI",))]) is None
 
 
-def test_a_chat_model_with_fields_called_like_a_wrappers():
-    class Router(ChatAnthropic):
-        bound: list[Any] = Field(default_factory=list)
-        default: str = "x"
-        fields: dict[str, Any] = Field(default_factory=dict)
-
-    assert name(Router(model=SONNET, thinking=MANUAL)) == "anthropic-thinking"
-    assert name(Router(model=SONNET)) is None
-
-
 def test_rules_can_be_added_and_left_out():
     ours = ProviderRule("ours", why="400", source="https://x", models="^acme-", off=(Setting("safe", (True,)),))
     rules = [*PROVIDER_RULES, ours]
@@ -444,11 +360,6 @@ def test_a_setting_without_values_is_anything_but_off():
     assert [value for value in ("high", 1, True, {"a": 1}) if not setting.counts(value)] == []
     assert [value for value in (None, False, 0, "", "none", "Off", "disabled", {}, []) if setting.counts(value)] == []
     assert Setting("thinking.type", ("enabled",)).counts("ENABLED")
-
-
-def test_a_settings_values_are_a_tuple():
-    with pytest.raises(ConfigurationError, match="'enabled',"):
-        Setting("thinking.type", "enabled")
 
 
 def test_nothing_is_raised_whatever_is_inside(caplog):
@@ -473,10 +384,3 @@ def test_nothing_is_raised_whatever_is_inside(caplog):
 def test_the_example_in_the_docstring():
     assert doctest.testmod(providers).failed == 0
     assert doctest.testmod(providers).attempted > 0
-
-
-def test_no_provider_package_is_imported():
-    code = "import sys, langgraph_toolmem.turn.providers; print([m for m in sys.modules if m.startswith(('langchain_openai', 'langchain_a', 'openai', 'anthropic', 'langchain.'))])"  # noqa: E501
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert ran.stdout.strip() == "[]"

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import socketserver
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from langchain.agents import create_agent
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
+from langchain_openai import OpenAIEmbeddings
 
-from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
+from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, count_tokens, make_chat_model, wire
 
 
@@ -36,13 +30,6 @@ def call(city: str, call_id: str | None = None) -> dict[str, Any]:
 
 
 TWO_CALLS = AIMessage("", tool_calls=[call("Rome", "call_a"), call("Zürich", "call_b")])
-
-
-def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-    del tools
-    if isinstance(messages[-1], ToolMessage):
-        return AIMessage(f"It is: {messages[-1].text}")
-    return AIMessage("", tool_calls=[call("Rome", f"call_{len(messages)}")])
 
 
 # --- ScriptedChatModel
@@ -71,27 +58,6 @@ def test_script_that_runs_out_says_so() -> None:
     assert len(model.calls) == 1
 
 
-@pytest.mark.parametrize("script", ["one text", 7])
-def test_what_is_no_script_is_refused(script: Any) -> None:
-    with pytest.raises(ValueError, match="script is a list"):
-        ScriptedChatModel(script=script)
-
-
-def test_the_same_message_twice_in_a_script_stays_two_messages() -> None:
-    answer = AIMessage("x")
-    model = ScriptedChatModel(script=[answer, answer])
-    ids = {model.invoke("a").id, model.invoke("b").id}
-    assert len(ids) == 2
-    assert answer.id is None
-
-
-async def test_script_async() -> None:
-    model = ScriptedChatModel(script=planner)
-    assert (await model.ainvoke("hi")).tool_calls[0]["args"] == {"city": "Rome", "days": 2}
-    chunks = [chunk async for chunk in model.astream([HumanMessage("hi"), ToolMessage("ok then", tool_call_id="1")])]
-    assert [c.text for c in chunks if c.text] == ["It ", "is: ", "ok ", "then"]
-
-
 def test_streamed_chunks_add_up_to_the_answer() -> None:
     answer = AIMessage(
         "two calls now",
@@ -108,14 +74,6 @@ def test_streamed_chunks_add_up_to_the_answer() -> None:
     assert total.tool_calls == answer.tool_calls
     assert total.usage_metadata == answer.usage_metadata
     assert total.additional_kwargs == {"mark": 1}
-
-
-def test_scripted_model_drives_create_agent() -> None:
-    model = ScriptedChatModel(script=planner)
-    agent: Any = create_agent(model, tools=[weather])
-    out = agent.invoke({"messages": [{"role": "user", "content": "weather?"}]})
-    assert out["messages"][-1].text == "It is: Rome: sun for 2 days"
-    assert len(model.calls) == 2
 
 
 # --- OpenAIStubServer
@@ -166,17 +124,6 @@ def test_stream_carries_text_parallel_calls_and_usage(usage: bool) -> None:
         assert total.usage_metadata["total_tokens"] == plain.usage_metadata["total_tokens"]
     else:
         assert total.usage_metadata is None
-
-
-async def test_async_and_several_at_once() -> None:
-    with OpenAIStubServer(reply=lambda r: r["messages"][-1]["content"].upper()) as server:
-        model = make_chat_model(server)
-        answers = await model.abatch(["a", "b", "c", "d"])
-        assert [a.text for a in answers] == ["A", "B", "C", "D"]
-        with ThreadPoolExecutor(4) as pool:
-            texts = list(pool.map(lambda i: model.invoke(f"x{i}").text, range(12)))
-    assert texts == [f"X{i}" for i in range(12)]
-    assert len(server.requests) == 16
 
 
 ROME = {"city": "Rome", "days": 2}
@@ -269,15 +216,6 @@ def test_embeddings_as_base64_and_as_numbers() -> None:
     assert server.embedding_requests[-2]["encoding_format"] == "base64"
 
 
-def test_default_embeddings_are_the_built_in_ones() -> None:
-    pytest.importorskip("langgraph_toolmem.search.embedders")
-    with OpenAIStubServer(reply=lambda _: "x") as server:
-        client: Any = OpenAIEmbeddings(base_url=server.url, api_key="x", check_embedding_ctx_length=False)  # type: ignore[arg-type]
-        near, far, query = client.embed_documents(["send an email", "plot a metric", "email sending"])
-    dot = [sum(a * b for a, b in zip(query, other, strict=True)) for other in (near, far)]
-    assert dot[0] > dot[1]
-
-
 def port_of(server: OpenAIStubServer) -> int:
     return int(server.url.rsplit(":", 1)[1].split("/")[0])
 
@@ -292,53 +230,6 @@ def test_url_needs_a_running_server_and_close_may_come_twice() -> None:
     server.close()
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=1):
         pass
-
-
-def test_close_ends_idle_connections() -> None:
-    server = OpenAIStubServer(reply=lambda _: "x").start()
-    connection = http.client.HTTPConnection("127.0.0.1", int(server.url.rsplit(":", 1)[1].split("/")[0]), timeout=10)
-    connection.request("POST", "/v1/chat/completions", body=json.dumps({"messages": []}))
-    assert connection.getresponse().read()
-    server.close()
-    assert connection.sock.recv(1) == b""
-    connection.close()
-
-
-def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain_openai", None)
-    with (
-        OpenAIStubServer(reply=lambda _: "x") as server,
-        pytest.raises(MissingExtraError, match=r"\[openai\]"),
-    ):
-        make_chat_model(server)
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_a_graph_with_a_tool_node_over_http(streaming: bool) -> None:
-    def reply(request: dict[str, Any]) -> AIMessage:
-        last = request["messages"][-1]
-        if last["role"] == "tool":
-            return AIMessage(f"Done: {last['content']}")
-        return AIMessage("", tool_calls=[call("Rome"), call("Oslo")])
-
-    with OpenAIStubServer(reply=reply) as server:
-        model = make_chat_model(server, streaming=streaming).bind_tools([weather])
-        builder = StateGraph(MessagesState)
-        builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-        builder.add_node("tools", ToolNode([weather]))
-        builder.add_edge(START, "agent")
-        builder.add_edge("tools", "agent")
-        builder.add_conditional_edges("agent", tools_condition)
-        out = builder.compile().invoke({"messages": [("user", "weather?")]})
-    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "tool", "ai"]
-    assert out["messages"][-1].text == "Done: Oslo: sun for 2 days"
-    assert len(server.requests) == 2
-
-
-def test_chat_openai_by_hand_as_the_docstring_shows() -> None:
-    with OpenAIStubServer(reply=lambda request: "Hello.") as server:
-        model = ChatOpenAI(base_url=server.url, api_key="x", model="scripted")  # type: ignore[arg-type]
-        assert model.invoke("Hi").text == "Hello."
 
 
 def test_no_two_servers_of_a_process_have_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from langgraph_toolmem.words.values import (
     kind_of,
     month_day,
     number_of,
-    quotes_in,
     values_in,
 )  # fmt: skip
 
@@ -56,15 +55,11 @@ def found(text: str, kinds: frozenset[str] = KINDS) -> list[tuple[str, str]]:
         ("Sept. 9", "09-09", None),
         ("am 3. März 2024", "03-03", "2024-03-03"),
         ("bis 24 Dez", "12-24", None),
-        ("AM 1. MÄRZ", "03-01", None),
         ("le 1er août 2024", "08-01", "2024-08-01"),
-        ("le 14 fevrier", "02-14", None),
         ("el 3 de mayo de 2024", "05-03", "2024-05-03"),
-        ("21 de diciembre", "12-21", None),
         ("il 2 giugno", "06-02", None),
         ("7 de março de 2025", "03-07", "2025-03-07"),
         ("op 5 mei 2024", "05-05", "2024-05-05"),
-        ("den 6 juni", "06-06", None),
         ("3 maja 2024", "05-03", "2024-05-03"),
         ("3 мая 2024", "05-03", "2024-05-03"),
         ("29 Ekim 2023", "10-29", "2023-10-29"),
@@ -73,7 +68,6 @@ def found(text: str, kinds: frozenset[str] = KINDS) -> list[tuple[str, str]]:
         ("3 मई 2024", "05-03", "2024-05-03"),
         ("2024年5月3日に会う", "05-03", "2024-05-03"),
         ("私は12月25日に", "12-25", None),
-        ("我们12月5号见", "12-05", None),
         ("2024년 5월 3일에", "05-03", "2024-05-03"),
     ],
 )
@@ -194,11 +188,6 @@ def test_values_of_any_text_stand_where_they_say_and_do_not_overlap(text: str, k
         month_day(value.text), date_of(value.text), number_of(value.text), kind_of(value.text)
 
 
-def test_quotes_can_be_bounded():
-    assert quotes_in("say 'abc' or 'ab'", 2) == ((14, 16),)
-    assert quotes_in("it's Bob's, O'Neill") == ()
-
-
 # --- words ------------------------------------------------------------------------------------------------------
 
 
@@ -225,7 +214,3 @@ def test_what_was_said_is_masked_letter_by_letter():
 @pytest.mark.parametrize("text", ["that's fine, thanks!", "Don't worry", "olá, adios", "OK"])
 def test_small_talk_has_apostrophes_and_accents(text: str):
     assert small_talk.is_small_talk(text, frozenset({"that", "do"}))
-
-
-def test_what_is_in_quotes_is_no_small_talk():
-    assert not small_talk.is_small_talk("'delete it'", frozenset())

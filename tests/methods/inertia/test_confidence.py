@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -91,33 +90,6 @@ def test_fitted_anew_only_when_the_examples_have_grown():
     assert fits == [of.FIRST_FIT, round(of.FIRST_FIT * of.GROWTH)]
 
 
-def test_one_fit_at_a_time():
-    kept, begun, go = table(200), [], threading.Event()
-    threads: list[threading.Thread] = []
-
-    def slowly(fit: Any) -> None:
-        begun.append(1)
-        threads.append(threading.Thread(target=lambda: (go.wait(10), fit())))
-        threads[-1].start()
-
-    confidence = Confidence(lambda: kept, slowly)
-    many = [threading.Thread(target=confidence.look) for _ in range(16)]
-    for thread in many:
-        thread.start()
-    for thread in many:
-        thread.join()
-    kept.seen *= 4
-    confidence.look()
-    assert begun == [1]
-    assert confidence.probabilities(AT) == pytest.approx([0.7, 0.7]), "nobody waits for a fit"
-
-    go.set()
-    threads[0].join()
-    confidence.look()
-    threads[-1].join()
-    assert len(begun) == 2
-
-
 def test_a_fit_that_fails_leaves_the_record_and_lets_the_next_one_begin():
     kept = table(200)
     kept.examples[-1][1] = "not base64!"
@@ -130,18 +102,6 @@ def test_a_fit_that_fails_leaves_the_record_and_lets_the_next_one_begin():
     kept.seen *= 2
     confidence.look()
     assert confidence.probabilities(AT)[0] > 0.75
-
-
-def test_in_the_background_the_same_trees_are_fitted():
-    threads: list[threading.Thread] = []
-
-    def beside(fit: Any) -> None:
-        threads.append(threading.Thread(target=fit))
-        threads[-1].start()
-
-    confidence = given(table(600), beside)
-    threads[0].join()
-    assert (confidence.probabilities(AT) == given(table(600)).probabilities(AT)).all()
 
 
 def test_features_survive_packing_and_another_width_is_left_out():

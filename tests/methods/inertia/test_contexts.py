@@ -9,7 +9,6 @@ from histories import Learner, call, calls, reading, state_of, user, words
 
 from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.inertia import contexts as of
 from langgraph_toolmem.inertia.candidates import FROM_CONTEXT, WHOLE, candidates
@@ -94,16 +93,6 @@ def secretive(*users: str) -> Learner:
     return learner
 
 
-def test_a_value_of_one_user_is_never_anothers():
-    learner = secretive("A", "B")
-    assert "4711" not in repr(offered(learner, user("Good night"), who=digest("C")))
-    assert "4711" not in repr(offered(learner, user("Good night")))
-    assert "4711" in repr(offered(secretive("A"), user("Good night"), who=digest("A")))
-    assert "4711" not in repr(learner.decide(user("Good night"), user=digest("C")))
-
-    assert "4711" in repr(offered(secretive("A", "B", "D"), user("Good night"), who=digest("C")))
-
-
 def test_a_value_that_the_run_shows_is_no_secret():
     learner = Learner([*TOOLS, reading("list")], FREE)
     listed = call("list", {}, {"rooms": ["the safe behind the picture"], "codes": ["4711"]})
@@ -125,17 +114,6 @@ def test_forgetting_a_user_takes_the_calls_nobody_else_made():
     both.forget(Forgotten(digest("A")))
     assert "4711" in repr(both.to_state())
     assert digest("A") not in repr(both.to_state())
-
-
-def test_it_is_the_same_after_saving():
-    learner = house(runs=5)
-    kept = learner.graph.register(CallContexts)
-    again = EvidenceGraph().register(CallContexts)
-    again.load(kept.to_state())
-
-    state = state_of(user("Good evening"), call(*EVENING[0]))
-    assert again.after(state) == kept.after(state)
-    assert [(f.tool, f.args) for f in kept.after(state)[0]][:1] == EVENING[1:]
 
 
 def test_what_the_shortcut_did_teaches_nothing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from histories import FAILED, Learner, call, calls, history, reading, run_of, schema, shortcut, user, words
+from histories import FAILED, Learner, call, calls, history, reading, run_of, schema, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept import inertia
@@ -16,7 +16,6 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.state import RunState
 from langgraph_toolmem.inertia import guards
 from langgraph_toolmem.inertia.budget import CAPACITY
-from langgraph_toolmem.runs.tools import read_tools
 
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
 TOOLS = [reading("find", "name"), reading("open", "id"), reading("note", "id text")]
@@ -52,37 +51,12 @@ def at_second_call(learner: Learner, **options: Any) -> Any:
     return learner.decide(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"}), **options)
 
 
-def test_an_empty_memory_proposes_nothing():
-    decision = Learner(TOOLS, FREE).decide(request("Zoe"))
-
-    assert decision.proposal is None
-    assert decision.options == ()
-    assert "nothing like this" in decision.reason
-
-
 def test_a_few_runs_are_not_enough_and_many_are():
     assert at_second_call(practised(runs=2)).proposal is None
 
     proposal = at_second_call(practised()).proposal
     assert (proposal.tool, dict(proposal.args), proposal.act) == ("open", {"id": "id-Zoe"}, True)
     assert proposal.confidence >= 0.9
-
-
-def test_the_evidence_names_tool_and_sources():
-    proposal = at_second_call(practised()).proposal
-
-    assert "open" in proposal.evidence
-    assert "id: " in proposal.evidence
-    assert "exactly what the model did" in proposal.evidence
-    assert proposal.sources["id"] in proposal.evidence
-    assert "find" in proposal.sources["id"]
-
-
-def test_the_first_call_of_a_run_is_predicted_from_the_users_words():
-    proposal = practised().decide(request("Zoe")).proposal
-
-    assert (proposal.tool, dict(proposal.args)) == ("find", {"name": "Zoe"})
-    assert "user" in proposal.sources["name"] or "request" in proposal.sources["name"]
 
 
 def test_a_bar_that_cannot_be_reached():
@@ -93,41 +67,7 @@ def test_a_bar_that_cannot_be_reached():
     assert decision.options[0].score > 0.9
 
 
-def test_a_record_that_turns_bad_stops_the_proposals():
-    learner = practised()
-    assert at_second_call(learner).acts
-    for i in range(40):
-        learner.learn(visit(f"Bad{i}", "note"), thread_id=f"bad{i}")
-
-    decision = at_second_call(learner)
-    assert decision.proposal is None or decision.proposal.tool != "open"
-
-
-def test_schemas_that_nobody_gave_are_read_from_the_calls():
-    assert at_second_call(practised(tools=None, reads={"op*"})).acts
-    assert at_second_call(practised(tools=None)).proposal is None
-
-
 # --- budget, audits, shadow ---
-
-
-def test_without_room_in_the_budget_a_proposal_is_held():
-    decision = at_second_call(practised(InertiaPolicy(audit_rate=0.0)))  # 120 turns seen, and no miss
-    assert decision.acts
-
-    strict = at_second_call(practised(InertiaPolicy().with_(audit_rate=0.0, max_wrong_per_100=0.0)))
-    assert (strict.acts, strict.would_act, strict.proposal.audit) == (False, False, False)
-    assert "budget" in strict.proposal.hold
-
-
-def test_audits_ask_the_model_and_say_so():
-    learner = practised(FREE.with_(audit_rate=1.0))
-    decision = at_second_call(learner)
-
-    assert (decision.acts, decision.would_act, decision.proposal.audit) == (False, True, True)
-    assert "audit" in decision.proposal.hold
-    assert learner.graph.counters["right"] > 0
-    assert learner.graph.counters.get("wrong", 0) == 0
 
 
 def test_draws_are_by_seed_and_turn():
@@ -144,15 +84,6 @@ def test_draws_are_by_seed_and_turn():
     assert drawn(1) == first
     assert drawn(2) != first
     assert {True, False} == set(first)
-
-
-def test_shadow_mode_never_acts_and_keeps_the_record():
-    learner = practised(FREE.with_(shadow=True))
-    decision = at_second_call(learner)
-
-    assert (decision.acts, decision.would_act) == (False, True)
-    assert "shadow" in decision.proposal.hold
-    assert learner.graph.counters["right"] > 0
 
 
 SCRIPT = st.lists(
@@ -225,19 +156,6 @@ def test_tools_the_policy_keeps_out(changes: Any, reason: str):
     assert reason in decision.reason
 
 
-def test_a_tool_that_is_no_longer_there_is_not_proposed():
-    assert at_second_call(practised(), specs=read_tools(TOOLS[:1])).proposal is None
-
-
-def test_arguments_must_fit_the_schema():
-    narrow = reading("open", "id")
-    narrow["parameters"]["properties"]["id"]["pattern"] = "^[0-9]+$"
-    decision = at_second_call(practised(), specs=read_tools([TOOLS[0], narrow]))
-
-    assert decision.proposal is None
-    assert "break its schema" in decision.options[0].refused
-
-
 def test_an_identical_call_is_not_made_again_unless_repeats_are_normal():
     def refused(learner: Learner, state: RunState) -> str:
         return guards.refusal(
@@ -307,22 +225,6 @@ def everything_offered(decision: Any) -> str:
     return repr([decision.proposal, decision.options, decision.judged, decision.reason])
 
 
-def test_a_constant_of_one_user_is_never_offered_to_another():
-    learner = Learner(MAIL, FREE)
-    for i in range(30):
-        sends(learner, "A", f"a{i}")
-        sends(learner, "B", f"b{i}")
-        decision = learner.decide(user("Send the usual mail to Bob"), user=digest("user", "C"))
-        assert "4711" not in everything_offered(decision)
-        assert "4711" not in everything_offered(learner.decide(user("Send the usual mail to Bob")))
-
-    sends(learner, "C", "c")
-    for i in range(10):
-        sends(learner, "D", f"d{i}")
-    decision = learner.decide(user("Send the usual mail to Bob"), user=digest("user", "E"))
-    assert "4711" in everything_offered(decision)
-
-
 def test_a_users_own_constant_is_offered_to_this_user_after_three_runs():
     learner = Learner(MAIL, FREE)
     own = digest("user", "A")
@@ -333,16 +235,6 @@ def test_a_users_own_constant_is_offered_to_this_user_after_three_runs():
     for i in range(2, 30):
         sends(learner, "A", f"a{i}")
     assert learner.decide(user("Send the usual mail to Bob"), user=own).proposal.args["body"] == SECRET
-
-
-def test_where_users_are_unknown_three_runs_are_enough():
-    learner = Learner(MAIL, FREE)
-    for i in range(2):
-        sends(learner, "", f"{i}")
-    assert "4711" not in everything_offered(learner.decide(user("Send the usual mail to Bob")))
-
-    sends(learner, "", "2")
-    assert "4711" in everything_offered(learner.decide(user("Send the usual mail to Bob")))
 
 
 def test_values_made_of_the_users_own_words_are_fine_at_once():
@@ -360,27 +252,6 @@ def test_the_tail_of_a_long_value_is_not_leaked():
         sends(learner, "A", f"a{i}", body=shared + "4711", text=shared)
 
     assert "4711" not in everything_offered(learner.decide(user(shared + "thanks"), user=digest("user", "B")))
-
-
-@pytest.mark.parametrize("body", ["2024-11-21 with Dr Who", "Mail for Bob: pin 9", "Bob, call 0170-55"])
-def test_words_around_a_users_own_value_are_not_leaked(body: str):
-    learner = Learner(MAIL, FREE)
-    for i in range(6):
-        sends(learner, "A", f"a{i}", body=body, text="Mail Bob about November 21 ok")
-    offered = everything_offered(learner.decide(user("Mail Eve about December 3 ok"), user=digest("user", "B")))
-
-    assert not any(word in offered for word in ("Who", "pin", "0170"))
-
-
-def test_another_users_date_format_is_not_leaked_as_an_item_of_a_list():
-    learner = Learner([reading("book", "days:array")], FREE)
-    for i in range(6):
-        days = {"days": ["2024-11-21 with Dr Who"]}
-        learner.learn(user("Book November 21"), call("book", days), words(), thread_id=str(i), user=digest("user", "A"))
-
-    for policy in (FREE, InertiaPolicy.paper(max_share=None, threshold=0.0, window=1)):
-        learner.policy = policy
-        assert "Who" not in everything_offered(learner.decide(user("Book December 3"), user=digest("user", "B")))
 
 
 # --- turns that begin and never end ---
@@ -438,25 +309,3 @@ def test_reporting_at_once_and_reporting_later_make_the_same_record():
             records.append((report, inertia(memory).rules.rows))
 
     assert records[0] == records[1]
-
-
-def test_a_turn_that_began_and_was_then_taken_by_the_shortcut_counts_once():
-    with practised_memory(FREE) as memory:
-        before = memory.report().turns
-        memory.inertia.begin_turn(
-            history(request("Zoe"), call("find", {"name": "Zoe"}, {"id": "id-Zoe"})),
-            thread_id="z",
-            policy=FREE.with_(shadow=True),
-        )
-        memory.finish(
-            history(
-                request("Zoe"),
-                call("find", {"name": "Zoe"}, {"id": "id-Zoe"}),
-                shortcut("open", {"id": "id-Zoe"}),
-                words(),
-            ),
-            thread_id="z",
-        )  # fmt: skip
-
-        assert memory.report().turns == before + 3
-        assert inertia(memory).open_turns == {}

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from histories import Learner, call, calls, history, reading, schema, user, words
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langchain_core.tools import tool
-from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
-from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem import InertiaPolicy
 from langgraph_toolmem.graph.state import WORDS
 from langgraph_toolmem.inertia.proposal import calls_text
 from langgraph_toolmem.inertia.step import shortcut_message
-from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import ScriptedChatModel
 
 TOOLS = [reading("places", "team"), reading("weather", "city"), reading("note", "text")]
 FREE = InertiaPolicy().with_(max_wrong_per_100=None, audit_rate=0.0)
@@ -112,19 +105,6 @@ def test_what_changes_something_is_not_done_twice_in_one_turn():
     assert len(learner.decide(same).proposal.calls) == 2
 
 
-def test_explain_names_them():
-    with ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Inertia(FREE))) as memory:
-        for i in range(60):
-            memory.finish(trip(i), thread_id=str(i))
-        told = memory.inertia.explain(request("Oslo", "Bergen"))
-
-    assert told.proposal is not None
-    assert [told.to_event()["proposal"][name] for name in ("args", "beside")] == [
-        {"city": "Oslo"},
-        [{"city": "Bergen"}],
-    ]
-
-
 def test_the_message_has_all_calls(learner: Learner):
     proposal = learner.decide(request("Oslo", "Bergen")).proposal
     message = shortcut_message(proposal, announce=True)
@@ -146,18 +126,6 @@ def test_the_order_of_calls_does_not_matter_for_being_right():
         learner.learn(trip(i, turned=True), thread_id=str(i))
     assert learner.graph.counters.get("wrong", 0) == 0
     assert learner.graph.counters["right"] == right + 2 * 20
-
-
-@pytest.mark.parametrize(
-    "kept_out", [{"never": {"weather"}}, {"needs_approval": {"weather"}}, {"control": {"weather"}}]
-)
-def test_what_the_policy_keeps_out_is_not_made_at_once_either(learner: Learner, kept_out: Any):
-    policy = learner.policy
-    learner.policy = policy.with_(**kept_out)
-    decision = learner.decide(request("Oslo", "Bergen"))
-    learner.policy = policy
-
-    assert decision.proposal is None
 
 
 def test_if_one_call_is_refused_none_is_made(learner: Learner):
@@ -189,82 +157,3 @@ def test_an_answer_in_words_is_foreseen(learner: Learner):
     assert decision.reason == "the model is likely to answer in words"
     assert (decision.options[0].tool, decision.options[0].score > 0.8) == (WORDS, True)
     assert not decision.would_act
-
-
-def test_an_answer_in_words_is_no_right_or_wrong_call():
-    learner = Learner(TOOLS, FREE)
-    for i in range(30):
-        learner.learn(user("How are you"), words(), thread_id=str(i))
-
-    assert WORDS not in learner.graph.tools
-    assert learner.graph.counters.get("right", 0) == 0
-    assert learner.decide(user("How are you")).reason == "the model is likely to answer in words"
-
-
-# --- in a real app ---
-
-
-def script(messages: list[AnyMessage], _: Any) -> AIMessage:
-    """The agent: the places, then the weather in all of them at once, then an answer."""
-    answers = [m for m in messages if isinstance(m, ToolMessage)]
-    if len(answers) > 1:
-        return AIMessage(" and ".join(str(m.content) for m in answers[1:]))
-    team = messages[0].text.removesuffix("?").rpartition(" ")[2]
-    asked = [("weather", {"city": c}) for c in json.loads(str(answers[0].content))["at"]] if answers else []
-    made = [
-        {"name": name, "args": args, "id": f"call_{len(messages)}_{n}", "type": "tool_call"}
-        for n, (name, args) in enumerate(asked or [("places", {"team": team})])
-    ]
-    return AIMessage("", tool_calls=made)
-
-
-async def told(asynchronous: bool) -> tuple[list[str], list[str], int, int]:
-    """The cities asked about, what was said, how many calls the second step made, and turns without the model."""
-    done: list[str] = []
-
-    @tool
-    def places(team: str) -> str:
-        """The places of a team."""
-        return json.dumps({"at": [f"{team}-upon-Thames", f"New {team}"]})
-
-    @tool
-    def weather(city: str) -> str:
-        """The weather in a city."""
-        done.append(city)
-        return f"{city} is fine"
-
-    tools = [places, weather]
-    with ToolMemory.ephemeral(tools=tools, reads={"*"}, methods=default_methods(Inertia(FREE))) as memory:
-        bound = ScriptedChatModel(script=script).bind_tools(tools)
-
-        def agent(state: MessagesState) -> dict[str, Any]:
-            return {"messages": [bound.invoke(state["messages"])]}
-
-        builder = StateGraph(MessagesState)
-        builder.add_node("inertia", InertiaShortcut(memory))
-        builder.add_node("agent", agent)
-        builder.add_node("tools", ToolNode(tools))
-        builder.add_node("recorder", Recorder(memory))
-        builder.add_edge(START, "inertia")
-        builder.add_edge("tools", "inertia")
-        builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
-        builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
-        builder.add_edge("recorder", END)
-        graph = builder.compile()
-        for i in range(60):
-            memory.finish(trip(i), thread_id=str(i))
-        feed: Any = {"messages": [HumanMessage("What is it like at the places of Team99?")]}
-        state = await graph.ainvoke(feed) if asynchronous else graph.invoke(feed)
-        messages = state["messages"]
-        return sorted(done), [m.text for m in messages], len(messages[3].tool_calls), memory.report().skipped
-
-
-async def test_both_calls_are_executed_and_the_next_turn_is_the_models():
-    done, said, made, skipped = await told(False)
-
-    assert done == ["New Team99", "Team99-upon-Thames"]
-    assert (made, skipped) == (2, 2)  # the places, and both weathers in one turn
-    assert said[-1] == "Team99-upon-Thames is fine and New Team99 is fine"
-    assert len(said) == 7
-
-    assert await told(True) == (done, said, made, skipped)

@@ -1,10 +1,11 @@
-"""Look-ups that run while the model is asked, in real ``create_agent`` agents: as without, but sooner."""
+"""Look-ups that run while the model is asked, in real agents and graphs: as without, but sooner."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +13,13 @@ from typing import Annotated, Any
 
 import pytest
 from agents import WAYS, Agent, asked
-from desk import NAMES, Desk, expected, script, thread, warm
+from desk import NAMES, Desk, asker, expected, script, thread, warm
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
     ModelRetryMiddleware,
     ToolCallLimitMiddleware,
-    ToolRetryMiddleware,
 )
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
@@ -27,13 +27,18 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langchain_mcp_adapters.client import MultiServerMCPClient
+from langchain_mcp_adapters.tools import load_mcp_tools
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
-from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
 from langgraph.types import Command, interrupt
+from places import ROOT
 
 from langgraph_toolmem import Inertia, InertiaPolicy, Prefetch, ToolMemory
 from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
 from langgraph_toolmem.testing import ScriptedChatModel
 
 LIKELY = Prefetch(min_probability=0.5)
@@ -129,75 +134,64 @@ class Heard(BaseCallbackHandler):
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_run_is_as_without_and_each_look_up_is_made_once(memory: ToolMemory, way: str) -> None:
-    without, ahead = agent_of(None), agent_of(memory, prefetch=LIKELY)
+    def writes(tool_name: str, args: dict[str, Any], _: int) -> None:
+        get_stream_writer()({"wrote": tool_name})
+
+    without, ahead = agent_of(None, Faulty(writes)), agent_of(memory, Faulty(writes), LIKELY)
     for number in range(3):
-        heard = [Heard(), Heard()]
-        states = [
-            await agent.run(number, way, config={**thread(f"t{number}"), "callbacks": [ear]})
-            for agent, ear in zip((without, ahead), heard, strict=True)
-        ]
-        assert plain(states[0]["messages"]) == plain(states[1]["messages"])
+        heard, found = [Heard(), Heard()], []
+        for agent, ear in zip((without, ahead), heard, strict=True):
+            config: Any = {**thread(f"t{number}"), "callbacks": [ear]}
+            modes = ["custom", "values"]
+            if way == "sync":
+                chunks = list(agent.graph.stream(asked(number), config, stream_mode=modes))
+            else:
+                chunks = [chunk async for chunk in agent.graph.astream(asked(number), config, stream_mode=modes)]
+            found.append(
+                [
+                    plain(chunk["messages"]) if mode == "values" else chunk
+                    for mode, chunk in chunks
+                    if "toolmem" not in chunk
+                ]
+            )
+        assert {"wrote": "find_customer"} in found[0]
+        assert [each for n, each in enumerate(found[1]) if n == 0 or each != found[1][n - 1]] == found[0]
         assert heard[0].events == heard[1].events
         assert ["toolmem.prefetch" in tags for tags in heard[1].tags] == [True, True, False]
     assert Counter(map(str, without.desk.done)) == Counter(map(str, ahead.desk.done))
     figures = told(memory)
     assert (figures["started"], figures["served"], figures["wasted"]) == (6, 6, 0)
     assert figures["seconds_saved"] > 0
-    assert "Look-ups run while the model was asked: 6" in str(memory.report())
 
 
 async def test_what_the_model_does_not_ask_for_is_thrown_away_unheard(memory: ToolMemory) -> None:
-    desk = Faulty(lambda tool_name, *_: get_stream_writer()({"wrote": tool_name}))
+    def happens(tool_name: str, args: dict[str, Any], _: int) -> None:
+        get_stream_writer()({"wrote": tool_name})
+        GenericFakeChatModel(messages=iter([AIMessage("inner words")])).invoke("think")
 
-    def other(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        return AIMessage("I would rather not.")
-
-    agent, heard = agent_of(memory, desk, model=ScriptedChatModel(script=other)), Heard()
-    config = {**thread("t"), "callbacks": [heard]}
-    found = [chunk async for chunk in agent.graph.astream(asked(1), config, stream_mode="custom")]
+    model = ScriptedChatModel(script=lambda *_: AIMessage("I would rather not."))
+    agent, heard = agent_of(memory, Faulty(happens), model=model), Heard()
+    config: Any = {**thread("t"), "callbacks": [heard]}
+    found = [chunk async for chunk in agent.graph.astream(asked(1), config, stream_mode=["custom", "messages"])]
     assert heard.events == ["model"]
-    assert [chunk for chunk in found if "toolmem" not in chunk] == []
+    assert [chunk for mode, chunk in found if mode == "custom" and "toolmem" not in chunk] == []
+    assert not any("inner" in str(chunk) for mode, chunk in found if mode == "messages")
     assert (told(memory)["started"], told(memory)["wasted"]) == (1, 1)
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_streams_are_as_without(memory: ToolMemory, way: str) -> None:
-    inner = GenericFakeChatModel(messages=iter([AIMessage("a b")] * 99))
+async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory: ToolMemory) -> None:
+    failures = [ConnectionError("gone")]
 
-    def happens(tool_name: str, args: dict[str, Any], _: int) -> None:
-        get_stream_writer()({"wrote": tool_name})
+    def flaky(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        if failures:
+            raise failures.pop()
+        return script(messages, tools)
 
-    modes = ["updates", "custom", "values"]
-    found = []
-    for agent in (agent_of(None, Faulty(happens)), agent_of(memory, Faulty(happens))):
-        if way == "sync":
-            chunks = list(agent.graph.stream(asked(1), thread("t"), stream_mode=modes))
-        else:
-            chunks = [chunk async for chunk in agent.graph.astream(asked(1), thread("t"), stream_mode=modes)]
-        shown = [(mode, chunk) for mode, chunk in chunks if not (mode == "custom" and "toolmem" in chunk)]
-        assert ("custom", {"wrote": "find_customer"}) in shown
-        found.append(
-            [
-                (mode, plain(chunk["messages"]) if mode == "values" else list(chunk))
-                for mode, chunk in shown
-                if not (mode == "updates" and "ToolMemory" in str(list(chunk)))
-            ]
-        )
-    assert found[0] == found[1]
-    del inner
-
-
-async def test_a_model_within_a_look_up_is_not_heard_by_the_host_unless_it_is_asked_for(memory: ToolMemory) -> None:
-    def model() -> Any:
-        return GenericFakeChatModel(messages=iter([AIMessage("inner words")] * 9))
-
-    def happens(tool_name: str, args: dict[str, Any], _: int) -> None:
-        model().invoke("think")
-
-    agent = agent_of(memory, Faulty(happens), model=ScriptedChatModel(script=lambda *_: AIMessage("No.")))
-    tokens = [m.content async for m, _ in agent.graph.astream(asked(1), thread("t"), stream_mode="messages")]
-    assert told(memory)["started"] == 1
-    assert not any("inner" in str(token) for token in tokens)
+    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
+    agent = agent_of(memory, model=ScriptedChatModel(script=flaky), before=[retry])
+    await agent.run(1)
+    assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
+    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
 
 
 # --- nobody gets another's data -------------------------------------------------------------------------------------
@@ -238,34 +232,17 @@ async def test_nobody_gets_what_was_looked_up_for_another(memory: ToolMemory, wa
 # --- faults ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_look_up_that_fails_ahead_is_made_again(memory: ToolMemory, way: str) -> None:
+async def test_a_look_up_that_fails_ahead_is_made_again(memory: ToolMemory) -> None:
     def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
         if times == 1 and tool_name != "add_note":
             raise RuntimeError("not now")
 
     agent = agent_of(memory, Faulty(happens))
-    state = await agent.run(1, way)
-    assert plain(state["messages"]) == plain((await agent_of(None).run(1, way))["messages"])
+    state = await agent.run(1)
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
     name = NAMES[1]
     assert Counter(map(str, agent.desk.done)) == Counter(map(str, [*expected(name), *expected(name)[:2]]))
     assert told(memory)["served"] == 0
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory, way: str) -> None:
-    never = threading.Event()
-
-    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
-        if times == 1 and tool_name == "find_customer":
-            never.wait(20)
-
-    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1))
-    state = await agent.run(1, way)
-    never.set()
-    assert plain(state["messages"]) == plain((await agent_of(None).run(1, way))["messages"])
-    # The one worker hangs: nothing queues behind it.
-    assert (told(memory)["started"], told(memory)["served"]) == (1, 0)
 
 
 async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_it(memory: ToolMemory) -> None:
@@ -306,38 +283,6 @@ async def test_an_async_look_up_runs_in_the_runs_own_loop_and_is_cancelled_with_
     del run
     gc.collect()
     await asyncio.wait_for(cancelled.wait(), 5)
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_large_answer_and_one_with_an_artifact_are_served_whole(memory: ToolMemory, way: str) -> None:
-    @reading(response_format="content_and_artifact")
-    def find_customer(name: str) -> tuple[str, bytes]:
-        """Find a customer by name."""
-        done.append(name)
-        return f'{{"customer_id": "C-1", "name": "{name}"}}', bytes(50_000_000)
-
-    done: list[str] = []
-    agent = agent_of(memory, tools=[find_customer, *Desk().tools[1:]], checkpointer=None)
-    state = await agent.run(1, way)
-    answer = state["messages"][2]
-    assert (len(answer.artifact), done) == (50_000_000, [NAMES[1]])
-    assert told(memory)["by_tool"]["find_customer"]["served"] == 1
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_failed_model_call_keeps_what_is_under_way_for_the_retry(memory: ToolMemory, way: str) -> None:
-    failures = [ConnectionError("gone")]
-
-    def flaky(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
-        if failures:
-            raise failures.pop()
-        return script(messages, tools)
-
-    retry = ModelRetryMiddleware(max_retries=2, initial_delay=0.0, jitter=False)
-    agent = agent_of(memory, model=ScriptedChatModel(script=flaky), before=[retry])
-    await agent.run(1, way)
-    assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
-    assert (told(memory)["started"], told(memory)["served"]) == (2, 2)
 
 
 # --- gates ----------------------------------------------------------------------------------------------------------
@@ -387,11 +332,6 @@ def test_a_tool_that_is_named_runs_ahead_of_a_gate_unless_it_is_gated_itself(mem
     agent.graph.invoke(Command(resume={"decisions": [{"type": "approve"}]}), thread("t"))
     assert set(told(memory)["by_tool"]) == {"find_customer"}
     assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
-
-
-def test_a_retry_of_tools_is_no_gate(memory: ToolMemory) -> None:
-    agent_of(memory, inside=[ToolRetryMiddleware()]).graph.invoke(asked(1), thread("t"))
-    assert told(memory)["served"] == 2
 
 
 def test_a_tool_whose_calls_nobody_came_for_is_left_alone(memory: ToolMemory) -> None:
@@ -502,28 +442,120 @@ def test_two_calls_alike_in_one_answer_are_two_executions(memory: ToolMemory) ->
     assert told(memory)["by_tool"]["find_customer"]["served"] == 1
 
 
-async def test_where_the_config_of_an_async_run_cannot_be_read_nothing_runs_ahead(
-    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("shortcut", "served"), [(False, 3), (InertiaPolicy.paper(shadow=True), 0)])
+def test_look_ups_run_ahead_without_the_shortcut_and_not_under_the_papers_policy(
+    memory: ToolMemory, shortcut: Any, served: int
 ) -> None:
-    """As before Python 3.11."""
-    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.config_of", lambda: None)
-    with caplog.at_level(logging.WARNING):
-        for number in range(2):
-            await agent_of(memory).run(number)
-    assert told(memory) == {}
-    assert sum("before Python 3.11" in line for line in caplog.messages) == 1
-
-
-def test_under_the_papers_policy_nothing_runs_ahead(memory: ToolMemory, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        agent = agent_of(memory, shortcut=InertiaPolicy.paper(shadow=True))
-        agent.graph.invoke(asked(1), thread("t"))
-    assert told(memory) == {}
-    assert sum("paper's policy" in line for line in caplog.messages) == 1
-
-
-def test_without_the_shortcut_look_ups_run_ahead_all_the_same(memory: ToolMemory) -> None:
-    agent = agent_of(memory, tools=[free, *Desk().tools], shortcut=False)
+    agent = agent_of(memory, tools=[free, *Desk().tools], shortcut=shortcut)
     state = agent.graph.invoke(asked(1), thread("t"))
-    assert told(memory)["served"] == 3
+    assert told(memory).get("served", 0) == served
     assert not any("toolmem" in m.additional_kwargs for m in state["messages"])
+
+
+# --- in plain graphs ------------------------------------------------------------------------------------------------
+
+
+def graph_of(memory: ToolMemory, tools: list[BaseTool], model: Any = None, *, watched: bool = True) -> Any:
+    """The graph of the README; the recorder watches its ToolNode."""
+    recorder = Recorder(memory)
+    watch: Any = {"wrap_tool_call": recorder.wrap_tool_call, "awrap_tool_call": recorder.awrap_tool_call}
+    builder = StateGraph(MessagesState)
+    builder.add_node("inertia", InertiaShortcut(memory, policy=READS, prefetch=LIKELY))
+    builder.add_node("agent", asker((model or ScriptedChatModel(script=script)).bind_tools(tools)))
+    builder.add_node("tools", ToolNode(tools, **(watch if watched else {})))
+    builder.add_node("recorder", recorder)
+    builder.add_edge(START, "inertia")
+    builder.add_edge("tools", "inertia")
+    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+def of_user(number: int, user: str | None = "ann") -> Any:
+    return {"configurable": {"thread_id": f"t{number}", **({} if user is None else {"user_id": user})}}
+
+
+async def test_a_graph_serves_where_thread_user_and_message_are_known(memory: ToolMemory) -> None:
+    desk = Desk()
+    graph = graph_of(memory, desk.tools)
+    for number in range(3):
+        state = await graph.ainvoke(asked(number), of_user(number))
+        assert state["messages"][-1].text == f"The order of {NAMES[number]} is checked."
+    assert Counter(map(str, desk.done)) == Counter(str(step) for n in range(3) for step in expected(NAMES[n]))
+    assert (told(memory)["started"], told(memory)["served"]) == (6, 6)
+
+
+@pytest.mark.parametrize("user", [None, ""])
+def test_a_graph_runs_nothing_ahead_where_it_is_not_known_whose_it_is(
+    memory: ToolMemory, user: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        graph_of(memory, Desk().tools).invoke(asked(1), of_user(1, user))
+    assert told(memory) == {}
+    assert len(caplog.messages) == 1
+
+
+async def test_in_graphs_nobody_gets_anothers_result(memory: ToolMemory) -> None:
+    """One thread id and one call id for all: only the users differ."""
+
+    @tool
+    def find_customer(name: str, config: RunnableConfig) -> str:
+        """Find a customer by name."""
+        return f"secret of {config['configurable']['user_id']}"
+
+    graphs = [graph_of(memory, [find_customer], parallel(expected("Ann")[0])) for _ in range(12)]
+    message = HumanMessage(asked(0)["messages"][0].text, id="one and the same")
+
+    async def run(number: int) -> str:
+        state = await graphs[number].ainvoke({"messages": [message]}, of_user(0, f"user {number}"))
+        return str(state["messages"][2].content)
+
+    assert await asyncio.gather(*map(run, range(12))) == [f"secret of user {number}" for number in range(12)]
+    assert told(memory)["served"] == 12
+
+
+async def test_several_agents_on_one_memory_each_serve_their_own_within_a_graph_too(memory: ToolMemory) -> None:
+    agents = [agent_of(memory, prefetch=LIKELY, checkpointer=None) for _ in range(2)]
+    builder = StateGraph(MessagesState)
+    builder.add_node("inner", agents[1].graph)
+    builder.add_edge(START, "inner")
+    outer = builder.compile(checkpointer=InMemorySaver())
+    await asyncio.gather(agents[0].graph.ainvoke(asked(1)), outer.ainvoke(asked(1), thread("t")))
+    for agent in agents:
+        assert Counter(map(str, agent.desk.done)) == Counter(map(str, expected(NAMES[1])))
+    assert told(memory)["served"] == 4
+
+
+async def test_mcp_tools_run_in_the_loop_of_their_session(memory: ToolMemory) -> None:
+    server: Any = {"transport": "stdio", "command": sys.executable, "args": ["-m", "examples.mcp_server"]}
+    client = MultiServerMCPClient({"desk": {**server, "cwd": str(ROOT)}})
+    async with client.session("desk") as session:
+        agent = agent_of(memory, tools=await load_mcp_tools(session), prefetch=LIKELY, checkpointer=None)
+        state = await agent.graph.ainvoke(asked(1))
+    assert state["messages"][-1].text == f"The order of {NAMES[1]} is checked."
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 1)
+
+
+async def test_a_look_up_that_hangs_ahead_is_given_up(memory: ToolMemory) -> None:
+    never = threading.Event()
+
+    def happens(tool_name: str, args: dict[str, Any], times: int) -> None:
+        if times == 1 and tool_name == "find_customer":
+            never.wait(20)
+
+    agent = agent_of(memory, Faulty(happens), Prefetch(timeout=0.2, workers=1))
+    state = await agent.run(1)
+    never.set()
+    assert plain(state["messages"]) == plain((await agent_of(None).run(1))["messages"])
+    # The one worker hangs: nothing queues behind it.
+    assert (told(memory)["started"], told(memory)["served"]) == (1, 0)
+
+
+def test_a_graph_that_could_serve_nothing_runs_ahead_no_more(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("langgraph_toolmem.inertia.prefetch.ahead.PATIENCE", 2)
+    graph = graph_of(memory, Desk().tools, ScriptedChatModel(script=lambda *_: AIMessage("No.")), watched=False)
+    for number in range(4):
+        graph.invoke(asked(number), of_user(number))
+    assert told(memory)["started"] == 2

@@ -1,0 +1,855 @@
+"""The memory in agents as hosts build them: the work is as without it, and each call is learned rightly."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import pytest
+from agents import Agent, asked, both, build_agent, same_calls
+from desk import (
+    EAGER,
+    NAMES,
+    Desk,
+    assert_answered,
+    call_id,
+    expected,
+    number,
+    request,
+    script,
+    shortcuts,
+    this_turn,
+    thread,
+    warm,
+)
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
+from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from langgraph_toolmem import Inertia, ToolMemory
+from langgraph_toolmem.graph.learning import decode_value
+from langgraph_toolmem.graph.state import slot_key
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.testing import ScriptedChatModel
+
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+
+SHADOW = EAGER.with_(shadow=True)
+FINDS = EAGER.with_(never={"latest_order", "add_note"})
+"""Only the customer is found by a shortcut."""
+each_policy = pytest.mark.parametrize("policy", [EAGER, SHADOW], ids=["shortcut", "model"])
+LOOKED_UP = expected(NAMES[0])[:2]
+ORDER = f"O-{number(NAMES[0])}"
+
+
+def new_memory(path: Path | None = None, **options: Any) -> ToolMemory:
+    options = {"methods": [Inertia(EAGER)], **options}
+    return ToolMemory.ephemeral(**options) if path is None else ToolMemory(path, **options)
+
+
+def pair(
+    inside: Callable[[], Sequence[Any]] = tuple, *, desk: Callable[[], Desk] = Desk, runs: int = 24, **options: Any
+) -> tuple[Agent, Agent]:
+    """The same agent twice: with a memory that knows the desk, and without."""
+    memory = new_memory(tools=desk().tools, reads={"*"})
+    warm(memory, runs)
+    return both(inside, desk=desk, memory=memory, **options)
+
+
+def calls_in(state: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(c["name"], c["args"]) for m in state["messages"] if isinstance(m, AIMessage) for c in m.tool_calls]
+
+
+def made_in(state: dict[str, Any]) -> list[str]:
+    """The tools called by shortcuts in the latest turn."""
+    last = max(i for i, m in enumerate(state["messages"]) if isinstance(m, HumanMessage))
+    return [m.tool_calls[0]["name"] for m in shortcuts(state["messages"][last:])]
+
+
+async def alike(ours: Agent, theirs: Agent, *numbers: int, config: Any = None, ordered: bool = True) -> tuple[Any, Any]:
+    """Runs both; what they do and say is the same. The last states, and the tools called by shortcuts."""
+    made: Counter[str] = Counter()
+    for i in numbers:
+        state, plain = await ours.run(i, config=config), await theirs.run(i, config=config)
+        assert calls_in(state) == calls_in(plain)
+        assert state["messages"][-1].text == plain["messages"][-1].text
+        assert_answered(state["messages"])
+        made.update(made_in(state))
+    same_calls(ours.desk, theirs.desk, ordered=ordered)
+    return (state, plain), made
+
+
+class Grown:
+    """What the memory learned since this was made."""
+
+    def __init__(self, memory: ToolMemory | None) -> None:
+        assert memory is not None
+        self.memory = memory
+        tools = ("find_customer", "latest_order", "add_note", "escalate")
+        self._outcomes = {name: self._outcomes_of(name) for name in tools}
+        self._values = {name: self._values_of(*name.split(".")) for name in ("add_note.note", "escalate.order_id")}
+        self._report, self._after = memory.report(), self._edges()
+
+    def __getattr__(self, name: str) -> int:
+        grown: int = getattr(self.memory.report(), name) - getattr(self._report, name)
+        return grown
+
+    def outcomes(self, tool_name: str) -> dict[str, float]:
+        """How often a call was executed or not, by status."""
+        return _more(self._outcomes[tool_name], self._outcomes_of(tool_name))
+
+    def values(self, slot: str) -> dict[str, float]:
+        return _more(self._values[slot], self._values_of(*slot.split(".")))
+
+    def edges(self) -> dict[str, float]:
+        """Successors of ``latest_order`` that were chosen by the model or by a person."""
+        return _more(self._after, self._edges())
+
+    def wrong_of(self, tool_name: str) -> int:
+        before, now = self._report.tools.get(tool_name), self.memory.report().tools.get(tool_name)
+        return (now.wrong if now else 0) - (before.wrong if before else 0)
+
+    def _outcomes_of(self, tool_name: str) -> dict[str, float]:
+        entry = self.memory.core.graph.tools.get(tool_name, {})
+        return {status: entry.get(status, 0) for status in ("ok", "failed", "rejected", "unanswered")}
+
+    def _values_of(self, tool_name: str, parameter: str) -> dict[str, float]:
+        row = self.memory.core.graph.values.row(slot_key(tool_name, parameter))
+        return {decode_value(value): cell[0] for value, cell in row.items()}
+
+    def _edges(self) -> dict[str, float]:
+        row = self.memory.core.graph.successors.row("w1\x1flatest_order")
+        return {name: cell[0] + cell[1] for name, cell in row.items() if not name.startswith("<")}
+
+
+def _more(before: dict[str, float], now: dict[str, float]) -> dict[str, float]:
+    return {name: now[name] - before.get(name, 0) for name in now if now[name] != before.get(name, 0)}
+
+
+def call(name: str, args: dict[str, Any], *parts: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": call_id(name, *parts), "type": "tool_call"}])
+
+
+def name_in(messages: list[BaseMessage]) -> str:
+    return this_turn(messages)[0].text.split(" order of ")[1].split()[0]
+
+
+def swapped(tools: list[BaseTool], *others: BaseTool) -> list[BaseTool]:
+    """The tools with others of the same names."""
+    by_name = {each.name: each for each in others}
+    return [by_name.get(each.name, each) for each in tools]
+
+
+# --- the shapes that agents come in ---
+
+
+def planner(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """Writes a to-do list, does the three things, ticks them off."""
+    user, answers = this_turn(messages)
+    steps = expected(name_in(messages))
+    if len(answers) in (0, 4):
+        status = "completed" if answers else "pending"
+        todos = [{"content": name, "status": status} for name, _ in steps]
+        return call("write_todos", {"todos": todos}, user.id, len(messages))
+    return call(*steps[len(answers) - 1], user.id, len(messages)) if len(answers) < 4 else AIMessage("All done.")
+
+
+async def test_a_to_do_list_is_never_written_by_a_shortcut() -> None:
+    memory, policy = new_memory(), EAGER.with_(may_write={"write_todos"})
+    model = lambda: ScriptedChatModel(script=planner)  # noqa: E731
+    ours, theirs = both(lambda: [TodoListMiddleware()], memory=memory, policy=policy, model=model)
+    (state, plain), made = await alike(ours, theirs, *range(18))
+    assert state["todos"] == plain["todos"]
+    assert state["todos"][0] == {"content": "find_customer", "status": "completed"}
+    assert made["add_note"] > 0
+    assert made["write_todos"] == 0, "a tool that returns a Command steers the run, also if it is named"
+    assert memory.report().skipped == sum(made.values()) == 18 * 6 - ours.model_calls
+
+
+class Verdict(BaseModel):
+    """What came of it."""
+
+    name: str
+    checked: bool
+
+
+def judge(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """The desk's script with a structured answer: through its tool if there is one, else as JSON text."""
+    answer = script(messages, tools)
+    if answer.tool_calls:
+        return answer
+    verdict = {"name": name_in(messages), "checked": True}
+    if any(t["function"]["name"] == "Verdict" for t in tools):
+        return call("Verdict", verdict, len(messages))
+    return AIMessage(json.dumps(verdict))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "config"), [(ToolStrategy, None), (ProviderStrategy, None), (ToolStrategy, thread("one"))]
+)
+async def test_a_structured_answer_is_the_models_in_each_turn(strategy: Any, config: Any) -> None:
+    memory = new_memory()
+    model = lambda: ScriptedChatModel(script=judge)  # noqa: E731
+    ours, theirs = both(memory=memory, model=model, response_format=strategy(Verdict))
+    made: Counter[str] = Counter()
+    for i in range(20):
+        (state, plain), found = await alike(ours, theirs, i, config=config)
+        assert state["structured_response"] == plain["structured_response"] == Verdict(name=NAMES[i % 12], checked=True)
+        made.update(found)
+    assert set(made) == {"find_customer", "latest_order", "add_note"}
+    assert ours.model_calls == 80 - made.total()
+    assert theirs.model_calls == 80
+
+
+@pytest.mark.parametrize("own", [None, True])
+async def test_an_agent_within_a_graph_learns_each_turn_once(own: bool | None) -> None:
+    memory = new_memory()
+    agent = build_agent(memory, checkpointer=own)
+    builder = StateGraph(MessagesState)
+    builder.add_node("clerk", agent.graph)
+    builder.add_edge(START, "clerk")
+    builder.add_edge("clerk", END)
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for i in range(20):
+        state = await graph.ainvoke(asked(i), thread(f"thread-{i % 5}"))  # four turns in each thread
+        assert_answered(state["messages"])
+        assert len([m for m in state["messages"] if isinstance(m, HumanMessage)]) == i // 5 + 1
+    assert agent.desk.done == [step for i in range(20) for step in expected(NAMES[i % 12])]
+    report = memory.report()
+    assert (report.turns, report.skipped) == (80, 80 - agent.model_calls)
+    assert report.skipped > 0
+    assert {c.calls for c in memory.view().tools.values()} == {20}
+
+
+# --- forks of a thread ---
+
+
+def counted(memory: ToolMemory) -> tuple[Any, ...]:
+    report = memory.report()
+    tools = {name: counts.calls for name, counts in memory.view().tools.items()}
+    edges = [(e.source, e.target, e.ok, e.failed) for e in memory.view().edges]
+    return report.turns, report.calls, report.answers, report.skipped, tools, edges
+
+
+async def test_a_fork_that_does_the_same_teaches_nothing_and_another_question_does() -> None:
+    memory = new_memory()
+    agent = build_agent(memory, policy=SHADOW)
+    await agent.run(0)
+    before = counted(memory)
+    assert before[:4] == (4, 3, 1, 0)
+    past = [s for s in agent.graph.get_state_history(thread("thread-0")) if s.next in (("model",), ("tools",))]
+    assert [s.next[0] for s in past] == ["model", "tools", "model", "tools", "model", "tools", "model"]
+    for step, checkpoint in enumerate(past):
+        asked_before = agent.model_calls
+        state = await agent.ask(None, checkpoint.config)
+        assert agent.model_calls == asked_before + step // 2 + 1
+        assert calls_in(state) == expected("Ann")
+        assert counted(memory) == before
+    edited = HumanMessage(request("Ben"), id=past[-1].values["messages"][0].id)
+    state = await agent.ask(None, agent.graph.update_state(past[-1].config, {"messages": [edited]}))
+    assert calls_in(state) == expected("Ben")
+    assert counted(memory)[:4] == (8, 6, 2, 0)
+
+
+async def test_a_fork_before_a_shortcuts_call_does_it_again_and_counts_it_once() -> None:
+    agent, _ = pair()
+    assert agent.memory is not None
+    await agent.run(0)
+    before = counted(agent.memory)
+    last = next(s for s in agent.graph.get_state_history(thread("thread-0")) if s.next == ("tools",))
+    assert len(shortcuts(last.values["messages"])) == 3
+    assert_answered((await agent.ask(None, last.config))["messages"])
+    assert agent.desk.done == [*expected("Ann"), expected("Ann")[-1]]
+    assert counted(agent.memory) == before
+
+
+# --- middleware that changes what the model sees ---
+
+
+@pytest.mark.parametrize("place", ["inside", "in front"])
+async def test_cleared_tool_results_are_learned_whole(place: str) -> None:
+    memory = new_memory(tools=Desk().tools)
+    clearing = [ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)])]
+    if place == "inside":
+        agent = build_agent(memory, inside=clearing)
+    else:
+        agent = build_agent(None, inside=[*clearing, *tool_memory_middleware(memory, shortcut=EAGER)])
+    for i in range(20):
+        state = await agent.run(i)
+    assert agent.desk.done == [step for i in range(20) for step in expected(NAMES[i % 12])]
+    assert len(shortcuts(state["messages"])) == 3
+    seen = {m.text for asked in agent.model.calls for m in asked.messages if isinstance(m, ToolMessage)}
+    assert seen == {"[cleared]"}, "the model saw nothing of the results"
+    flows = {(f.source_tool, f.target_tool, f.parameter) for f in memory.view().dataflow if f.hits >= 2}
+    assert {("find_customer", "latest_order", "customer_id"), ("latest_order", "add_note", "order_id")} <= flows
+
+
+@pytest.mark.parametrize(("trigger", "keep"), [(4, 1), (16, 10)])
+async def test_a_summarised_thread_is_learned_call_by_call(trigger: int, keep: int) -> None:
+    begun = requests = 0
+
+    def knows_what_is_done(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        steps, done = expected(NAMES[requests % 12]), len(agent.desk.done) - begun
+        return call(*steps[done], begun, done) if done < len(steps) else AIMessage("It is checked.")
+
+    memory, writer = new_memory(), ScriptedChatModel(script=lambda *_: AIMessage("Some orders were checked."))
+    inside = [SummarizationMiddleware(writer, trigger=("messages", trigger), keep=("messages", keep))]
+    agent = build_agent(memory, inside=inside, model=ScriptedChatModel(script=knows_what_is_done))
+    for requests in range(30):
+        begun = len(agent.desk.done)
+        state = await agent.run(requests, config=thread("long"))
+        assert agent.desk.done[begun:] == expected(NAMES[requests % 12])
+        assert len(state["messages"]) <= trigger + 2, "it was summarised"
+    report = memory.report()
+    assert (report.turns, report.skipped) == (120, 120 - agent.model_calls)
+    assert (report.answers, report.calls) == (30, 90 - report.skipped)
+    assert report.skipped >= 30, "shortcuts went on"
+    assert {counts.ok for counts in memory.view().tools.values()} == {30}
+    assert report.wrong == 0
+
+
+# --- redaction ---
+
+PRIVATE = "@private.example"
+
+
+class Post(Desk):
+    """A desk whose results and requests hold e-mail addresses."""
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        @tool
+        def find_customer(name: str, hint: str) -> str:
+            """Find a customer by name."""
+            self.did("find_customer", name=name, hint=hint)
+            mail = f"{name.lower()}.{number(name)}{PRIVATE}"
+            return json.dumps({"customer_id": f"C-{number(name)}", "mail": mail})
+
+        @tool
+        def write_to(address: str, about: str) -> str:
+            """Write to an address."""
+            self.did("write_to", address=address, about=about)
+            return f"sent to {address}"
+
+        return [find_customer, write_to]
+
+
+def postman(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """Looks up who the user names and writes to the address; knows what it reads, and says too much."""
+    user, answers = this_turn(messages)
+    name, hint = user.text.removeprefix("Write to ").split(", known as ")
+    own = f"I am clerk.{name}{PRIVATE}"
+    if len(answers) == 2:
+        return AIMessage(f"{own}, done.")
+    if not answers:
+        made = call("find_customer", {"name": name, "hint": hint}, user.id)
+    else:
+        found = json.loads(answers[0].text)
+        made = call("write_to", {"address": found["mail"], "about": found["customer_id"]}, user.id)
+    return made.model_copy(update={"content": own})
+
+
+def letter(i: int) -> dict[str, Sequence[BaseMessage]]:
+    name = NAMES[i % len(NAMES)]
+    text = f"Write to {name}, known as {name.lower()}.{i}{PRIVATE}"
+    return {"messages": [HumanMessage(text, id=call_id("user", i))]}
+
+
+def post_office(memory: ToolMemory | None, strategy: Any, *more: Any) -> Agent:
+    everywhere = {"apply_to_input": True, "apply_to_output": True, "apply_to_tool_results": True}
+    inside = [PIIMiddleware("email", strategy=strategy, **everywhere), *more]
+    return build_agent(memory, Post(), inside=inside, model=ScriptedChatModel(script=postman))
+
+
+def assert_private(memory: ToolMemory, folder: Path) -> None:
+    assert PRIVATE not in repr(memory.core.graph.to_state())
+    memory.close()
+    files = [file for file in folder.rglob("*") if file.is_file() and file.stat().st_size]
+    assert files, "something was written"
+    assert not [file.name for file in files if PRIVATE.encode() in file.read_bytes()]
+
+
+@pytest.mark.parametrize(("strategy", "threads"), [("redact", 30), ("mask", 30), ("hash", 1)])
+async def test_the_memory_never_holds_what_was_redacted(strategy: str, threads: int, tmp_path: Path) -> None:
+    memory = ToolMemory(tmp_path, reads={"*"})
+    ours, theirs = post_office(memory, strategy), post_office(None, strategy)
+    for i in range(30):
+        state = await ours.ask(letter(i), thread(i % threads))
+        plain = await theirs.ask(letter(i), thread(i % threads))
+        assert [m.text for m in state["messages"] if isinstance(m, (HumanMessage, ToolMessage))] == [
+            m.text for m in plain["messages"] if isinstance(m, (HumanMessage, ToolMessage))
+        ]
+        assert PRIVATE not in repr(state["messages"]), "the host redacts"
+    same_calls(ours.desk, theirs.desk)
+    report = memory.report()
+    assert (report.turns, report.skipped) == (90, 90 - ours.model_calls)
+    assert report.skipped >= 15
+    assert {n: c.calls for n, c in memory.view().tools.items()} == {"find_customer": 30, "write_to": 30}
+    assert_private(memory, tmp_path)
+
+
+async def test_what_only_the_recorder_could_see_is_not_kept(tmp_path: Path) -> None:
+    memory = ToolMemory(tmp_path)
+    agent = post_office(None, "redact", *tool_memory_middleware(memory, shortcut=False))
+    for i in range(6):
+        await agent.ask(letter(i), thread(i))
+    assert memory.report().turns == 18
+    assert_private(memory, tmp_path)
+
+
+# --- limits ---
+
+
+@each_policy
+@pytest.mark.parametrize("limit", [{"run_limit": 2}, {"thread_limit": 1, "tool_name": "add_note"}])
+@pytest.mark.parametrize("exit_behavior", ["continue", "end", "error"])
+async def test_a_call_over_the_limit_is_blocked_and_not_executed(limit: Any, exit_behavior: Any, policy: Any) -> None:
+    """The note is one too many: of three calls in the request, or in the thread."""
+    ours, theirs = pair(lambda: [ToolCallLimitMiddleware(exit_behavior=exit_behavior, **limit)], policy=policy)
+    config = thread("limited")
+    if "tool_name" in limit:
+        await alike(ours, theirs, 1, config=config)
+    grown = Grown(ours.memory)
+    if exit_behavior == "error":
+        for agent in (ours, theirs):
+            with pytest.raises(ToolCallLimitExceededError):
+                await agent.run(0, config=config)
+        same_calls(ours.desk, theirs.desk)
+        assert grown.outcomes("add_note") == {}, "nobody knows yet what becomes of the call"
+    else:
+        _, made = await alike(ours, theirs, 0, config=config)
+        assert bool(made["add_note"]) == (policy is EAGER), "the blocked call was a shortcut"
+    assert ours.desk.done[-2:] == LOOKED_UP
+    if exit_behavior == "error":
+        return
+
+    # The next request of the thread is stopped in the same way. Where the limit ended the run, its last turn is
+    # learned when the thread goes on; what the limit said in the model's place is no answer of the model.
+    await alike(ours, theirs, 2, config=config)
+    went_on = exit_behavior == "continue"
+    assert grown.outcomes("add_note") == {"rejected": 2 if went_on else 1}
+    assert grown.answers == (2 if went_on else 0)
+    assert grown.outcomes("find_customer") == {"ok": 2}
+    assert grown.skipped_failed == grown.wrong == 0
+    assert (grown.right > 0) == (policy is SHADOW)
+
+
+async def test_a_shortcut_is_not_a_model_call_of_the_limit() -> None:
+    """Two model calls are allowed. Three calls by shortcuts and one answer are one."""
+    ours, theirs = pair(lambda: [ModelCallLimitMiddleware(run_limit=2, exit_behavior="error")])
+    end = await ours.run(0)
+    assert end["messages"][-1].text == f"The order of {NAMES[0]} is checked."
+    with pytest.raises(ModelCallLimitExceededError):
+        await theirs.run(0)
+    assert (ours.desk.done, theirs.desk.done) == (expected(NAMES[0]), LOOKED_UP)
+
+
+async def test_model_calls_are_counted_beside_shortcuts() -> None:
+    """Each request needs two model calls here; the third one is over the thread's limit."""
+    ours, _ = pair(
+        lambda: [ModelCallLimitMiddleware(thread_limit=4, run_limit=2)], policy=EAGER.with_(never={"latest_order"})
+    )
+    grown, config = Grown(ours.memory), thread("counted")
+    for i in range(2):
+        await ours.run(i, config=config)
+        assert ours.graph.get_state(config).values["thread_model_call_count"] == ours.model_calls == 2 * (i + 1)
+    await ours.run(2, config=config)
+    assert ours.model_calls == 4
+    assert grown.answers == 2, "what the limit said is no answer of the model"
+
+
+# --- calls that fail, are blocked or refused ---
+
+
+CLOSED = "Sorry, the warehouse is closed."
+
+
+class Unreliable(Desk):
+    """The order of each customer is found only at the n-th attempt; below 0 the tool answers with an error."""
+
+    def __init__(self, fails: int) -> None:
+        super().__init__()
+        self.fails = fails
+        self._attempts: Counter[str] = Counter()
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        @tool
+        def latest_order(customer_id: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+            """The latest order of a customer."""
+            self.did("latest_order", customer_id=customer_id)
+            self._attempts[customer_id] += 1
+            if self.fails < 0:
+                return ToolMessage(CLOSED, tool_call_id=tool_call_id, status="error")
+            if self._attempts[customer_id] <= self.fails:
+                raise ConnectionError("no line to the orders")
+            return json.dumps({"order_id": customer_id.replace("C-", "O-"), "state": "shipped"})
+
+        return swapped(super().tools, latest_order)
+
+
+class Blocker(AgentMiddleware[Any, Any, Any]):
+    """Answers one tool's calls itself: whatever it says, the tool was not executed."""
+
+    def __init__(self, blocked: str) -> None:
+        super().__init__()
+        self._blocked = blocked
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        if request.tool_call["name"] != self._blocked:
+            return await handler(request)
+        return ToolMessage(CLOSED, tool_call_id=request.tool_call["id"], status="error")
+
+
+def two_at_once(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+    """Finds the customer, then looks the order up and writes a note in one turn."""
+    user, answers = this_turn(messages)
+    if len(answers) != 1:
+        return AIMessage("Both are done.") if answers else script(messages, tools)
+    name = name_in(messages)
+    wanted = [expected(name)[1], ("add_note", {"order_id": f"O-{number(name)}", "note": "asked for"})]
+    return AIMessage("", tool_calls=[call(*each, user.id).tool_calls[0] for each in wanted])
+
+
+def retry(**options: Any) -> ToolRetryMiddleware:
+    return ToolRetryMiddleware(initial_delay=0.0, jitter=False, **options)
+
+
+def tell_model(error: Exception, _request: ToolCallRequest) -> str:
+    return f"{type(error).__name__}: try something else"
+
+
+class Row(NamedTuple):
+    """The host's middleware, how often the order's look-up fails, and what is counted of it and of the note."""
+
+    inside: Callable[[], list[Any]]
+    fails: int
+    order: dict[str, int]
+    note: dict[str, int] = {"ok": 1}  # noqa: RUF012
+
+
+OUTCOMES = {
+    "retry-helps": Row(lambda: [retry(max_retries=3)], 2, {"ok": 1, "failed": 2}),
+    "retry-gives-up": Row(lambda: [retry(max_retries=2)], 9, {"failed": 3}),
+    "error-told": Row(lambda: [ToolErrorMiddleware(tell_model)], 9, {"failed": 1}),
+    "retry-then-error-told": Row(
+        lambda: [ToolErrorMiddleware(tell_model), retry(max_retries=1, on_failure="error")], 9, {"failed": 2}
+    ),
+    "error-of-the-tool": Row(list, -1, {"failed": 1}),
+    "blocked": Row(lambda: [Blocker("latest_order")], 0, {"rejected": 1}),
+    "note-blocked": Row(lambda: [Blocker("add_note")], 0, {"ok": 1}, {"rejected": 1}),
+}
+
+
+@each_policy
+@pytest.mark.parametrize("row", OUTCOMES)
+async def test_each_attempt_is_counted_once_and_a_blocked_call_is_none(row: str, policy: Any) -> None:
+    inside, fails, order, note = OUTCOMES[row]
+    ours, theirs = pair(inside, desk=lambda: Unreliable(fails), policy=policy)
+    grown = Grown(ours.memory)
+    _, made = await alike(ours, theirs, 0)
+    assert grown.outcomes("latest_order") == order
+    assert grown.outcomes("add_note") == note
+    assert grown.outcomes("find_customer") == {"ok": 1}
+    failed = "failed" in order and "ok" not in order
+    assert grown.skipped_failed == (1 if policy is EAGER and failed else 0)
+    assert ("latest_order" in made) == (policy is EAGER)
+    assert ours.model_calls == theirs.model_calls - made.total()
+
+
+PARALLEL = {
+    "one-is-retried": Row(lambda: [retry(max_retries=2)], 1, {"failed": 1, "ok": 1}),
+    "one-fails-one-is-blocked": Row(
+        lambda: [Blocker("add_note"), ToolErrorMiddleware(tell_model)], 9, {"failed": 1}, {"rejected": 1}
+    ),
+    "one-is-over-the-limit": Row(lambda: [ToolCallLimitMiddleware(run_limit=2)], 0, {"ok": 1}, {"rejected": 1}),
+}
+
+
+@pytest.mark.parametrize("row", PARALLEL)
+async def test_parallel_calls_are_told_apart(row: str) -> None:
+    inside, fails, order, note = PARALLEL[row]
+    model = lambda: ScriptedChatModel(script=two_at_once)  # noqa: E731
+    ours, theirs = pair(inside, desk=lambda: Unreliable(fails), model=model, policy=FINDS)
+    grown = Grown(ours.memory)
+    _, made = await alike(ours, theirs, 0, ordered=False)
+    assert made == {"find_customer": 1}
+    assert grown.outcomes("latest_order") == order
+    assert grown.outcomes("add_note") == note
+
+
+@each_policy
+@pytest.mark.parametrize(("inside", "fails", "attempts"), [(list, 1, 1), (list, 3, 1), (retry, 2, 2)])
+async def test_a_failed_call_that_ends_the_run_is_learned_at_once_and_the_thread_goes_on(
+    inside: Any, fails: int, attempts: int, policy: Any
+) -> None:
+    ours, theirs = pair(
+        lambda: [retry(max_retries=1, on_failure="error")] if inside is retry else [],
+        desk=lambda: Unreliable(fails),
+        policy=policy,
+    )
+    grown = Grown(ours.memory)
+    for agent in (ours, theirs):
+        for died in range(attempts, fails + 1, attempts):
+            with pytest.raises(ConnectionError):
+                await (agent.run(0) if died == attempts else agent.ask(None, thread("thread-0")))
+            assert agent is theirs or grown.outcomes("latest_order") == {"failed": died}
+        end = await agent.ask(None, thread("thread-0"))
+        assert end["messages"][-1].text == f"The order of {NAMES[0]} is checked."
+    same_calls(ours.desk, theirs.desk)
+    assert grown.outcomes("latest_order") == {"failed": fails, "ok": 1}
+    assert grown.outcomes("add_note") == {"ok": 1}
+    assert grown.skipped_failed == (1 if policy is EAGER else 0)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "run-died"])
+async def test_a_failed_attempt_is_counted_once_across_processes(tmp_path: Path, told: bool) -> None:
+    """The process ends right after the tool failed; another one goes on with the thread."""
+    inside = [ToolErrorMiddleware(tell_model)] if told else []
+    desk, saver = Unreliable(1), InMemorySaver()
+    with new_memory(tmp_path, tools=desk.tools) as memory:
+        warm(memory)
+        grown = Grown(memory)
+        agent = build_agent(memory, desk, inside=inside, checkpointer=saver)
+        if told:
+            await agent.run(0, interrupt_after=["tools"])
+            state = await agent.ask(None, thread("thread-0"), interrupt_after=["tools"])
+            assert state["messages"][-1].status == "error"
+        else:
+            with pytest.raises(ConnectionError):
+                await agent.run(0)
+        assert grown.outcomes("latest_order") == {"failed": 1}
+    with new_memory(tmp_path, tools=desk.tools) as memory:
+        grown = Grown(memory)
+        end = await build_agent(memory, desk, inside=inside, checkpointer=saver).ask(None, thread("thread-0"))
+        assert end["messages"][-1].text.endswith("is checked.")
+        assert shortcuts(end["messages"])
+        assert grown.outcomes("latest_order") == ({} if told else {"ok": 1})
+
+
+# --- a model that fails ---
+
+
+def moody(fails: int) -> Callable[[], ScriptedChatModel]:
+    """The desk's script, by a model that is down the first times it is asked."""
+    failures = [ConnectionError("the model is down")] * fails
+
+    def make() -> ScriptedChatModel:
+        left = list(failures)
+
+        def say(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+            if left:
+                raise left.pop()
+            return script(messages, tools)
+
+        return ScriptedChatModel(script=say)
+
+    return make
+
+
+def model_retry(on_failure: Any, max_retries: int) -> ModelRetryMiddleware:
+    return ModelRetryMiddleware(max_retries=max_retries, initial_delay=0.0, jitter=False, on_failure=on_failure)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [lambda: [model_retry("error", 2)], lambda: [ModelFallbackMiddleware(ScriptedChatModel(script=script))], list],
+    ids=["retry", "fallback", "resumed"],
+)
+@pytest.mark.parametrize(("policy", "skipped"), [(EAGER.with_(never={"latest_order"}), 2), (SHADOW, 0)])
+async def test_a_failing_model_is_tried_again_as_before(inside: Callable[[], Any], policy: Any, skipped: int) -> None:
+    ours, theirs = pair(inside, model=moody(1 if inside is list else 2), policy=policy)
+    grown = Grown(ours.memory)
+    if inside is list:
+        for agent in (ours, theirs):
+            with pytest.raises(ConnectionError):
+                await agent.run(0)
+            await agent.ask(None, thread("thread-0"))
+        same_calls(ours.desk, theirs.desk)
+    else:
+        await alike(ours, theirs, 0)
+    assert ours.desk.done == expected(NAMES[0])
+    assert (grown.turns, grown.calls, grown.answers) == (4, 3 - skipped, 1)
+    assert (grown.skipped, grown.wrong) == (skipped, 0)
+
+
+async def test_words_in_a_failed_models_place_are_not_learned() -> None:
+    ours, _ = pair(lambda: [model_retry("continue", 1)], model=moody(2))
+    grown = Grown(ours.memory)
+    await ours.run(0)
+    assert ours.desk.done == expected(NAMES[0]), "the calls were made before it failed"
+    await ours.run(1, config=thread("thread-0"))
+    assert grown.answers == 1
+
+
+async def test_a_thread_behind_limits_and_retries_is_learned_once_a_call() -> None:
+    def inside() -> list[Any]:
+        limits = [ModelCallLimitMiddleware(thread_limit=100), ToolCallLimitMiddleware(thread_limit=100)]
+        return [*limits, ToolErrorMiddleware(tell_model), retry(max_retries=1), model_retry("continue", 1)]
+
+    ours, theirs = pair(inside, desk=lambda: Unreliable(1))
+    grown = Grown(ours.memory)
+    await alike(ours, theirs, *range(8), config=thread("long"))
+    assert grown.outcomes("latest_order") == {"ok": 8, "failed": 8}
+    assert grown.outcomes("find_customer") == grown.outcomes("add_note") == {"ok": 8}
+    assert grown.turns == grown.skipped + ours.model_calls == 32
+    assert grown.skipped > 8
+    assert grown.wrong == 0
+    assert ours.graph.get_state(thread("long")).values["thread_model_call_count"] == ours.model_calls
+
+
+# --- a person who reviews calls ---
+
+Mode = Literal["batched", "per_call"]
+each_mode = pytest.mark.parametrize("mode", ["batched", "per_call"])
+APPROVE = {"type": "approve"}
+REJECT = {"type": "reject"}
+RESPOND = {"type": "respond", "message": "I wrote it on paper."}
+SEEN = {"order_id": ORDER, "note": "seen by a person"}
+EDIT = {"type": "edit", "edited_action": {"name": "add_note", "args": SEEN}}
+UNCHANGED = {"type": "edit", "edited_action": {"name": "add_note", "args": {"order_id": ORDER, "note": "checked"}}}
+ANOTHER_TOOL = {"type": "edit", "edited_action": {"name": "escalate", "args": {"order_id": ORDER}}}
+decisions = pytest.mark.parametrize("decision", [APPROVE, EDIT, REJECT], ids=["approve", "edit", "reject"])
+
+
+class ReviewedDesk(Desk):
+    """A desk with a tool that the script does not call by itself."""
+
+    @property
+    def tools(self) -> list[BaseTool]:
+        @tool
+        def escalate(order_id: str) -> str:
+            """Hand an order to a person."""
+            self.did("escalate", order_id=order_id)
+            return json.dumps({"handed_over": True})
+
+        return [*super().tools, escalate]
+
+
+def reviewer(mode: Mode, notice: bool = True) -> list[Any]:
+    """A person who is asked before each note."""
+    said: dict[str, Any] = {} if notice else {"edit_notice": None}
+    config: Any = {"add_note": {"allowed_decisions": ["approve", "edit", "reject", "respond"]}}
+    return [HumanInTheLoopMiddleware(config, interrupt_mode=mode, **said)]
+
+
+def answer(state: dict[str, Any], mode: Mode, decision: dict[str, Any]) -> Command[Any]:
+    """What a person hands in for the interrupt of a paused run."""
+    (paused,) = state["__interrupt__"]
+    wanted = paused.value["action_requests"][0]["name"] if mode == "batched" else paused.value["name"]
+    assert wanted == "add_note"
+    return Command(resume={"decisions": [decision]} if mode == "batched" else {paused.id: decision})
+
+
+async def reviewed(agent: Agent, mode: Mode, decision: dict[str, Any], run: int = 0) -> dict[str, Any]:
+    """One request up to the gated note, and on with a decision."""
+    before = len(agent.desk.done)
+    state = await agent.run(run)
+    assert agent.desk.done[before:] == expected(NAMES[run % len(NAMES)])[:2], "executed before the person decided"
+    return await agent.ask(answer(state, mode, decision), thread(f"thread-{run}"))
+
+
+@each_mode
+@each_policy
+@pytest.mark.parametrize(
+    ("decision", "outcomes", "values", "wrong"),
+    [
+        pytest.param(APPROVE, {"ok": 1}, {"checked": 1}, 0, id="approve"),
+        pytest.param(UNCHANGED, {"ok": 1}, {"checked": 1}, 0, id="edit-nothing"),
+        pytest.param(EDIT, {"ok": 1}, {"seen by a person": 1}, 1, id="edit"),
+        pytest.param(REJECT, {"rejected": 1}, {}, 1, id="reject"),
+        pytest.param(RESPOND, {"ok": 1}, {"checked": 1}, 0, id="respond"),
+    ],
+)
+async def test_a_gated_call_waits_and_is_learned_as_the_person_let_it_run(
+    mode: Mode, policy: Any, decision: dict[str, Any], outcomes: dict[str, int], values: dict[str, int], wrong: int
+) -> None:
+    ours, theirs = pair(lambda: reviewer(mode, notice=mode == "batched"), policy=policy)
+    grown = Grown(ours.memory)
+    end, plain = [await reviewed(agent, mode, decision) for agent in (ours, theirs)]
+    same_calls(ours.desk, theirs.desk)
+    assert end["messages"][-1].text == plain["messages"][-1].text
+    shortcut = policy is EAGER
+    assert len(made_in(end)) == grown.skipped == (3 if shortcut else 0)
+    assert (ours.model_calls, theirs.model_calls) == (1 if shortcut else 4, 4)
+    assert grown.outcomes("add_note") == outcomes
+    assert grown.values("add_note.note") == ({} if shortcut and not wrong else values), "nothing of its own is learned"
+    assert grown.wrong == grown.wrong_of("add_note") == wrong
+    assert grown.right == (0 if shortcut else 3 - wrong)
+    assert grown.edges() == ({} if shortcut and decision is not EDIT else {"add_note": 1})
+    assert grown.skipped_failed == ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]
+
+
+@each_policy
+@pytest.mark.parametrize("notice", [True, False], ids=["notice", "no-notice"])
+async def test_another_tool_put_in_place_is_what_is_learned(notice: bool, policy: Any) -> None:
+    ours, _ = pair(lambda: reviewer("batched", notice), desk=ReviewedDesk, policy=policy)
+    grown = Grown(ours.memory)
+    end = await reviewed(ours, "batched", ANOTHER_TOOL)
+    assert ours.desk.done == [*LOOKED_UP, ("escalate", {"order_id": ORDER})]
+    assert len(made_in(end)) == (3 if policy is EAGER else 0)
+    assert (grown.outcomes("escalate"), grown.outcomes("add_note")) == ({"ok": 1}, {})
+    assert (grown.values("escalate.order_id"), grown.values("add_note.note")) == ({ORDER: 1}, {})
+    assert grown.edges() == {"escalate": 1}
+    assert grown.wrong == grown.wrong_of("add_note") == 1, "the proposal that missed was of add_note"
+
+
+@each_mode
+@decisions
+async def test_the_process_may_end_while_the_person_thinks(tmp_path: Path, mode: Mode, decision: Any) -> None:
+    saver, desk = InMemorySaver(), Desk()
+    with new_memory(tmp_path, tools=desk.tools) as memory:
+        warm(memory)
+        paused = await build_agent(memory, desk, inside=reviewer(mode), checkpointer=saver).run(0)
+        assert len(shortcuts(paused["messages"])) == 3
+        assert desk.done == LOOKED_UP
+    with new_memory(tmp_path, tools=desk.tools) as memory:
+        grown = Grown(memory)
+        agent = build_agent(memory, desk, inside=reviewer(mode), checkpointer=saver)
+        end = await agent.ask(answer(paused, mode, decision), thread("thread-0"))
+        assert agent.model_calls == 1
+        assert end["messages"][-1].text.endswith("is checked.")
+        assert grown.outcomes("add_note") == ({"rejected": 1} if decision is REJECT else {"ok": 1})
+        assert grown.values("add_note.note") == ({"seen by a person": 1} if decision is EDIT else {})
+        assert grown.wrong == (0 if decision is APPROVE else 1)
+        state = memory.core.graph.to_state()
+    with new_memory(tmp_path, tools=desk.tools) as memory:
+        assert memory.core.graph.to_state() == state
+    note = {APPROVE["type"]: [expected(NAMES[0])[2]], EDIT["type"]: [("add_note", SEEN)]}.get(decision["type"], [])
+    assert desk.done == [*LOOKED_UP, *note]
+
+
+@each_mode
+async def test_what_is_rejected_each_time_is_no_longer_proposed(mode: Mode) -> None:
+    ours, _ = pair(lambda: reviewer(mode), runs=12)
+    made = [made_in(await reviewed(ours, mode, REJECT, run)) for run in range(12)]
+    assert made[0] == ["find_customer", "latest_order", "add_note"]
+    assert made[-1] == ["find_customer", "latest_order"]
+    assert ours.memory.view().tools["add_note"].failed == 0  # type: ignore[union-attr]

@@ -1,0 +1,346 @@
+"""The nodes of the shortcut and the recorder in graphs: what is called without the model, and what is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+from unittest.mock import Mock
+from uuid import uuid4
+
+import pytest
+from desk import (
+    EAGER,
+    NAMES,
+    Desk,
+    asker,
+    assert_answered,
+    build,
+    call_id,
+    expected,
+    request,
+    run,
+    shortcuts,
+    thread,
+    warm,
+)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+
+from langgraph_toolmem import Inertia, InertiaPolicy, ToolMemory, default_methods
+from langgraph_toolmem.nodes import InertiaShortcut, Recorder, shortcut_condition
+from langgraph_toolmem.testing import ScriptedChatModel
+
+Call = tuple[str, dict[str, Any]]
+READS = {"look", "ring", "peek", "shaky", "brittle", "gate", "deep", "check_status"}
+
+
+def plan(*turns: list[Call]) -> Callable[..., AIMessage]:
+    """A model that makes these turns of calls after each user message, then answers."""
+
+    def script(messages: list[BaseMessage], tools: Any) -> AIMessage:
+        last = max(i for i, m in enumerate(messages) if isinstance(m, HumanMessage))
+        done = sum(isinstance(m, AIMessage) for m in messages[last:])
+        if done >= len(turns):
+            return AIMessage("Done.")
+        calls = [
+            {"name": name, "args": args, "id": call_id(messages[last].id, len(messages), i), "type": "tool_call"}
+            for i, (name, args) in enumerate(turns[done])
+        ]
+        return AIMessage("", tool_calls=calls)
+
+    return script
+
+
+def app(
+    memory: ToolMemory,
+    tools: list[BaseTool],
+    script: Any,
+    *,
+    policy: InertiaPolicy = EAGER,
+    tool_options: dict[str, Any] | None = None,
+    **compile_options: Any,
+) -> tuple[Any, ScriptedChatModel]:
+    model = ScriptedChatModel(script=script)
+    builder = StateGraph(MessagesState)
+    builder.add_node("inertia", InertiaShortcut(memory, policy=policy))
+    builder.add_node("agent", asker(model))
+    builder.add_node("tools", ToolNode(tools, **(tool_options or {})))
+    builder.add_node("recorder", Recorder(memory))
+    builder.add_edge(START, "inertia")
+    builder.add_edge("tools", "inertia")
+    builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+    builder.add_conditional_edges("agent", tools_condition, {"tools": "tools", END: "recorder"})
+    return builder.compile(**compile_options), model
+
+
+def say(i: int, text: str = "do the usual") -> dict[str, Any]:
+    return {"messages": [HumanMessage(text, id=call_id("user", i))]}
+
+
+# --- the graph of the README ---
+
+
+@pytest.mark.parametrize("policy", [EAGER, InertiaPolicy()], ids=["eager", "default"])
+def test_fewer_model_calls_and_the_same_work(desk: Desk, memory: ToolMemory, policy: InertiaPolicy) -> None:
+    graph, model = build(memory, desk.tools, policy=policy, checkpointer=InMemorySaver())
+    acted = []
+    for i in range(45):
+        state = run(graph, i)
+        acted.append(len(shortcuts(state["messages"])))
+        assert_answered(state["messages"])
+        assert state["messages"][-1].text == f"The order of {NAMES[i % 12]} is checked."
+    assert desk.done == [call for i in range(45) for call in expected(NAMES[i % 12])]
+    assert acted[:2] == [0, 0], "nothing is done before it was seen to be right"
+    report = memory.report()
+    assert report.skipped == sum(acted) == 180 - len(model.calls)
+    assert report.skipped >= (90 if policy is EAGER else 45)
+    assert (report.turns, report.answers, report.skipped_failed, report.wrong) == (180, 45, 0, 0)
+    assert report.tokens_saved == report.skipped * 100
+
+
+def test_runs_on_eight_threads_are_learned_once_each(desk: Desk, memory: ToolMemory) -> None:
+    graph, model = build(memory, desk.tools, policy=EAGER.with_(audit_rate=0.2), checkpointer=InMemorySaver())
+    with ThreadPoolExecutor(8) as pool:
+        states = list(pool.map(lambda i: run(graph, i), range(48)))
+    report = memory.report()
+    assert (report.turns, report.answers) == (192, 48)
+    assert report.skipped == 192 - len(model.calls) > 0
+    assert {t.calls for t in report.tools.values()} == {48}
+    edges = {(e.source, e.target): e.ok for e in memory.view().edges if e.source != "<start>"}
+    assert edges == {("find_customer", "latest_order"): 48, ("latest_order", "add_note"): 48}
+    for i, state in enumerate(states):
+        assert_answered(state["messages"])
+        assert state["messages"][1].tool_calls[0]["args"] == {"name": NAMES[i % 12]}
+    assert len(desk.done) == 144
+
+
+@pytest.mark.parametrize("config", [None, {"configurable": {"__pregel_runtime": "changed its shape"}}])
+async def test_the_node_works_outside_a_graph(memory: ToolMemory, config: Any) -> None:
+    warm(memory, 24)
+    node, state = InertiaShortcut(memory, policy=EAGER), {"messages": [HumanMessage(request("Ann"))]}
+    for update in (node.invoke(state, config), await node.ainvoke(state, config)):
+        assert shortcuts(update["messages"])[0].tool_calls[0]["args"] == {"name": "Ann"}
+        assert shortcut_condition(update) == "tools"
+    assert shortcut_condition({"messages": []}) == "agent"
+    assert shortcut_condition({"messages": [plan([LOOK])(state["messages"], [])]}) == "agent"
+
+
+def test_with_goto_a_memory_that_fails_asks_the_model_and_an_interrupt_passes(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = InertiaShortcut(memory, goto=("tools", "agent"))
+    for error in (RuntimeError, GraphInterrupt):
+        monkeypatch.setattr(memory.inertia, "begin_turn", Mock(side_effect=error))
+        if error is GraphInterrupt:
+            with pytest.raises(GraphInterrupt):
+                node.invoke({"messages": []})
+        else:
+            command = node.invoke({"messages": [HumanMessage("x")]})
+            assert (command.goto, command.update) == ("agent", None)
+
+
+async def test_messages_that_cannot_be_read_do_not_reach_the_host(memory: ToolMemory) -> None:
+    for node in (InertiaShortcut(memory), Recorder(memory)):
+        for state in ({"messages": [object()]}, {"messages": 5}, {"messages": "hello"}, None, 3, {}):
+            assert node.invoke(state) is None
+            assert await node.ainvoke(state) is None
+
+
+# --- real tools ---
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return f'{{"seen": "{place}"}}'
+
+
+@tool
+def ring(times: int) -> str:
+    """Ring the bell."""
+    return "rung"
+
+
+LOOK: Call = ("look", {"place": "hall"})
+RING: Call = ("ring", {"times": 2})
+
+
+def learned(tools: list[BaseTool], script: Any, runs: int = 14, **options: Any) -> tuple[ToolMemory, Any, Any, Any]:
+    """A memory that saw `runs` runs of an app; returns it, the app, its model and the last state."""
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
+    graph, model = app(memory, tools, script, checkpointer=InMemorySaver(), **options)
+    for i in range(runs):
+        state = graph.invoke(say(i), thread(i))
+        assert_answered(state["messages"])
+    return memory, graph, model, state
+
+
+@tool
+def peek(place: str) -> str:
+    """Look at a place for a moment."""
+    return f"nobody in the {place}"
+
+
+@tool
+def shaky(place: str) -> str:
+    """Fails."""
+    raise ValueError("the floor is gone")
+
+
+def test_a_tool_that_raises_ends_the_run_and_is_learned_as_it_stands() -> None:
+    fails = [True]
+
+    @tool
+    def brittle(place: str) -> str:
+        """Works the second time."""
+        if fails[0]:
+            raise ValueError("the floor is gone")
+        return "ok"
+
+    tools = [look, brittle]
+    memory = ToolMemory.ephemeral(reads=READS, tools=tools)
+    script = plan([LOOK], [("brittle", {"place": "x"})])
+    graph, _ = app(memory, tools, script, checkpointer=InMemorySaver())
+    with pytest.raises(ValueError, match="floor"):
+        graph.invoke(say(0), thread(0))
+    assert memory.report().calls == 1, "the pending call is not learned yet"
+    fails[0] = False
+    state = graph.invoke(None, thread(0))
+    assert_answered(state["messages"])
+    report = memory.report()
+    assert (report.calls, report.answers, report.turns) == (2, 1, 3)
+    assert report.tools["brittle"].failed == 0
+    # On another thread the user speaks again after the failure: the call never got an answer.
+    fails[0] = True
+    with pytest.raises(ValueError, match="floor"):
+        graph.invoke(say(1), thread(1))
+    fails[0] = False
+    graph.invoke(say(2), thread(1))
+    graph.invoke(say(3), thread(1))
+    report = memory.report()
+    assert report.turns == 3 + 2 + 3 + 3
+    assert report.calls == 2 + 2 + 2 + 2
+    assert report.answers == 3
+
+
+# --- injected arguments ---
+
+
+def test_injected_arguments_are_injected_and_never_filled() -> None:
+    seen: list[dict[str, Any]] = []
+
+    @tool
+    def deep(
+        place: str,
+        state: Annotated[dict[str, Any], InjectedState],
+        store: Annotated[BaseStore, InjectedStore()],
+        tool_call_id: Annotated[str, InjectedToolCallId],
+        runtime: ToolRuntime,
+    ) -> str:
+        """Look deep into a place."""
+        seen.append({"messages": len(state["messages"]), "store": store, "id": tool_call_id, "runtime": runtime})
+        return "ok"
+
+    store = InMemoryStore()
+    memory = ToolMemory.ephemeral(reads=READS, tools=[deep, ring])
+    graph, _ = app(
+        memory,
+        [deep, ring],
+        plan([("deep", {"place": "hall"})], [RING]),
+        checkpointer=InMemorySaver(),
+        store=store,
+    )
+    for i in range(14):
+        state = graph.invoke(say(i), thread(i))
+    made = shortcuts(state["messages"])
+    assert [m.tool_calls[0]["args"] for m in made] == [{"place": "hall"}, {"times": 2}]
+    assert seen[-1]["messages"] == 2
+    assert seen[-1]["store"] is store
+    assert seen[-1]["id"] == made[0].tool_calls[0]["id"] == seen[-1]["runtime"].tool_call_id
+
+
+def test_arguments_that_a_model_forges_for_injected_parameters_are_not_repeated() -> None:
+    @tool
+    def deep(place: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Look deep into a place."""
+        return str(len(state["messages"]))
+
+    forged = ("deep", {"place": "hall", "state": {"messages": []}})
+    _, _, _, state = learned([deep, ring], plan([forged], [RING]))
+    assert all("state" not in message.tool_calls[0]["args"] for message in shortcuts(state["messages"]))
+
+
+# --- tools that need care ---
+
+
+def marked(**options: Any) -> BaseTool:
+    @tool
+    def wipe(disk: str) -> str:
+        """Wipe a disk."""
+        return "wiped"
+
+    for name, value in options.items():
+        setattr(wipe, name, value)
+    return wipe
+
+
+def test_a_destructive_tool_is_never_shortcut() -> None:
+    wipe = marked(tags=["destructive"])
+    script = plan([LOOK], [("wipe", {"disk": "c"})])
+    memory, _, _, state = learned([look, wipe], script)
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"]
+    named = EAGER.with_(may_write={"wipe"}, allow_destructive={"wipe"})
+    _, _, _, state = learned([look, wipe], script, policy=named)
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["look"], (
+        "not after the memory's own call"
+    )
+    _, _, _, state = learned([look, wipe], script, policy=named.with_(never={"look"}))
+    assert [m.tool_calls[0]["name"] for m in shortcuts(state["messages"])] == ["wipe"]
+    assert memory.report().tools["wipe"].skipped == 0
+
+
+# --- endings that nobody reports ---
+
+
+def test_a_polling_loop_ends_when_the_answer_changes() -> None:
+    """However long jobs usually take, the model sees the first answer that is different."""
+    polls = 0
+    needed = 12
+
+    def check_status(job: str) -> dict[str, str]:
+        """Says how a job is doing."""
+        nonlocal polls
+        polls += 1
+        return {"state": "done" if polls >= needed else "running"}
+
+    def wait(messages: list[Any], _: Any) -> AIMessage:
+        if messages[-1].type == "tool" and "done" in messages[-1].content:
+            return AIMessage("It is done.")
+        return AIMessage("", tool_calls=[{"name": "check_status", "args": {"job": "nightly"}, "id": str(uuid4())}])
+
+    model = ScriptedChatModel(script=wait).bind_tools([check_status])
+    with ToolMemory.ephemeral(reads=READS, tools=[check_status], methods=default_methods(Inertia(EAGER))) as memory:
+        builder = StateGraph(MessagesState)
+        builder.add_node("inertia", InertiaShortcut(memory))
+        builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+        builder.add_node("tools", ToolNode([check_status]))
+        builder.add_edge(START, "inertia")
+        builder.add_edge("tools", "inertia")
+        builder.add_conditional_edges("inertia", shortcut_condition, ["tools", "agent"])
+        builder.add_conditional_edges("agent", tools_condition)
+        graph = builder.compile()
+        for day in range(10):
+            polls = 0
+            graph.invoke({"messages": [("user", f"Wait for the nightly job of day {day}")]}, {"recursion_limit": 200})
+        assert memory.report().skipped > 50
+        for needed in (2, 5, 9, 15):
+            polls = 0
+            graph.invoke({"messages": [("user", f"Wait for job {needed}")]}, {"recursion_limit": 200})
+            assert polls == needed
