@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.text import quoted, shortened
 from langgraph_toolmem.core.jobs import NotYetError
 from langgraph_toolmem.core.listener import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import Entry, entry_of
-from langgraph_toolmem.entries.judge import ANSWERS, ASKED, MAX_ANSWER, Judgement
 from langgraph_toolmem.entries.lessons import Lessons
 from langgraph_toolmem.entries.recall import Recall
 from langgraph_toolmem.entries.rows import PARTS, EntryKind, EntryRows, judge, keep, set_critique
-from langgraph_toolmem.graph.operations import Count
-from langgraph_toolmem.runs.run import Run, Turn
-from langgraph_toolmem.runs.talk import asks_back
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.runs.run import Run
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.entries.judge import Ask, Judge
     from langgraph_toolmem.stores.job_queue import Job
 
-WRITE, JUDGE, CRITIQUE, ASSESS = "write", "judge", "critique", "assess"
-"""Kinds of jobs: an entry, a verdict on it, a critique, a verdict that a model is to give."""
+WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+"""Kinds of jobs: an entry, a verdict on it, a critique."""
 JUDGE_TRIES: Final = 8
 """A verdict on a run that has no entry waits for it so often: about two minutes."""
-MAX_WHY: Final = 200
-"""Characters of a judge's reason that are kept."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic sees beside one."""
 COVERED: Final = "="
@@ -48,11 +39,10 @@ class EntryKeeping:
     Args:
         core: of the memory.
         critic: writes critiques of runs that went wrong; None: there are none.
-        judge: judges those that nobody did, and how many; None: none does.
     """
 
-    def __init__(self, core: Core, critic: Critic | None, judge: tuple[Judge, Ask] | None = None) -> None:
-        self._core, self._critic, self._judge = core, critic, judge
+    def __init__(self, core: Core, critic: Critic | None) -> None:
+        self._core, self._critic = core, critic
         self.rows: EntryRows = core.rows(EntryKind())
         self.recall = Recall(self.rows, dense=not core.vectors.embedder.builtin)
         self.lessons = Lessons(core, self.rows, self.recall)
@@ -64,10 +54,7 @@ class EntryKeeping:
         owner = core.owner_of(run.digest, user.digest) or None
         entry = entry_of(run, run_digest=run.digest, now=core.now(), user=owner, score=score, comment=comment)
         if entry is not None:
-            entry = replace(entry, by_judge=score is not None and core.judge_of(run.digest) > 0)
             self.put(entry, user)
-            if score is None or entry.by_judge:
-                self._ask_for_verdict(run, entry, user.namespace)
         return entry is not None
 
     def put(self, entry: Entry, user: User) -> None:
@@ -78,11 +65,9 @@ class EntryKeeping:
         self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line, placed=True)
         self._core.count_once(entry_key(entry.run), "entries")
 
-    def put_verdict(
-        self, run: str, score: float, comment: str | None, user: str, namespace: Namespace, *, by_judge: bool = False
-    ) -> None:
+    def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: Namespace) -> None:
         """Puts a verdict on a run into the queue that has its entry."""
-        payload = {"score": score, "comment": comment or "", "by_judge": by_judge}
+        payload = {"score": score, "comment": comment or ""}
         self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
 
     def import_runs(self, user: User, runs: Sequence[EndedRun], made_by: str) -> int:
@@ -127,7 +112,7 @@ class EntryKeeping:
     def judge(self, job: Job) -> None:
         """Adds a verdict to an entry."""
         said, user = job.payload, _user(job)
-        kept = judge(self.rows, said["run"], said["score"], said["comment"], user, by_judge=said["by_judge"])
+        kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
         if kept is None:
             raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
         self._ask_for_more(kept, user.namespace)
@@ -165,43 +150,6 @@ class EntryKeeping:
     def _ask_for_more(self, entry: Entry, namespace: Namespace) -> None:
         self._ask_for_critique(entry, namespace)
         self.lessons.ask([entry], namespace)
-
-    def assess(self, job: Job) -> str:
-        """The judge's answer as JSON; "" if a person spoke meanwhile, or the episode went on."""
-        core, entry = self._core, Entry.from_dict(job.payload["entry"])
-        now = next(iter(self.rows.get([entry.id], _user(job))), None)
-        gone_on = now is not None and (now.query, now.calls) != (entry.query, entry.calls)
-        if self._judge is None or gone_on or (core.score_of(entry.run) is not None and not core.judge_of(entry.run)):
-            return ""
-        return self._judge[1](entry, job.payload["said"]).model_dump_json()
-
-    def take_verdict(self, job: Job, answer: str) -> None:
-        """Has the verdict reach all that learns from verdicts."""
-        if not answer or self._judge is None:
-            return
-        found, run = Judgement.model_validate_json(answer), job.payload["entry"]["run"]
-        if found.outcome != "cannot tell":
-            why = quoted(found.why, MAX_WHY)[1:-1]
-            self._core.verdicts.by_model(run, float(found.outcome == "well"), why, self._judge[0].weight)
-        with self._core.lock:
-            self._core.apply(digest("assessed", job.id), [Count(ANSWERS[found.outcome])])
-
-    def _ask_for_verdict(self, run: Run, entry: Entry, namespace: Namespace) -> None:
-        """Has the judge asked, if the episode is in its share and its budget, and not still open."""
-        core, last = self._core, run.events[-1] if run.events else None
-        said = last.text if isinstance(last, Turn) and not last.steps else ""
-        if self._judge is None or not self._judge[0].draws(entry.run) or asks_back(said):
-            return
-        key = digest(ASSESS, *namespace, entry.run, last.key if last else "", said)
-        with core.lock:
-            settings, hour = self._judge[0], core.hour()
-            this_hour = core.graph.periods.get(str(hour), {}).get(ASKED, 0)
-            if core.has_seen(key) or this_hour >= settings.per_hour or core.counter(ASKED) >= settings.most:
-                return
-        payload = {"entry": entry.to_dict(), "said": shortened(clean(said), MAX_ANSWER)}
-        core.jobs.put(ASSESS, payload, run=entry.run, user=entry.user, namespace=namespace, key=key, line="")
-        with core.lock:
-            core.apply(key, [Count(ASKED, 1, hour)])
 
     def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
         if self._critic is not None and entry.wants_critique:
