@@ -11,7 +11,7 @@ import typer
 
 from langgraph_toolmem._version import __version__
 from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError, ToolMemoryError
-from langgraph_toolmem.cli import atoms, evolve, graph, recall
+from langgraph_toolmem.cli import atoms, evolve, graph
 from langgraph_toolmem.cli.bootstrap import bootstrap
 from langgraph_toolmem.cli.demo import demo
 from langgraph_toolmem.cli.derived import add_commands
@@ -339,7 +339,7 @@ app.command()(demo)
 app.command()(export)
 _groups = {"graph": graph.app}
 app.add_typer(graph.app, name="graph")
-for _name, _commands in (("navigator", evolve.COMMANDS), ("atoms", atoms.COMMANDS), ("entries", recall.COMMANDS)):
+for _name, _commands in (("navigator", evolve.COMMANDS), ("atoms", atoms.COMMANDS)):
     add_commands(app, _groups, _name, _commands)
 app.command()(bootstrap)
 app.command()(discover)

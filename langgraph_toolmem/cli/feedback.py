@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from langgraph_toolmem.base.errors import LockedError
-from langgraph_toolmem.base.text import printable
+from langgraph_toolmem.base.text import printable, shortened
 from langgraph_toolmem.cli.inputs import check_folder, open_memory
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder, Namespace, UserId
-from langgraph_toolmem.cli.recall import one_line
 from langgraph_toolmem.cli.terminal import answer_json
 
 if TYPE_CHECKING:
@@ -70,7 +69,8 @@ def feedback(
     if entry is None:
         typer.echo("There is no entry of that run, so nothing about it is recalled; is the run id right?")
     else:
-        typer.echo(f"Its entry: {printable(one_line(entry.query))}")
+        request = " ".join(entry.query.split())
+        typer.echo(f"Its entry: {printable(shortened(request, 300))}")
 
 
 def _entry_of(memory: ToolMemory, run: str, user_id: str | None) -> Entry | None:

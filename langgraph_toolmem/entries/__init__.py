@@ -12,7 +12,7 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 ``keeping``         writing, judging and criticising in the background
 ``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
 ``critique``        what was wrong, by a chat model
-``lesson``          what alike runs say together; ``lessons``: gathered, shown, undone; ``masking``: for a team
+``groups``          runs that say the same, shown as one
 ``preferences``     what a user likes and avoids; ``guide`` takes tools out
 ``render``          entries for the prompt, within a budget
 ``steps``           recall, preference guiding, reflection at a model call
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
     from langgraph_toolmem.entries.keeping import EntryKeeping
-    from langgraph_toolmem.entries.lessons import Lessons
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
     from langgraph_toolmem.entries.rows import EntryRows
@@ -88,7 +87,6 @@ class Entries(Method):
         super().open(core)
         core.jobs.handle("write", lambda job: self.keeping.write(job))
         core.jobs.handle("judge", lambda job: self.keeping.judge(job))
-        core.jobs.handle("lesson", lambda job: self.lessons.gather(job), patient=True)
         if self._critic is not None:
             take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
             core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)
@@ -227,6 +225,7 @@ class Entries(Method):
             budget: tokens of the prompt: those that fit in it are seen, and in the ledger then. 0: nobody sees them.
         """
         from langgraph_toolmem.entries.entry import entry_id, request_of
+        from langgraph_toolmem.entries.groups import grouped
         from langgraph_toolmem.entries.recollection import Recollection
         from langgraph_toolmem.entries.render import fitting
 
@@ -242,13 +241,12 @@ class Entries(Method):
         how["own"] = True  # nobody reads what another user said
         try:
             found = self.keeping.recall(query, user, **how)
-            found = self.lessons.in_place(query, found, user, policy or self.policy)
         except StorageError as error:
             self.core.failed_quietly("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
-        recollection = Recollection(tuple(found))
-        if seen := found[: fitting(recollection, budget)]:
-            items = {self.lessons.key(each, user): None for each in seen}
+        recollection = Recollection(tuple(grouped(found)))
+        if seen := recollection.entries[: fitting(recollection, budget)]:
+            items = {self.rows.key(key, user): None for each in seen for key in (each.entry.id, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return recollection
 
@@ -298,11 +296,6 @@ class Entries(Method):
         """The entries of all users."""
         return self.keeping.rows
 
-    @property
-    def lessons(self) -> Lessons:
-        """What alike runs say together: ``lessons()``, ``lessons(id)``, ``lessons.undo(id)``, ``lessons.share(id)``."""
-        return self.keeping.lessons
-
     def past_runs(self, user: User) -> PastRuns | None:
         """The finished runs of a user, for other methods."""
         from langgraph_toolmem.entries.recall import EntryRuns
@@ -314,7 +307,7 @@ class Entries(Method):
         if self.core.vectors.empty:
             return 0
         self.keeping.recall.forget(user)
-        return self.rows.forget(user, gone) + self.lessons.forget(user, gone)
+        return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:
         """How many runs are kept, and what became of runs that were shown some."""

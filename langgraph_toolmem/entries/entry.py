@@ -64,7 +64,6 @@ class Entry:
         made_by: "run", or what else it comes from.
         left_out: calls in the middle that were too many to keep.
         truncated: the head of the run was missing when it was read.
-        lesson: id of the lesson that sums it up with runs like it, or "".
         recalled: how often it was shown, by the ledger; like the next three no part of what is stored.
         helped: how often a run that was shown it went well.
         hurt: how often such a run failed.
@@ -85,7 +84,6 @@ class Entry:
     made_by: str = "run"
     left_out: int = 0
     truncated: bool = False
-    lesson: str = ""
     recalled: int = 0
     helped: int = 0
     hurt: int = 0
@@ -214,7 +212,7 @@ def joined(old: Entry, new: Entry) -> Entry:
     trimmed = new.truncated and len(new.calls) + new.left_out < len(old.calls) + old.left_out
     same = new.query == old.query and new.calls == old.calls
     content = old if trimmed or same else new
-    verdict = old if new.score is None else new
+    verdict = old if new.score is None and old.score is not None else new
     critic = new if new.critique_of else old
     return settled(
         replace(
@@ -225,7 +223,6 @@ def joined(old: Entry, new: Entry) -> Entry:
             critique=critic.critique,
             critique_of=critic.critique_of,
             blamed=critic.blamed,
-            lesson=old.lesson or new.lesson,
         )
     )
 

@@ -12,7 +12,6 @@ from langgraph_toolmem.core.listener import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import Entry, entry_of
-from langgraph_toolmem.entries.lessons import Lessons
 from langgraph_toolmem.entries.recall import Recall
 from langgraph_toolmem.entries.rows import PARTS, EntryKind, EntryRows, judge, keep, set_critique
 from langgraph_toolmem.runs.run import Run
@@ -27,8 +26,6 @@ JUDGE_TRIES: Final = 8
 """A verdict on a run that has no entry waits for it so often: about two minutes."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic sees beside one."""
-COVERED: Final = "="
-"""Begins the answer of a critique that was not asked for."""
 
 Namespace = tuple[str, ...]
 
@@ -45,7 +42,6 @@ class EntryKeeping:
         self._core, self._critic = core, critic
         self.rows: EntryRows = core.rows(EntryKind())
         self.recall = Recall(self.rows, dense=not core.vectors.embedder.builtin)
-        self.lessons = Lessons(core, self.rows, self.recall)
 
     def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
         """Puts a run into the queue; whether there is something to keep."""
@@ -92,7 +88,6 @@ class EntryKeeping:
             core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
         for entry in entries:
             core.count_once(entry_key(entry.run), "entries")
-        self.lessons.ask(entries, namespace)
         if self._critic is not None:  # those too that have no critique from before there was a critic
             for entry in self.rows.all(user):
                 self._ask_for_critique(entry, namespace)
@@ -105,7 +100,7 @@ class EntryKeeping:
         user, entry = _user(job), Entry.from_dict(job.payload["entry"])
         [kept] = keep(self.rows, [entry], user)
         if kept is not None:
-            self._ask_for_more(kept, user.namespace)
+            self._ask_for_critique(kept, user.namespace)
         self._core.count_once(entry_key(entry.run), "entries")  # if the process ended between `put` and its counting
         return partial(self.rows.forget_of, entry.run, user)
 
@@ -115,19 +110,16 @@ class EntryKeeping:
         kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
         if kept is None:
             raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
-        self._ask_for_more(kept, user.namespace)
+        self._ask_for_critique(kept, user.namespace)
 
     def criticise(self, job: Job) -> str:
-        """The critic's answer as JSON; "" if there is nothing to criticise any more; `COVERED` and the tool that is
-        blamed if a critique of a run that failed alike says it already."""
+        """The critic's answer as JSON; "" if there is nothing to criticise any more."""
         user = _user(job)
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if self._critic is None or entry is None or not entry.wants_critique:
             return ""
         if entry.verdict != job.payload["verdict"]:
             return ""
-        if (other := self.lessons.covering(entry, user)) is not None:
-            return COVERED + other.blamed
         near = [each for part in PARTS for each in self.rows.near(entry.query, user, k=SIMILAR + 1, part=part)]
         near.sort(key=lambda each: -each.similarity)
         similar = [each.item for each in near if each.id != entry.id]
@@ -139,17 +131,8 @@ class EntryKeeping:
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if not answer or entry is None:
             return
-        text, blamed = "", answer.removeprefix(COVERED)
-        if not answer.startswith(COVERED):
-            found = Critique.model_validate_json(answer)
-            text, blamed = found.text(entry), found.blamed(entry)
-        kept = set_critique(self.rows, entry.id, text, user, of=job.payload["verdict"], blamed=blamed)
-        if kept is not None:
-            self.lessons.ask([kept], user.namespace)
-
-    def _ask_for_more(self, entry: Entry, namespace: Namespace) -> None:
-        self._ask_for_critique(entry, namespace)
-        self.lessons.ask([entry], namespace)
+        found, of = Critique.model_validate_json(answer), job.payload["verdict"]
+        set_critique(self.rows, entry.id, found.text(entry), user, of=of, blamed=found.blamed(entry))
 
     def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
         if self._critic is not None and entry.wants_critique:

@@ -119,7 +119,7 @@ def to_event(recollection: Recollection, **more: Any) -> dict[str, Any]:
             "verdict": "good" if each.entry.good else "failed" if each.entry.failed else None,
             "score": round(float(each.score), 4),
             "evidence": each.evidence,
-            **({} if each.lesson is None else {"lesson": each.lesson.id}),
+            "others": list(each.others),
         }
         for each in recollection.entries
     ]
@@ -176,7 +176,7 @@ def _foot(recollection: Recollection, shown: int) -> list[str]:
 
 def _times(each: RecalledEntry) -> str:
     """How many runs it stands for, if several."""
-    return f" ({each.lesson.times} runs like it)" if each.lesson is not None and each.lesson.times > 1 else ""
+    return f" ({1 + len(each.others)} runs like it)" if each.others else ""
 
 
 def _example(number: int, each: RecalledEntry, detail: _Detail) -> list[str]:
