@@ -118,20 +118,6 @@ async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once
     assert ledger(memory).turns == {}
 
 
-async def test_a_fork_is_booked_apart(memory: ToolMemory) -> None:
-    """Time travel to before the cure: the advice there has a record of its own."""
-    teach(memory)
-    app = graph_of(memory, HelpDesk({"Zoe": "password"}), follower(), SITSummary(memory))
-    config: Any = {"configurable": {"thread_id": "t"}}
-    await app.ask(ZOE)
-    before = ledger(memory).figures["sit"]["shown"]
-    history = app.graph.get_state_history(config)
-    point = next(s for s in history if s.next == ("sit",) and len(s.values["messages"]) == 3)
-    app.graph.invoke(None, point.config)
-    assert ledger(memory).figures["sit"]["shown"] - before == 2
-    assert ledger(memory).turns == {}
-
-
 @pytest.mark.parametrize(
     ("decision", "done", "booked"),
     [("approve", "reset_password", [1, 1, 1]), ("edit", "restart_router", [1, 1, 0]), ("reject", None, [1, 1, 0])],
