@@ -180,15 +180,6 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in kept} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
-def test_supports_survive_being_written() -> None:
-    both = (
-        support(user="ann", score=0.75, time=3.5),
-        Support(atom("x", origin="search", sources=["t"], produces=["A"])),
-    )
-    read = from_plain_supports(both[0].part.id, json.loads(json.dumps(to_plain_supports(both))))
-    assert read == both
-
-
 @pytest.mark.parametrize(
     "change", [dict.clear, lambda plain: plain.pop("tool"), lambda plain: plain.update(supports=[[]])]
 )
@@ -212,20 +203,6 @@ def test_verdicts_and_leaving_touch_only_their_run() -> None:
 
 
 # --- rows ---
-
-
-@embedders
-def test_atoms_are_found_after_a_restart_with_all_they_are(opened: Opened, embeddings: Any) -> None:
-    kept = opened(embeddings)
-    mail = atom("mail the receipt", "send_mail", arguments={"to": "<EMAIL>"}, required_slots=["EMAIL"])
-    assert kept.put(support(), support(atom("call the order off"), run="run2"), support(mail)) == 2
-    before = kept.all()
-    again = opened(embeddings)
-    assert again.all() == before
-    (hit,) = again.search("call the order off", state="known: order id. done: nothing yet", k=1)
-    assert (hit.atom.tool, hit.atom.visits) == ("cancel_order", 2)
-    assert hit.similarity > 0.8
-    assert sorted(again.tools("mail")) == ["cancel_order", "send_mail"]
 
 
 def test_an_atom_is_a_row_and_a_row_an_atom() -> None:
@@ -275,15 +252,6 @@ def test_the_same_run_again_changes_nothing_and_with_more_it_counts_for_more(kep
     kept.put(support(user="bob"), support(run="other"))
     assert [each.user for each in kept.supports(atom())] == ["ann", "bob", ""]
     assert [each.visits for each in kept.all()] == [5]
-
-
-def test_what_is_missing_is_put_and_nothing_else(kept: Kept) -> None:
-    kept.put(support(run="a"))
-    kept.judge("a", 0.0)
-    more = [support(run="a"), support(run="b"), support(atom("x", "other"), run="b")]
-    assert kept.put(*more, missing=True) == 2
-    assert kept.put(*more, missing=True) == 0
-    assert {each.run: each.score for each in kept.supports(atom())} == {"a": 0.0, "b": 1.0}
 
 
 def test_a_bad_run_takes_its_wording_back_and_leaves_that_of_others(opened: Opened) -> None:
@@ -364,26 +332,6 @@ def test_beyond_the_bound_those_leave_that_say_least(opened: Opened, monkeypatch
 
 
 # --- who is forgotten ---
-
-
-@embedders
-def test_forgetting_takes_a_user_out_of_merged_atoms_and_off_the_disk(
-    opened: Opened, tmp_path: Path, embeddings: Any
-) -> None:
-    ann, bob = (opened(embeddings, name) for name in ("ann", "bob"))
-    mine = ann.user.digest or ""
-    bob.put(
-        support(atom("cancel what Zebulon ordered"), run="a", user=mine),
-        support(run="b", user=bob.user.digest or ""),
-        support(atom("greet Zebulon", "greet"), run="a", user=mine),
-    )
-    assert bob.rows.forget(ann.user) == 2
-    assert bob.rows.forget(ann.user) == 0
-    assert [each.goal for each in bob.all()] == ["cancel the order"]
-    assert bob.tools("greet Zebulon") == ["cancel_order"]
-    assert [each.goal for each in opened(embeddings).all()] == ["cancel the order"]
-    opened.close()
-    assert [path for path in tmp_path.rglob("*") if path.is_file() and b"Zebulon" in path.read_bytes()] == []
 
 
 def test_forgetting_a_run_leaves_what_others_gave(kept: Kept) -> None:
