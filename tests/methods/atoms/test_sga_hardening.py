@@ -11,10 +11,9 @@ import chromadb
 import pytest
 from chromadb.config import Settings
 from test_sga_memory import TOOLS, found, order, refund
-from test_sga_rows import Kept, Letters, atom, support
+from test_sga_rows import Kept, atom, support
 
 from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
-from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
 from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.words import wording
@@ -87,25 +86,6 @@ def test_odd_atoms_are_found_now_and_after_a_restart(tmp_path: Path, odd: dict[s
         assert (after.atom.id, repr(after.atom)) == (before.atom.id, repr(before.atom))
 
 
-def test_an_id_is_what_the_call_and_its_needs_say(tmp_path: Path) -> None:
-    changed = replace(refund(), id="feedfeedfeedfeed", wordings=(Wording("s", "refund \ud83d it", 1),))
-    with ToolMemory(tmp_path) as memory:
-        memory.atoms.keep([changed])
-        assert [hit.atom.id for hit in memory.atoms.search("refund it")] == [refund().id]
-
-
-def test_a_search_that_grew_takes_its_place_though_its_first_tasks_are_named_only(tmp_path: Path) -> None:
-    late = [f"t{number:02}" for number in range(50, 50 + MAX_SOURCES)]
-    every = [f"t{number:02}" for number in range(50 + MAX_SOURCES)]
-    with ToolMemory(tmp_path) as memory:
-        memory.atoms.keep([refund(sources=late, visits=8, origin="search")])
-        memory.atoms.keep([refund(sources=every, visits=58, origin="search")])
-        assert [hit.atom.visits for hit in memory.atoms.search("refund the order")] == [58]
-        others = [f"u{number}" for number in range(MAX_SOURCES)]
-        memory.atoms.keep([refund(sources=others, visits=8, origin="search")])
-        assert [hit.atom.visits for hit in memory.atoms.search("refund the order")] == [66]
-
-
 # --- verdicts, and memories that only look ---
 
 
@@ -124,12 +104,11 @@ def test_a_memory_that_keeps_no_atoms_judges_those_that_are_there(tmp_path: Path
 # --- what others do meanwhile ---
 
 
-@pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
 def test_a_support_that_another_process_wrote_over_comes_back(
-    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embeddings: Any
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, namespace = shared
-    how: dict[str, Any] = {"chroma": client, "namespace": namespace, "embeddings": embeddings}
+    how: dict[str, Any] = {"chroma": client, "namespace": namespace}
     with ToolMemory(tmp_path / "one", **how) as first, ToolMemory(tmp_path / "two", **how) as second:
         one, two = Kept(first), Kept(second)
         one.put(support(run="a"))

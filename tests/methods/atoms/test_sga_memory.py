@@ -11,16 +11,13 @@ import pytest
 
 from langgraph_toolmem import (
     Atoms,
-    ConfigurationError,
     InputError,
-    StorageError,
     ToolMemory,
     default_methods,
 )
-from langgraph_toolmem.atoms.atoms import Atom, make_atom, to_plain
+from langgraph_toolmem.atoms.atoms import Atom, make_atom
 from langgraph_toolmem.atoms.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
 from langgraph_toolmem.atoms.retrieve import AtomHit
-from langgraph_toolmem.core.listener import Import
 from langgraph_toolmem.runs.trajectory import parse_run
 
 PER_USER = ("toolmem", "{user_id}")
@@ -147,18 +144,6 @@ def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
 # --- atoms from elsewhere ---
 
 
-async def test_a_search_hands_its_atoms_over_again_and_again(tmp_path: Path) -> None:
-    async with ToolMemory(tmp_path) as memory:
-        assert memory.atoms.keep([refund(sources=["t1"], origin="search")]) == 1
-        both = [refund(sources=["t1", "t2"], visits=2, origin="search"), refund(tool="send", sources=["t2"])]
-        assert await memory.atoms.akeep(both) == memory.atoms.keep(both) == 2
-        assert memory.atoms.keep([]) == 0
-        hits = memory.atoms.search("refund the order", state="the order is known", slots=["ORDER_ID"])
-        assert {hit.tool: hit.atom.visits for hit in hits} == {"refund": 2, "send": 1}
-        assert hits == await memory.atoms.asearch("refund the order", state="the order is known", slots=["ORDER_ID"])
-        assert memory.report()["atoms"]["made"] == 2
-
-
 def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
     with ToolMemory.ephemeral() as memory:
         memory.atoms.keep([refund(about="Pay back what an order has cost.", arguments={"order": "<ORDER_ID>"})])
@@ -169,21 +154,6 @@ def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
         assert 0.5 <= hit.likeness < 1.0
         assert memory.atoms.search("refund the order", tools=[], **ask) == []
         assert len(memory.atoms.search(["greet", "refund the order"], **ask)) == 1
-
-
-def test_what_cannot_be_kept(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path) as memory:
-        with pytest.raises(ConfigurationError, match="not dict"):
-            memory.atoms.keep([to_plain(refund())])  # type: ignore[list-item]
-        memory.atoms.keep([refund()])
-    with ToolMemory(tmp_path, read_only=True) as memory:
-        with pytest.raises(StorageError, match="read_only"):
-            memory.atoms.keep([refund()])
-        with pytest.raises(StorageError, match="read_only"):
-            memory.atoms.imported(Import([]))
-        assert tools_of(memory.atoms.search("refund the order")) == ["refund"]
-    with pytest.raises(ConfigurationError, match="keep"):
-        ToolMemory(tmp_path, methods=default_methods(Atoms(keep=1)))  # type: ignore[arg-type]
 
 
 # --- records ---

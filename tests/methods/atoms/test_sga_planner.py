@@ -250,17 +250,6 @@ async def test_facts_that_the_planner_read_are_kept_for_later_steps(memory: Tool
     assert later.record["slots"]["CUSTOMER_ID"] == ["C-7"]
 
 
-async def test_without_a_usable_answer_the_question_is_that_of_the_messages() -> None:
-    model = ScriptedChatModel(script=["nonsense", "nonsense"])
-    with taught() as one, taught() as other:  # what was shown before counts, so each has its own
-        plain = await planned(planner_of(one), after_one(), None, one)
-        step = await planned(planner_of(other, model=model), after_one(), None, other)
-    assert step.text == plain.text != ""
-    assert step.event["model_calls"] == 2
-    assert "could not be used" in step.event["planner"]
-    assert (plain.event["planned_by"], plain.event["model_calls"]) == ("messages", 0)
-
-
 @pytest.mark.parametrize(("when", "calls"), [("step", 4), ("goal", 3), ("turn", 1)])
 async def test_when_the_model_is_asked(memory: ToolMemory, when: str, calls: int) -> None:
     """Of four steps of one user turn the third comes after a failure."""
