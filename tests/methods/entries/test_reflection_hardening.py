@@ -233,27 +233,6 @@ def test_closing_leaves_what_takes_too_long_to_the_next_opening(
 # --- parts that fail ---
 
 
-@pytest.mark.parametrize("used", [False, True])
-@pytest.mark.parametrize("where", ["folder", "ram"])
-def test_after_closing_nothing_is_opened_and_nobody_is_stopped(tmp_path: Path, used: bool, where: str) -> None:
-    memory = ToolMemory(tmp_path if where == "folder" else None)
-    if used:
-        memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
-    else:
-        memory.observe(mail("Ann"), thread_id="1")
-    memory.close()
-    threads = set(threading.enumerate())
-    memory.finish(mail("Bob"), thread_id="2", success=True, wait=True)
-    with pytest.raises(StorageError, match="closed"):
-        memory.feedback("1", score=0.0, wait=True)
-    assert memory.entries.recollect(asking("Cid"), budget=BUDGET).entries == ()
-    with pytest.raises(StorageError, match="closed"):
-        memory.entries.recall("send a mail to Cid")
-    memory.close()
-    assert set(threading.enumerate()) <= threads
-    assert (tmp_path / database.NAME).exists() == (used and where == "folder")
-
-
 def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
