@@ -13,7 +13,7 @@ from chromadb.config import Settings
 from test_sga_memory import TOOLS, found, order, refund
 from test_sga_rows import Kept, atom, support
 
-from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory
 from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
 from langgraph_toolmem.words import wording
@@ -55,7 +55,7 @@ GARBAGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("wrong", GARBAGE.values(), ids=GARBAGE.keys())
 def test_what_is_no_atom_is_refused_and_nothing_is_kept(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Atoms()]) as memory:
         with pytest.raises(ConfigurationError, match="Atom 2 cannot be kept"):
             memory.atoms.keep([refund(), replace(refund(), **wrong)])
         assert memory.atoms.search("refund the order") == []
@@ -78,10 +78,10 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 def test_odd_atoms_are_found_now_and_after_a_restart(tmp_path: Path, odd: dict[str, Any]) -> None:
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Atoms()]) as memory:
         assert memory.atoms.keep([refund(**odd)]) == 1
         (before,) = memory.atoms.search("refund the order")
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Atoms()]) as memory:
         (after,) = memory.atoms.search("refund the order")
         assert (after.atom.id, repr(after.atom)) == (before.atom.id, repr(before.atom))
 
@@ -90,9 +90,9 @@ def test_odd_atoms_are_found_now_and_after_a_restart(tmp_path: Path, odd: dict[s
 
 
 def test_a_memory_that_keeps_no_atoms_judges_those_that_are_there(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True, wait=True)
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=False))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=False)]) as memory:
         memory.finish(order(18), thread_id="2", success=True)
         assert [hit.atom.visits for hit in found(memory)] == [1, 1]
         memory.finish(order(), thread_id="1", success=False)
@@ -133,7 +133,7 @@ def test_a_support_that_another_process_wrote_over_comes_back(
 
 
 def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:
-    with ToolMemory.ephemeral() as memory:
+    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
         memory.atoms.keep([refund(goal="refund zorblax quickly")], user_id="zeb")
         assert memory.atoms.search("refund zorblax")
         caches = (wording.terms, wording.looks)

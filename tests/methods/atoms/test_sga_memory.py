@@ -13,7 +13,6 @@ from langgraph_toolmem import (
     Atoms,
     InputError,
     ToolMemory,
-    default_methods,
 )
 from langgraph_toolmem.atoms.atoms import Atom, make_atom
 from langgraph_toolmem.atoms.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
@@ -67,7 +66,7 @@ def refund(**more: Any) -> Atom:
 
 
 def test_steps_of_good_runs_are_found_in_the_next_process(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         assert tools_of(hits) == ["find_order", "send_mail"]
@@ -94,7 +93,7 @@ def test_nothing_is_kept_until_atoms_are_wanted(tmp_path: Path) -> None:
 
 
 def test_verdicts_decide_and_may_change(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1")
         assert found(memory) == []
         memory.feedback("1", score=1.0)
@@ -110,12 +109,12 @@ def test_verdicts_decide_and_may_change(tmp_path: Path) -> None:
             memory.feedback("unknown", score=1.0)
         assert found(memory) == []
         memory.feedback("1", score=0.9)
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert {hit.atom.value for hit in found(memory)} == {0.9}
 
 
 def test_a_thread_that_goes_on_counts_each_step_once(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         first = order(17)
         memory.finish(first, thread_id="1", success=True)
         memory.finish(first, thread_id="1", success=True)
@@ -132,7 +131,7 @@ def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
     runs = [
         (parse_run(order(n), thread_id=f"r{n}"), score, None) for n, score in ((1, 1.0), (2, 1.0), (3, 0.0), (4, None))
     ]
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.take_in(runs)["atoms"] == memory.take_in(runs)["atoms"] == 4
         assert [hit.atom.visits for hit in found(memory)] == [2, 2]
         memory.feedback("r4", score=1.0)
@@ -145,7 +144,7 @@ def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
 
 
 def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
-    with ToolMemory.ephemeral() as memory:
+    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
         memory.atoms.keep([refund(about="Pay back what an order has cost.", arguments={"order": "<ORDER_ID>"})])
         other = {**h.schema("pay_back", "order"), "description": "Pay back what an order has cost."}
         ask = {"slots": {"ORDER_ID": "W9"}, "state": "the order is known"}
@@ -160,7 +159,7 @@ def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
 
 
 def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         ids = {hit.tool: hit.atom.id for hit in hits}
@@ -179,18 +178,17 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
         report = memory.report()
         figures = {"shown": 2, "followed": 2, "right": 2, "runs": 2, "helped": 1, "hurt": 1}
         assert figures.items() <= report["atoms"].items()
-        assert report["entries"]["runs"] == 0
         assert "followed in 2 runs; of these went well 1, badly 1" in str(report)
         assert json.loads(json.dumps(report.to_dict()))["sections"]["atoms"]["helped"] == 1
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.atoms.records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 1, 1)
         memory.feedback("3", score=0.0)  # in another process
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.atoms.records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 0, 2)
 
 
 async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
-    async with ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    async with ToolMemory.ephemeral(tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         for number in range(IGNORED_AFTER):
@@ -201,7 +199,7 @@ async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
 
 @pytest.mark.slow
 def test_only_verdicts_say_that_an_atom_misleads(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = [hit for hit in found(memory) if hit.tool == "find_order"]
         runs = range(100, 102 + IGNORED_AFTER)

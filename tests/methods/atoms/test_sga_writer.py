@@ -13,7 +13,7 @@ import pytest
 from rooms import Rooms
 from typer.testing import CliRunner
 
-from langgraph_toolmem import Atoms, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
 from langgraph_toolmem.cli import app
@@ -67,9 +67,7 @@ def atoms(memory: ToolMemory, **how: Any) -> dict[str, Atom]:
 
 
 def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStubServer) -> None:
-    with ToolMemory(
-        tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
-    ) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True, model=make_chat_model(server))]) as memory:
         memory.finish(order(1), thread_id="1", success=True)
         found = atoms(memory)
         assert (found["find_order"].goal, found["send_mail"].goal) == (GOALS["order_id"], GOALS["to"])
@@ -89,13 +87,13 @@ def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStu
         assert atoms(memory) == {}
         memory.feedback("2", score=1.0)
         assert atoms(memory)["send_mail"].arguments["tone"] == "<TONE>"
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert atoms(memory)["find_order"].goal == GOALS["order_id"]
 
 
 def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> None:
     model = away()
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=model))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True, model=model)]) as memory:
         memory.finish(order(1), thread_id="1", success=True)
         hits = memory.atoms.search("find order <ID>", slots=["ORDER_ID"])
         assert {hit.tool for hit in hits} == {"find_order", "send_mail"}
@@ -103,7 +101,7 @@ def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> N
     assert "1 wording of atoms" in said
     assert "Atoms(model=...)" in said
     with OpenAIStubServer(reply) as again:  # the next process asks
-        with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(model=make_chat_model(again)))) as memory:
+        with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(model=make_chat_model(again))]) as memory:
             assert memory.flush()
             assert atoms(memory)["find_order"].goal == GOALS["order_id"]
         assert len(again.requests) == 2

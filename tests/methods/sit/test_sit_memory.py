@@ -38,11 +38,12 @@ from symptoms import (
 
 from langgraph_toolmem import (
     SIT,
+    Inertia,
     NamespaceError,
+    Navigator,
     SITPolicy,
     StorageError,
     ToolMemory,
-    default_methods,
 )
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import User, user_digest
@@ -61,7 +62,7 @@ JUDGED = SITPolicy(unlabelled=0.0)
 
 
 def made(path: Path | None = None, *, policy: SITPolicy | None = None, **options: Any) -> ToolMemory:
-    methods = default_methods(SIT(policy or JUDGED))
+    methods = [Inertia(), SIT(policy or JUDGED), Navigator()]
     return ToolMemory(path, **{"tools": SCHEMAS, "methods": methods, **options})
 
 
@@ -410,7 +411,7 @@ def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
 
 
 def test_a_verdict_of_nobody_reaches_the_user_whose_run_was_finished_here() -> None:
-    with made(namespace=PER_USER) as memory:
+    with made(namespace=PER_USER, methods=default_methods(SIT(JUDGED))) as memory:
         memory.finish(whole("router", "Zoe", summary="anns words"), thread_id="r", user_id="ann")
         memory.feedback("r", score=1.0)
         assert "anns words" in kept(memory, "ann")
