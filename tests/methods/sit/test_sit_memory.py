@@ -44,6 +44,7 @@ from langgraph_toolmem import (
     SITPolicy,
     StorageError,
     ToolMemory,
+    default_methods,
 )
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.users import User, user_digest
