@@ -77,13 +77,6 @@ def test_one_atom_of_each_tool_unless_all_are_wanted():
     assert [hit.tool for hit in every] == ["cancel_order", "cancel_order", "list_orders"]
 
 
-def test_nothing_is_found_where_there_is_nothing():
-    assert fitting([], NOTHING, "cancel") == []
-    assert fitting(ATOMS, NOTHING, []) == []
-    assert fitting(ATOMS, NOTHING, "cancel", k=0) == []
-    assert len(fitting(ATOMS, "", "", k=5)) == 3  # feasibility alone still tells
-
-
 @pytest.mark.parametrize("wrong", [{"beta": -0.1}, {"beta": 1.1}, {"eps": -1.0}])
 def test_what_is_out_of_range_is_refused(wrong: dict[str, float]):
     with pytest.raises(InputError, match="beta lies between"):

@@ -128,16 +128,6 @@ def test_a_summary_of_the_caller_goes_before_the_extract(memory: ToolMemory) -> 
     assert (found.runs, found.success) == (3, 1.0)
 
 
-def test_after_a_tool_that_nothing_is_known_of_the_descriptions_decide(memory: ToolMemory) -> None:
-    teach(memory)
-    messages = h.history(h.user("Please give Zoe a fresh password"), h.call("elsewhere", {"name": "Zoe"}))
-    for policy in (SITPolicy(recall="tool"), PAPER):
-        [found, *_] = memory.sit.suggest(messages, policy=policy)
-        assert (found.tool, found.kind, found.runs) == ("reset_password", "search", 0)
-    with made(tools=None) as bare:
-        assert bare.sit.suggest(messages) == []
-
-
 def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() -> None:
     with made(policy=PAPER) as memory:
         teach(memory, routers=1, passwords=1)
@@ -772,20 +762,3 @@ def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
             assert said <= own
         assert kept(memory, "d") == []
         assert record(memory) == (20, 20, 20)
-
-
-def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: Switched) -> None:
-    store = InMemoryStore()
-    how: dict[str, Any] = {"store": store, "chroma": client, "step_timeout": 5.0}
-    with made(**how) as one, made(**how) as two:
-        one.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
-        two.core.refresh(at_once=True)
-        two.feedback("r", score=1.0)
-        assert "The password is old." in kept(two)
-        assert names(two.sit.suggest(before_cure("password"), summary="The password is old.", k=1)) == [
-            "reset_password"
-        ]
-        two.core.acknowledge()
-        one.core.refresh(at_once=True)
-        assert waiting(one) == {}
-        assert edge(one, "read_logs", "reset_password").good == 1

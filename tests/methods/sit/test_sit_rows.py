@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.ledger import Track
-from langgraph_toolmem.sit.rows import MAX_MERGED, RETIRE_AFTER, Summaries, SummaryKind, add, standing
+from langgraph_toolmem.sit.rows import MAX_MERGED, RETIRE_AFTER, Summaries, SummaryKind, add
 from langgraph_toolmem.sit.summary import MAX_CHARS, Merged, NewSummary, StoredSummary
 
 NO_MERGING = 1.1
@@ -183,19 +183,6 @@ def test_beyond_the_bound_the_least_useful_go_then_those_seen_seldom_then_the_ol
 
 
 # --- the same again ---
-
-
-def test_the_same_transition_learned_again_changes_nothing(kept: Kept, embeddings: Axes) -> None:
-    first = kept.add("look", "pay", "a", "1", run="r")
-    assert kept.add("look", "pay", "aa", "2", run="r2") == first  # merged
-    before = kept.all
-    embeddings.asked.clear()
-    assert kept.add("look", "pay", "a", "1", run="r") == first
-    assert kept.take(NewSummary("look", "pay", "aa", "2"), NewSummary("look", "pay", "b", "2")) == [first] * 2
-    assert kept.all == before
-    assert embeddings.asked == []
-    unknown, merged = (NewSummary("look", "pay", "", key).id for key in ("3", "2"))
-    assert standing(kept.rows, [merged, unknown, first], kept.user) == {merged: first, first: first}
 
 
 @pytest.mark.parametrize("portions", [1, 5], ids=["in one go", "one by one"])

@@ -166,15 +166,6 @@ def test_the_account_by_hand():
     ]
 
 
-def test_at_the_beginning_there_is_only_the_request():
-    assert (
-        extractive_summary(state_of(user("  Where is\n my order? "))) == "Asked: Where is my order?\nDone: nothing yet"
-    )
-    assert extractive_summary(state_of()) == ""
-    later = state_of(user("x"), call("a"), words(), user("y"))
-    assert extractive_summary(later) == "Asked: y\nDone: nothing yet"
-
-
 @pytest.mark.parametrize(
     ("output", "looks"),
     [
