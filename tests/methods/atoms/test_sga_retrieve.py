@@ -187,9 +187,8 @@ def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str
     return [(-score, key) for score, _, key in sorted(found)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(DRAWN, WORDS, st.lists(WORDS, min_size=1, max_size=3))
-@pytest.mark.slow
 def test_it_answers_as_an_exact_scan(drawn: Any, state: str, goals: list[str]):
     atoms = [
         replace(atom("t", goal, *needs, state=where, about=about), id=str(number))
