@@ -65,12 +65,12 @@ TESTS: Final[dict[str, str]] = {
     "atoms/retrieve.py": "tests/methods/atoms/test_sga_retrieve.py tests/methods/atoms/test_sga_rules.py",
     "turn/middleware.py": f"tests/contract/test_steps.py tests/apps/test_middleware.py {ARGUMENTS}",
     "turn/hints.py": "tests/unit/test_hints.py tests/contract/test_steps.py",
-    "turn/placement.py": "tests/unit/test_placement.py tests/apps/test_coexistence_context.py",
-    "turn/recorder.py": "tests/apps/test_nodes_graph.py tests/apps/test_react_agent.py",
-    "nodes/shortcut.py": "tests/apps/test_nodes_graph.py tests/apps/test_nodes_hosts.py",
-    "nodes/hints.py": "tests/contract/test_steps.py tests/apps/test_recall_nodes.py tests/apps/test_sit_nodes.py",
-    "middleware/assembly.py": "tests/apps/test_middleware.py tests/apps/test_coexistence_agents.py",
-    "inertia/prefetch/handles.py": "tests/apps/test_prefetch_agents.py tests/methods/inertia/test_prefetch.py",
+    "turn/placement.py": "tests/unit/test_placement.py tests/apps/test_coexistence.py",
+    "turn/recorder.py": "tests/apps/test_nodes.py tests/apps/test_coexistence.py",
+    "nodes/shortcut.py": "tests/apps/test_nodes.py tests/apps/test_settings.py",
+    "nodes/hints.py": "tests/contract/test_steps.py tests/apps/test_entries_apps.py tests/apps/test_sit_apps.py",
+    "middleware/assembly.py": "tests/apps/test_middleware.py tests/apps/test_coexistence.py",
+    "inertia/prefetch/handles.py": "tests/apps/test_prefetch_apps.py tests/methods/inertia/test_prefetch.py",
 }
 """The files of the package that are changed, and the tests that concern each."""
 POINTS: Final = 2

@@ -141,12 +141,9 @@ def calibrated(parts: Split, embedder: Embedder | None = None) -> list[list[int]
         return [[int(entry.run) for entry in memory.entries.recall(query.text)] for query in parts.queries]
 
 
-def with_lessons(parts: Split) -> tuple[list[list[int]], float]:
-    """The same where alike entries are gathered into lessons: the entries behind what is shown; lines a query."""
+def grouped(parts: Split) -> tuple[list[list[int]], float]:
+    """The same where runs that say the same are shown as one: the entries behind what is shown; lines a query."""
     with memory_of(parts.memory) as memory:
-        user = memory.core.users.of(None)
-        memory.entries.lessons.ask(list(memory.entries.rows.all(user)), user.namespace)
-        memory.flush(timeout=None)
         shown = [memory.entries.recollect([{"role": "user", "content": each.text}]).entries for each in parts.queries]
         found = [[int(entry.run) for entry in runs_in(memory, each)] for each in shown]
         return found, fmean(map(len, shown))
@@ -166,9 +163,9 @@ def measure(name: str, requests: Sequence[Request], seeds: int, similarities: Ma
         parts = split(requests, seed)
         book("nothing", parts, [[] for _ in parts.queries])
         book("calibrated", parts, calibrated(parts))
-        gathered, lines = with_lessons(parts)
-        book("lessons", parts, gathered)
-        print(f"{name}, seed {seed}: {lines:.2f} lines a query with lessons")
+        runs, lines = grouped(parts)
+        book("grouped", parts, runs)
+        print(f"{name}, seed {seed}: {lines:.2f} lines a query")
         for kind, similarity in similarities.items():
             values = similarity(parts)
             for rule, recalled in by_similarity(parts, values).items():

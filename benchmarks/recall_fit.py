@@ -53,13 +53,9 @@ def memory_of(requests: Sequence[Request], embedder: Embedder | None = None) -> 
 
 
 def runs_in(memory: ToolMemory, recalled: Sequence[RecalledEntry]) -> list[Entry]:
-    """The runs that are shown: those of a lesson are all shown with it."""
+    """The runs that are shown: those of a group are all shown with the first."""
     rows, user = memory.entries.rows, memory.core.users.of(None)
-    found = (
-        rows.get([entry_id(run) for run in each.lesson.sources], user) if each.lesson else [each.entry]
-        for each in recalled
-    )
-    return [entry for entries in found for entry in entries]
+    return [entry for each in recalled for entry in (each.entry, *rows.get(each.others, user))]
 
 
 def weighed(requests: Sequence[Request], cosines: Floats, query: str, learned: Weights, *, dense: bool) -> Ranked:

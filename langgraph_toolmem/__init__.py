@@ -35,7 +35,6 @@ if typing.TYPE_CHECKING:
     from langgraph_toolmem.entries import Entries
     from langgraph_toolmem.entries.critique import Critique
     from langgraph_toolmem.entries.entry import Entry
-    from langgraph_toolmem.entries.judge import Judge
     from langgraph_toolmem.entries.policy import RecallPolicy
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.inertia import Inertia
@@ -65,7 +64,6 @@ _HOMES = {
     "Inertia": "inertia",
     "InertiaPolicy": "inertia.policy",
     "InertiaSettings": "inertia.settings",
-    "Judge": "entries.judge",
     "Navigator": "navigator",
     "PaperPolicy": "inertia.policy",
     "Period": "report.savings",
@@ -103,7 +101,6 @@ __all__ = [
     "InertiaPolicy",
     "InertiaSettings",
     "InputError",
-    "Judge",
     "LockedError",
     "LogError",
     "MessageError",

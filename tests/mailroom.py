@@ -20,7 +20,6 @@ HEAD = "Past runs with similar requests"
 ADVICE = "Look the address up first."
 CAREFUL = [("find_address", "Zoe"), ("send_mail", "zoe@example.org")]
 CARELESS = [("send_mail", "Zoe")]
-PER_USER = ("toolmem", "{user_id}")
 
 
 def critic(entry: Entry, similar: Sequence[Entry], /) -> Critique:
@@ -83,13 +82,3 @@ def teach(memory: ToolMemory, *, user_id: str | None = None, first: int = 0) -> 
     for i, name in enumerate(("Ann", "Ben", "Cleo")):
         memory.finish(past(name), thread_id=f"past-{user_id}-{first + i}", success=False, user_id=user_id)
     assert memory.flush()
-
-
-def prompts(model: Any) -> list[str]:
-    """The system messages of each model call as one text, "" where there was none."""
-    return ["\n".join(m.text for m in call.messages if m.type == "system") for call in model.calls]
-
-
-def recalls(events: Sequence[Any]) -> list[dict[str, Any]]:
-    """What the recall node or middleware told the stream."""
-    return [event["toolmem"] for event in events if event["toolmem"]["node"] == "recall"]

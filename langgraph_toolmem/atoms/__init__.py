@@ -231,8 +231,8 @@ class Atoms(Method):
         user = core.owner_of(run, ended.user.digest)
         if not self._keeps or (score is not None and score < GOOD):  # what it has is judged, nothing is added
             if there and score is not None:
-                self.keeping.put_verdict(run, _worth(score, ended.judge), user, ended.user.namespace)
-        elif self.keeping.put_run(ended._replace(score=score and _worth(score, ended.judge)), user):
+                self.keeping.put_verdict(run, score, user, ended.user.namespace)
+        elif self.keeping.put_run(ended, user):
             core.count_once(_key(run), "atoms_runs")
 
     def judged(self, judged: JudgedRun) -> None:
@@ -243,7 +243,7 @@ class Atoms(Method):
         namespace = core.place_of(run, judged.user_id)
         if namespace is not None:
             user = core.owner_of(run, core.users.digest_of(judged.user_id))
-            self.keeping.put_verdict(run, _worth(judged.score, judged.judge), user, namespace)
+            self.keeping.put_verdict(run, judged.score, user, namespace)
 
     def imported(self, given: Import) -> int:
         """Atoms of recorded runs that did not go wrong; how many steps of good ones they stand for.
@@ -300,11 +300,6 @@ class Atoms(Method):
 def _key(run: str) -> str:
     """The key that says that a run has its atoms."""
     return digest("atoms", run)
-
-
-def _worth(score: float, judge: float) -> float:
-    """What a step of a run is worth by its verdict: nearer to the border if a model gave it."""
-    return GOOD + (score - GOOD) * judge if judge else score
 
 
 def _writer(model: BaseChatModel | str) -> AtomWriter:

@@ -121,7 +121,7 @@ class Events:
         evidence, name = self._evidence, episode.digest
         owner = user.digest or self._jobs.owner_of(name) or evidence.known_owner(name)
         score, said = evidence.verdict_of(name, owner)
-        self._tell("ended", EndedRun(episode, user, score, said, evidence.judge_of(name)))
+        self._tell("ended", EndedRun(episode, user, score, said))
         if score is None and evidence.verdict_of(name, owner)[0] is not None:
             self.verdicts.tell_again(name, user.id)
 

@@ -11,7 +11,7 @@ from langgraph_toolmem.base.errors import NamespaceError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, WEIGHT, Table
-from langgraph_toolmem.graph.operations import HOUR, JUDGE, Count, Forgotten, Record
+from langgraph_toolmem.graph.operations import HOUR, Count, Forgotten, Record
 from langgraph_toolmem.stores.graph_store import GraphStore
 
 T = TypeVar("T", bound=Table)
@@ -143,22 +143,15 @@ class Evidence:
         """Score and comment of a run, unless it is another user's run with the same id that was judged."""
         with self.lock:
             entry = self.graph.runs.get(run)
-        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, JUDGE, user):
+        if entry is None or entry[SCORE] is None or entry[AUTHOR] not in (None, user):
             return None, None
         return entry[SCORE], entry[COMMENT]
-
-    def judge_of(self, run: str) -> float:
-        """How much the verdict on a run counts, if it is a model's; 0 if it is a person's, or there is none."""
-        with self.lock:
-            entry = self.graph.runs.get(run)
-            return self.weight_of(run) if entry is not None and entry[AUTHOR] == JUDGE else 0.0
 
     def known_owner(self, run: str) -> str:
         """Digest of the user whose run it is, or who judged it; "" if that is unknown."""
         with self.lock:
             entry = self.graph.runs.get(run)
-            author = None if entry is None or entry[AUTHOR] == JUDGE else entry[AUTHOR]
-            return self.graph.owner(run) or author or ""
+            return self.graph.owner(run) or (entry is not None and entry[AUTHOR]) or ""
 
     def close_store(self) -> None:
         """Writes a snapshot and lets go of the folder."""

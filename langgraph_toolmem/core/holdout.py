@@ -12,8 +12,8 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.shapes import Shape, each, numbers
 from langgraph_toolmem.core.evidence import Evidence
-from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, EvidenceGraph, Handler, Table
-from langgraph_toolmem.graph.operations import JUDGE, Forgotten, Operation, Record
+from langgraph_toolmem.graph.evidence import SCORE, EvidenceGraph, Handler, Table
+from langgraph_toolmem.graph.operations import Forgotten, Operation, Record
 from langgraph_toolmem.runs.run import Run, Turn
 
 MAX_EPISODES: Final = 20_000
@@ -74,14 +74,12 @@ class Episode(NamedTuple):
         calls: model calls.
         tokens: of these, in and out.
         good: its verdict; None: it has none.
-        by_model: a model gave that.
     """
 
     held: bool
     calls: int
     tokens: int
     good: float | None
-    by_model: bool
 
 
 class Holdout:
@@ -134,5 +132,4 @@ class Holdout:
         """Those that are compared. The caller holds the lock."""
         for name, (held, calls, tokens) in self._table.episodes.items():
             entry: list[Any] | None = self._evidence.graph.runs.get(name)
-            score, by_model = (None, False) if entry is None else (entry[SCORE], entry[AUTHOR] == JUDGE)
-            yield Episode(bool(held), calls, tokens, score, by_model)
+            yield Episode(bool(held), calls, tokens, None if entry is None else entry[SCORE])

@@ -57,14 +57,12 @@ class EndedRun(NamedTuple):
         user: whose it is.
         score: its verdict from 0 (bad) to 1 (good); None if nobody gave one.
         comment: a word on it.
-        judge: how much the verdict counts, if a model gave it; 0: a person did.
     """
 
     run: Run
     user: User
     score: float | None = None
     comment: str | None = None
-    judge: float = 0.0
 
 
 class JudgedRun(NamedTuple):
@@ -75,14 +73,12 @@ class JudgedRun(NamedTuple):
         score: 0 (bad) to 1 (good).
         comment: a word on it.
         user_id: whose run it is; None if nobody is named (`Core.place_of` may know).
-        judge: how much the verdict counts, if a model gave it; 0: a person did.
     """
 
     run: str
     score: float
     comment: str | None
     user_id: str | None
-    judge: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ class Rows(RowPlaces[T]):
         name, removed = self.kind.name, 0
         for space in self._vectors.namespaces(name, most=None):
             user = User(None, None, space)
-            if self._users.has(space) or space == self._users.team.namespace:
+            if self._users.has(space):
                 rows = self._items(self._place(user).store.each(name), None)
                 old = [hit.id for hit, item in rows if self.kind.since(item, before) is not item]
                 for start in range(0, len(old), BATCH):

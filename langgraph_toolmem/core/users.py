@@ -70,11 +70,6 @@ class Users:
         same = all(has_user((mine,)) or mine.format() == other for mine, other in pairs)
         return same and len(self.namespace) == len(namespace)
 
-    @property
-    def team(self) -> User:
-        """Where is kept what all users may see: longer than the namespace of any of them."""
-        return User(None, None, (*self.namespace, "team"))
-
     @staticmethod
     def digest_of(user_id: str | None) -> str | None:
         """How a user appears in what is kept."""

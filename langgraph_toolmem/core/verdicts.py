@@ -15,7 +15,7 @@ from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.listener import JudgedRun, Listener
 from langgraph_toolmem.core.users import user_digest
-from langgraph_toolmem.graph.operations import JUDGE, Record, Verdict, precedence
+from langgraph_toolmem.graph.operations import Record, Verdict, precedence
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.stores.job_queue import Job
 
@@ -107,23 +107,12 @@ class Verdicts:
         self.note(run, score, comment, user_id or None)
         self._tell(JudgedRun(run, score, comment, user_id or None))
 
-    def by_model(self, run: str, score: float, comment: str, weight: float) -> bool:
-        """A model's verdict; whether it stands. A person's, before or after, does not yield to it."""
-        self.note(run, score, comment, None, weight=weight, judge=True)
-        stands = self._evidence.judge_of(run) > 0
-        if stands:
-            self._tell(JudgedRun(run, score, comment, None, weight))
-        if stands and not self._evidence.judge_of(run):  # a person spoke while the methods were told
-            self.tell_again(run, None)
-        return stands
-
     def tell_again(self, run: str, user_id: str | None) -> None:
         """Tells the methods of the verdict that stands: it came while they were told of something else."""
         with self._evidence.lock:
             stands = self._evidence.graph.verdict(run)
-            judge = self._evidence.judge_of(run)
         if stands is not None:
-            self._tell(JudgedRun(run, stands[0], stands[1], user_id, judge))
+            self._tell(JudgedRun(run, stands[0], stands[1], user_id))
 
     def _catch_up(self) -> None:
         """Tells the methods of verdicts of other workers that took the place of those they were told of."""
@@ -143,7 +132,6 @@ class Verdicts:
         user_id: str | None,
         *,
         weight: float = 1.0,
-        judge: bool = False,
     ) -> None:
         """A verdict for the graph. Nobody named: it is by the one whose run it is, so that `forget`
         finds it.
@@ -155,7 +143,7 @@ class Verdicts:
             evidence.store.refresh()
             stands = evidence.graph.verdict(run)
             when = evidence.now() if stands is None else max(evidence.now(), nextafter(stands[-1], inf))
-            author = JUDGE if judge else user_digest(user_id) or evidence.graph.owner(run)
+            author = user_digest(user_id) or evidence.graph.owner(run)
             said = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
             if stands is not None and precedence(*said) < precedence(*stands):
                 return

@@ -11,8 +11,8 @@ similar requests is a *preference* against a tool, which may be taken out of wha
 ``recall``          past runs for a request: Chroma's nearest, weighed
 ``keeping``         writing, judging and criticising in the background
 ``ranker``          which requests are alike; ``policy``, ``choose``: how many are worth it
-``critique``        what was wrong, by a chat model; ``judge``: how it went, where nobody said
-``lesson``          what alike runs say together; ``lessons``: gathered, shown, undone; ``masking``: for a team
+``critique``        what was wrong, by a chat model
+``groups``          runs that say the same, shown as one
 ``preferences``     what a user likes and avoids; ``guide`` takes tools out
 ``render``          entries for the prompt, within a budget
 ``steps``           recall, preference guiding, reflection at a model call
@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from langgraph_toolmem.core.past_runs import PastRuns
     from langgraph_toolmem.entries.critique import Critic
     from langgraph_toolmem.entries.entry import Entry
-    from langgraph_toolmem.entries.judge import Ask, Judge
     from langgraph_toolmem.entries.keeping import EntryKeeping
-    from langgraph_toolmem.entries.lessons import Lessons
     from langgraph_toolmem.entries.preferences import Preference
     from langgraph_toolmem.entries.recollection import RecalledEntry, Recollection
     from langgraph_toolmem.entries.rows import EntryRows
@@ -65,7 +63,6 @@ class Entries(Method):
     Args:
         policy: how many past runs are worth recalling.
         critic: criticises runs that went wrong, in the background: a chat model, ``"provider:model"`` or a `Critic`.
-        judge: judges a share of the episodes that nobody judged: a `Judge`, a chat model or ``"provider:model"``.
     """
 
     name: ClassVar[str] = "entries"
@@ -76,7 +73,6 @@ class Entries(Method):
         policy: RecallPolicy | None = None,
         *,
         critic: BaseChatModel | Critic | str | None = None,
-        judge: Judge | BaseChatModel | Ask | str | None = None,
     ) -> None:
         self.policy = _checked(policy) or RecallPolicy()
         self._critic: Critic | None = None
@@ -84,11 +80,6 @@ class Entries(Method):
             from langgraph_toolmem.entries.critique import resolve_critic
 
             self._critic = resolve_critic(critic, lambda: self.core.catalogue.specs)
-        self._judge: tuple[Judge, Ask] | None = None
-        if judge is not None:
-            from langgraph_toolmem.entries.judge import resolve_judge
-
-            self._judge = resolve_judge(judge)
         self._keeping: EntryKeeping | None = None
 
     def open(self, core: Core) -> None:
@@ -96,13 +87,9 @@ class Entries(Method):
         super().open(core)
         core.jobs.handle("write", lambda job: self.keeping.write(job))
         core.jobs.handle("judge", lambda job: self.keeping.judge(job))
-        core.jobs.handle("lesson", lambda job: self.lessons.gather(job), patient=True)
         if self._critic is not None:
             take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
             core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)
-        if self._judge is not None:
-            take = lambda *told: self.keeping.take_verdict(*told)  # noqa: E731
-            core.jobs.handle_slow("assess", lambda job: self.keeping.assess(job), take)
         core.kept_runs.provide(self)
 
     # --- asking ---
@@ -238,6 +225,7 @@ class Entries(Method):
             budget: tokens of the prompt: those that fit in it are seen, and in the ledger then. 0: nobody sees them.
         """
         from langgraph_toolmem.entries.entry import entry_id, request_of
+        from langgraph_toolmem.entries.groups import grouped
         from langgraph_toolmem.entries.recollection import Recollection
         from langgraph_toolmem.entries.render import fitting
 
@@ -253,13 +241,12 @@ class Entries(Method):
         how["own"] = True  # nobody reads what another user said
         try:
             found = self.keeping.recall(query, user, **how)
-            found = self.lessons.in_place(query, found, user, policy or self.policy)
         except StorageError as error:
             self.core.failed_quietly("entries could not be read", error)
             return Recollection(missing=f"past runs could not be read ({describe_error(error)})")
-        recollection = Recollection(tuple(found))
-        if seen := found[: fitting(recollection, budget)]:
-            items = {self.lessons.key(each, user): None for each in seen}
+        recollection = Recollection(tuple(grouped(found)))
+        if seen := recollection.entries[: fitting(recollection, budget)]:
+            items = {self.rows.key(key, user): None for each in seen for key in (each.entry.id, *each.others)}
             self.core.ledger.shown(self.name, items, run=run.digest, user_id=user_id)
         return recollection
 
@@ -284,7 +271,7 @@ class Entries(Method):
             logger.debug("a verdict is on a run of a user who is not named, and was finished elsewhere")
         else:
             user = core.owner_of(run, core.users.digest_of(judged.user_id))
-            self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace, by_judge=judged.judge > 0)
+            self.keeping.put_verdict(run, judged.score, judged.comment, user, namespace)
 
     def imported(self, given: Import) -> int:
         """Entries of recorded runs; doing it again changes nothing. Those in which nothing was asked have none."""
@@ -301,18 +288,13 @@ class Entries(Method):
                 self.core.refuse_if_closed()
                 from langgraph_toolmem.entries.keeping import EntryKeeping  # numpy: only when entries are used
 
-                self._keeping = EntryKeeping(self.core, self._critic, self._judge)
+                self._keeping = EntryKeeping(self.core, self._critic)
             return self._keeping
 
     @property
     def rows(self) -> EntryRows:
         """The entries of all users."""
         return self.keeping.rows
-
-    @property
-    def lessons(self) -> Lessons:
-        """What alike runs say together: ``lessons()``, ``lessons(id)``, ``lessons.undo(id)``, ``lessons.share(id)``."""
-        return self.keeping.lessons
 
     def past_runs(self, user: User) -> PastRuns | None:
         """The finished runs of a user, for other methods."""
@@ -325,19 +307,16 @@ class Entries(Method):
         if self.core.vectors.empty:
             return 0
         self.keeping.recall.forget(user)
-        return self.rows.forget(user, gone) + self.lessons.forget(user, gone)
+        return self.rows.forget(user, gone)
 
     def report(self) -> Section | None:
         """How many runs are kept, and what became of runs that were shown some."""
-        from langgraph_toolmem.entries.judge import answers_in_words
-
         kept, shown = self.core.counter("entries"), self.core.ledger.figures(self.name)
         if not kept:
             return None
         figures = {"kept": kept, **{name: shown[name] for name in ("runs", "helped", "hurt")}}
-        judge, said = answers_in_words(self.core.counter)
         words = f"Past runs kept for recall: {kept:,}; shown in {shown['runs']:,} runs{outcome_in_words(shown)}."
-        return Section("Past runs", figures | judge, (words, *said))
+        return Section("Past runs", figures, (words,))
 
 
 def _checked(policy: RecallPolicy | None) -> RecallPolicy | None:

@@ -155,8 +155,7 @@ def _asked(entry: Entry, tools: Mapping[str, ToolSpec], similar: Sequence[Entry]
         raise InputError("Only a run that failed is criticised.")
     parts = {
         "What the user said": entry.query,
-        f"What {'a judge' if entry.by_judge else 'the user'} said about the outcome": entry.comment
-        or "(only that it was wrong)",
+        "What the user said about the outcome": entry.comment or "(only that it was wrong)",
         "Tools": describe_tools(tools, entry.tools) or "(not known)",
         "Calls": describe_calls(entry),
         "Past runs with similar requests": _similar(similar) or "(none)",

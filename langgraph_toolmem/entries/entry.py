@@ -58,14 +58,12 @@ class Entry:
         time: seconds since 1970, when the run was reported.
         score: the verdict, 0 (bad) to 1 (good); None: nobody said.
         comment: a word on it, or "".
-        by_judge: a model gave the verdict, not a person.
         critique: what went wrong and what to do instead, or "". Only of a run that failed.
         critique_of: the `verdict` that the critique was asked for; a critic may have had nothing to say.
         blamed: the tool whose call the critique names, or "".
         made_by: "run", or what else it comes from.
         left_out: calls in the middle that were too many to keep.
         truncated: the head of the run was missing when it was read.
-        lesson: id of the lesson that sums it up with runs like it, or "".
         recalled: how often it was shown, by the ledger; like the next three no part of what is stored.
         helped: how often a run that was shown it went well.
         hurt: how often such a run failed.
@@ -80,14 +78,12 @@ class Entry:
     time: float = 0.0
     score: float | None = None
     comment: str = ""
-    by_judge: bool = False
     critique: str = ""
     critique_of: str = ""
     blamed: str = ""
     made_by: str = "run"
     left_out: int = 0
     truncated: bool = False
-    lesson: str = ""
     recalled: int = 0
     helped: int = 0
     hurt: int = 0
@@ -216,8 +212,7 @@ def joined(old: Entry, new: Entry) -> Entry:
     trimmed = new.truncated and len(new.calls) + new.left_out < len(old.calls) + old.left_out
     same = new.query == old.query and new.calls == old.calls
     content = old if trimmed or same else new
-    stays = new.score is None or (new.by_judge and not old.by_judge)
-    verdict = old if stays and old.score is not None else new
+    verdict = old if new.score is None and old.score is not None else new
     critic = new if new.critique_of else old
     return settled(
         replace(
@@ -225,23 +220,20 @@ def joined(old: Entry, new: Entry) -> Entry:
             user=old.user or new.user,
             score=verdict.score,
             comment=verdict.comment,
-            by_judge=verdict.by_judge,
             critique=critic.critique,
             critique_of=critic.critique_of,
             blamed=critic.blamed,
-            lesson=old.lesson or new.lesson,
         )
     )
 
 
-def judged(entry: Entry, score: float, comment: str, user: str = "", *, by_judge: bool = False) -> Entry:
-    """The entry with a verdict. One by a user does not count for another's run; a run of nobody is that user's then.
-    A model's does not take the place of a person's."""
-    if (user and entry.user and entry.user != user) or (by_judge and entry.score is not None and not entry.by_judge):
+def judged(entry: Entry, score: float, comment: str, user: str = "") -> Entry:
+    """The entry with a verdict. One by a user does not count for another's run; a run of nobody is that user's then."""
+    if user and entry.user and entry.user != user:
         return entry
     text = shortened(clean(comment.strip()), MAX_COMMENT)
     owner = entry.user or user
-    return settled(replace(entry, score=float(score), comment=text, by_judge=by_judge, user=owner))
+    return settled(replace(entry, score=float(score), comment=text, user=owner))
 
 
 def settled(entry: Entry) -> Entry:

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.base.text import quoted, shortened
 from langgraph_toolmem.core.jobs import NotYetError
 from langgraph_toolmem.core.listener import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import Entry, entry_of
-from langgraph_toolmem.entries.judge import ANSWERS, ASKED, MAX_ANSWER, Judgement
-from langgraph_toolmem.entries.lessons import Lessons
 from langgraph_toolmem.entries.recall import Recall
 from langgraph_toolmem.entries.rows import PARTS, EntryKind, EntryRows, judge, keep, set_critique
-from langgraph_toolmem.graph.operations import Count
-from langgraph_toolmem.runs.run import Run, Turn
-from langgraph_toolmem.runs.talk import asks_back
-from langgraph_toolmem.search.embedders import clean
+from langgraph_toolmem.runs.run import Run
 
 if TYPE_CHECKING:
     from langgraph_toolmem.core.core import Core
-    from langgraph_toolmem.entries.judge import Ask, Judge
     from langgraph_toolmem.stores.job_queue import Job
 
-WRITE, JUDGE, CRITIQUE, ASSESS = "write", "judge", "critique", "assess"
-"""Kinds of jobs: an entry, a verdict on it, a critique, a verdict that a model is to give."""
+WRITE, JUDGE, CRITIQUE = "write", "judge", "critique"
+"""Kinds of jobs: an entry, a verdict on it, a critique."""
 JUDGE_TRIES: Final = 8
 """A verdict on a run that has no entry waits for it so often: about two minutes."""
-MAX_WHY: Final = 200
-"""Characters of a judge's reason that are kept."""
 SIMILAR: Final = 3
 """Entries with similar requests that a critic sees beside one."""
-COVERED: Final = "="
-"""Begins the answer of a critique that was not asked for."""
 
 Namespace = tuple[str, ...]
 
@@ -48,14 +36,12 @@ class EntryKeeping:
     Args:
         core: of the memory.
         critic: writes critiques of runs that went wrong; None: there are none.
-        judge: judges those that nobody did, and how many; None: none does.
     """
 
-    def __init__(self, core: Core, critic: Critic | None, judge: tuple[Judge, Ask] | None = None) -> None:
-        self._core, self._critic, self._judge = core, critic, judge
+    def __init__(self, core: Core, critic: Critic | None) -> None:
+        self._core, self._critic = core, critic
         self.rows: EntryRows = core.rows(EntryKind())
         self.recall = Recall(self.rows, dense=not core.vectors.embedder.builtin)
-        self.lessons = Lessons(core, self.rows, self.recall)
 
     def put_run(self, run: Run, user: User, score: float | None, comment: str | None) -> bool:
         """Puts a run into the queue; whether there is something to keep."""
@@ -64,10 +50,7 @@ class EntryKeeping:
         owner = core.owner_of(run.digest, user.digest) or None
         entry = entry_of(run, run_digest=run.digest, now=core.now(), user=owner, score=score, comment=comment)
         if entry is not None:
-            entry = replace(entry, by_judge=score is not None and core.judge_of(run.digest) > 0)
             self.put(entry, user)
-            if score is None or entry.by_judge:
-                self._ask_for_verdict(run, entry, user.namespace)
         return entry is not None
 
     def put(self, entry: Entry, user: User) -> None:
@@ -78,11 +61,9 @@ class EntryKeeping:
         self._core.jobs.put(WRITE, {"entry": entry.to_dict()}, **where, namespace=namespace, line=line, placed=True)
         self._core.count_once(entry_key(entry.run), "entries")
 
-    def put_verdict(
-        self, run: str, score: float, comment: str | None, user: str, namespace: Namespace, *, by_judge: bool = False
-    ) -> None:
+    def put_verdict(self, run: str, score: float, comment: str | None, user: str, namespace: Namespace) -> None:
         """Puts a verdict on a run into the queue that has its entry."""
-        payload = {"score": score, "comment": comment or "", "by_judge": by_judge}
+        payload = {"score": score, "comment": comment or ""}
         self._core.jobs.put(JUDGE, payload, run=run, user=user, namespace=namespace, line=digest(*namespace, run))
 
     def import_runs(self, user: User, runs: Sequence[EndedRun], made_by: str) -> int:
@@ -107,7 +88,6 @@ class EntryKeeping:
             core.jobs.queue.note_places([(entry.run, entry.user) for entry in entries], namespace)
         for entry in entries:
             core.count_once(entry_key(entry.run), "entries")
-        self.lessons.ask(entries, namespace)
         if self._critic is not None:  # those too that have no critique from before there was a critic
             for entry in self.rows.all(user):
                 self._ask_for_critique(entry, namespace)
@@ -120,29 +100,26 @@ class EntryKeeping:
         user, entry = _user(job), Entry.from_dict(job.payload["entry"])
         [kept] = keep(self.rows, [entry], user)
         if kept is not None:
-            self._ask_for_more(kept, user.namespace)
+            self._ask_for_critique(kept, user.namespace)
         self._core.count_once(entry_key(entry.run), "entries")  # if the process ended between `put` and its counting
         return partial(self.rows.forget_of, entry.run, user)
 
     def judge(self, job: Job) -> None:
         """Adds a verdict to an entry."""
         said, user = job.payload, _user(job)
-        kept = judge(self.rows, said["run"], said["score"], said["comment"], user, by_judge=said["by_judge"])
+        kept = judge(self.rows, said["run"], said["score"], said["comment"], user)
         if kept is None:
             raise NotYetError("no entry of that run", tries=JUDGE_TRIES)
-        self._ask_for_more(kept, user.namespace)
+        self._ask_for_critique(kept, user.namespace)
 
     def criticise(self, job: Job) -> str:
-        """The critic's answer as JSON; "" if there is nothing to criticise any more; `COVERED` and the tool that is
-        blamed if a critique of a run that failed alike says it already."""
+        """The critic's answer as JSON; "" if there is nothing to criticise any more."""
         user = _user(job)
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if self._critic is None or entry is None or not entry.wants_critique:
             return ""
         if entry.verdict != job.payload["verdict"]:
             return ""
-        if (other := self.lessons.covering(entry, user)) is not None:
-            return COVERED + other.blamed
         near = [each for part in PARTS for each in self.rows.near(entry.query, user, k=SIMILAR + 1, part=part)]
         near.sort(key=lambda each: -each.similarity)
         similar = [each.item for each in near if each.id != entry.id]
@@ -154,54 +131,8 @@ class EntryKeeping:
         entry = next(iter(self.rows.get([job.payload["entry"]], user)), None)
         if not answer or entry is None:
             return
-        text, blamed = "", answer.removeprefix(COVERED)
-        if not answer.startswith(COVERED):
-            found = Critique.model_validate_json(answer)
-            text, blamed = found.text(entry), found.blamed(entry)
-        kept = set_critique(self.rows, entry.id, text, user, of=job.payload["verdict"], blamed=blamed)
-        if kept is not None:
-            self.lessons.ask([kept], user.namespace)
-
-    def _ask_for_more(self, entry: Entry, namespace: Namespace) -> None:
-        self._ask_for_critique(entry, namespace)
-        self.lessons.ask([entry], namespace)
-
-    def assess(self, job: Job) -> str:
-        """The judge's answer as JSON; "" if a person spoke meanwhile, or the episode went on."""
-        core, entry = self._core, Entry.from_dict(job.payload["entry"])
-        now = next(iter(self.rows.get([entry.id], _user(job))), None)
-        gone_on = now is not None and (now.query, now.calls) != (entry.query, entry.calls)
-        if self._judge is None or gone_on or (core.score_of(entry.run) is not None and not core.judge_of(entry.run)):
-            return ""
-        return self._judge[1](entry, job.payload["said"]).model_dump_json()
-
-    def take_verdict(self, job: Job, answer: str) -> None:
-        """Has the verdict reach all that learns from verdicts."""
-        if not answer or self._judge is None:
-            return
-        found, run = Judgement.model_validate_json(answer), job.payload["entry"]["run"]
-        if found.outcome != "cannot tell":
-            why = quoted(found.why, MAX_WHY)[1:-1]
-            self._core.verdicts.by_model(run, float(found.outcome == "well"), why, self._judge[0].weight)
-        with self._core.lock:
-            self._core.apply(digest("assessed", job.id), [Count(ANSWERS[found.outcome])])
-
-    def _ask_for_verdict(self, run: Run, entry: Entry, namespace: Namespace) -> None:
-        """Has the judge asked, if the episode is in its share and its budget, and not still open."""
-        core, last = self._core, run.events[-1] if run.events else None
-        said = last.text if isinstance(last, Turn) and not last.steps else ""
-        if self._judge is None or not self._judge[0].draws(entry.run) or asks_back(said):
-            return
-        key = digest(ASSESS, *namespace, entry.run, last.key if last else "", said)
-        with core.lock:
-            settings, hour = self._judge[0], core.hour()
-            this_hour = core.graph.periods.get(str(hour), {}).get(ASKED, 0)
-            if core.has_seen(key) or this_hour >= settings.per_hour or core.counter(ASKED) >= settings.most:
-                return
-        payload = {"entry": entry.to_dict(), "said": shortened(clean(said), MAX_ANSWER)}
-        core.jobs.put(ASSESS, payload, run=entry.run, user=entry.user, namespace=namespace, key=key, line="")
-        with core.lock:
-            core.apply(key, [Count(ASKED, 1, hour)])
+        found, of = Critique.model_validate_json(answer), job.payload["verdict"]
+        set_critique(self.rows, entry.id, found.text(entry), user, of=of, blamed=found.blamed(entry))
 
     def _ask_for_critique(self, entry: Entry, namespace: Namespace) -> None:
         if self._critic is not None and entry.wants_critique:

@@ -19,14 +19,14 @@ import asyncio
 import importlib
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, PutOp, Result, SearchItem, SearchOp
 
 from langgraph_toolmem.base.errors import ConfigurationError, MissingExtraError
-from langgraph_toolmem.core.users import User, has_user, user_digest
+from langgraph_toolmem.core.users import has_user, user_digest
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.render import to_text
@@ -48,29 +48,22 @@ Namespace: TypeAlias = tuple[str, ...]
 
 
 class EntryBaseStore(BaseStore):
-    """A LangGraph store that shows the entries of a memory beside what is in another store.
+    """A LangGraph store that shows the entries of a memory next to what is in another store.
 
     The entries of a user stand under `namespace` with the user's id in its place, in the sub-namespace
-    ``"tool_runs"``: a search in the namespace finds them, one in another user's or in none does not. In a namespace
-    of the memory that all users share, only the runs of the user named count.
-
-    Reading. A search asks both; what it finds is given alternately, langmem's first. Entries have no score, lest they
-    crowd out what langmem's managers sort by it; without a query they come newest first. What cannot be read is left
-    out and logged once. Namespaces are listed of `inner` alone.
-
-    Writing. Entries are read-only. A memory that langmem makes of one (a manager "updates" what it found) is kept in
-    `inner` as ``about-<id>`` in the namespace itself; deleting one does nothing, and is logged (`ToolMemory.forget`
-    removes entries). Everything else goes to `inner`.
+    ``"tool_runs"``. A search gives both alternately, the other store's first. Entries have no score, and without a
+    query they come newest first. Entries are read-only: a memory that langmem makes of one is kept in `inner` as
+    ``about-<id>``; everything else goes to `inner` as it is.
 
     An item of an entry: ``{"kind": "Memory", "content": {"content": text}, "verdict": "good" | "failed" |
-    "unjudged", "tools": [...], "made_by": ...}``. ``filter`` compares these by equality, ``$eq`` and ``$ne``.
+    "unjudged", "tools": [...], "made_by": ...}``. ``filter`` compares these for equality.
 
     Args:
         memory: a `ToolMemory` with `Entries`.
         namespace: as for langmem's tools, with ``{langgraph_user_id}`` or ``{user_id}`` in the user's place.
-        inner: where langmem's own memories are kept. None: entries can be read, and writing is refused.
-        user_id: whose store it is; then no other user's entries are in it.
-        policy: which entries a search finds; those of a least similarity if None.
+        inner: the store of langmem's own memories. None: entries can be read, and writing is refused.
+        user_id: the user of this store; no other user's entries are in it then.
+        policy: which entries a search finds; defaults to those of a least similarity.
 
     Raises:
         ConfigurationError: an argument cannot work, or nothing says whose entries are meant.
@@ -95,27 +88,29 @@ class EntryBaseStore(BaseStore):
         self.namespace = namespace if user_id is None else tuple(user_id if at == place else n for at, n in mine)
         """For langmem's tools and managers; with a `user_id`, that of the user."""
         self._at = place if user_id is None else None
-        self.inner, self.user_id, self.policy = inner, user_id, policy or SEARCH
-        self.supports_ttl = inner.supports_ttl if inner is not None else False
-        self.ttl_config = inner.ttl_config if inner is not None else None
+        self.inner, self.user_id, self.policy = inner, user_id, (policy or SEARCH).with_(max_n=MAX_SEARCHED)
         self._entries, self._whole = entries, (*self.namespace, ENTRIES)
         self._errors = ErrorLog(type(self).__name__, logger)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Does several things. Raises ConfigurationError if something is to be written and there is no `inner`."""
+        """Do several things. Raises ConfigurationError if something is to be written and there is no `inner`."""
         given = list(ops)
-        passed = [self._for_inner(op) for op in given]
-        found = [self._of_entries(op) for op in given]
-        asked = [op for op in passed if op is not None]
-        return _joined(given, passed, found, self.inner.batch(asked) if self.inner is not None and asked else [])
+        asked = self._asked(given)
+        return self._answers(given, self.inner.batch(asked) if self.inner is not None and asked else [])
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Async twin of `batch`."""
+        """Async variant of `batch`."""
         given = list(ops)
-        passed = [self._for_inner(op) for op in given]
-        found = await asyncio.to_thread(lambda: [self._of_entries(op) for op in given])
-        asked = [op for op in passed if op is not None]
-        return _joined(given, passed, found, await self.inner.abatch(asked) if self.inner is not None and asked else [])
+        asked = self._asked(given)
+        theirs = await self.inner.abatch(asked) if self.inner is not None and asked else []
+        return await asyncio.to_thread(self._answers, given, theirs)
+
+    def _asked(self, ops: list[Op]) -> list[Op]:
+        return [asked for op in ops if (asked := self._for_inner(op)) is not None]
+
+    def _answers(self, ops: list[Op], theirs: list[Result]) -> list[Result]:
+        rest = iter(theirs)
+        return [self._answer(op, next(rest) if self._goes_on(op) else None) for op in ops]
 
     def _scope(self, prefix: Namespace) -> tuple[str | None, Namespace] | None:
         """Whose entries stand under a prefix (None: everybody's) and where; None if nobody's, or it does not say."""
@@ -127,55 +122,67 @@ class EntryBaseStore(BaseStore):
         user = prefix[self._at] if len(prefix) > self._at else None
         return None if user is None else (user, (*self._whole[: self._at], user, *self._whole[self._at + 1 :]))
 
-    def _for_inner(self, op: Op) -> Op | None:
-        """What the inner store is asked; None if nothing."""
-        scope = self._scope(op.namespace) if isinstance(op, (GetOp, PutOp)) else None
-        mine = isinstance(op, (GetOp, PutOp)) and scope is not None and op.namespace == scope[1]
+    def _is_of_entries(self, namespace: Namespace) -> bool:
+        return (scope := self._scope(namespace)) is not None and scope[1] == namespace
+
+    def _goes_on(self, op: Op) -> bool:
+        """Whether the other store is asked."""
+        mine = isinstance(op, (GetOp, PutOp)) and self._is_of_entries(op.namespace)
         if isinstance(op, PutOp):
-            if mine and op.value is None:
+            return not mine or op.value is not None
+        return self.inner is not None and not mine
+
+    def _for_inner(self, op: Op) -> Op | None:
+        """What the other store is asked; None if nothing."""
+        if not self._goes_on(op):
+            if isinstance(op, PutOp):
                 logger.warning("Entries are read-only here: deleting one does nothing. See ToolMemory.forget.")
-                return None
+            return None
+        if isinstance(op, PutOp):
             if self.inner is None:
                 raise ConfigurationError(
                     "Entries are read-only; for other memories give a store: inner=InMemoryStore()"
                 )
+            mine = self._is_of_entries(op.namespace)
             return op._replace(namespace=op.namespace[:-1], key=f"about-{op.key}") if mine else op
-        if self.inner is None or mine:
-            return None
         return op._replace(limit=op.offset + op.limit, offset=0) if isinstance(op, SearchOp) else op
 
-    def _of_entries(self, op: Op) -> Any:
-        """What the entries have to say; nothing where they cannot be read."""
+    def _answer(self, op: Op, said: Any) -> Any:
+        """What the other store said, with the entries."""
         try:
             if isinstance(op, SearchOp):
-                return self._search(op)
-            if not isinstance(op, GetOp) or (scope := self._scope(op.namespace)) is None:
-                return [] if isinstance(op, ListNamespacesOp) else None
-            found = self._entries.rows.get([op.key], self._user(scope[0])) if op.namespace == scope[1] else []
-            fine = (each for each in found if not each.retired and _is_of(each, scope[0]))
-            return next((_item(each, scope[1]) for each in fine), None)
+                mine = self._search(op)
+            elif isinstance(op, GetOp) and self._is_of_entries(op.namespace):
+                return next(iter(self._items(op.namespace, [op.key])), None)
+            else:
+                return [] if said is None and isinstance(op, ListNamespacesOp) else said
         except Exception as error:  # noqa: BLE001 - the memory must never hurt the host
             self._errors.failed(error)
-            return None
+            mine = []
+        both = itertools.chain.from_iterable(itertools.zip_longest(said or (), mine))
+        found = [item for item in both if item is not None]
+        return found[op.offset : op.offset + op.limit] if isinstance(op, SearchOp) else None
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        scope, wanted = self._scope(op.namespace_prefix), op.offset + op.limit
-        if scope is None or wanted < 1:
+        if (scope := self._scope(op.namespace_prefix)) is None:
             return []
-        user, namespace = scope
-        if op.query:
-            k = MAX_SEARCHED if op.filter or (user and not has_user(self._entries.core.users.namespace)) else wanted
-            ranked = self._entries.ranked(op.query, user_id=user, policy=self.policy.with_(max_n=k), k=k)
-            entries: Iterable[Entry] = (each.entry for each in ranked)
-        else:
-            entries = sorted(self._entries.rows.all(self._user(user)), key=lambda entry: -entry.time)
-        items = (_item(entry, namespace) for entry in entries if _is_of(entry, user))
-        return list(itertools.islice((item for item in items if _passes(item.value, op.filter)), wanted))
+        found = self._items(scope[1], query=op.query)
+        fitting = (item for item in found if all(item.value.get(k) == v for k, v in (op.filter or {}).items()))
+        return list(itertools.islice(fitting, op.offset + op.limit))
 
-    def _user(self, user: str | None) -> User:
-        core = self._entries.core
+    def _items(self, namespace: Namespace, keys: Iterable[str] = (), *, query: str | None = None) -> list[SearchItem]:
+        """The entries of a user: those with the keys, those a query finds, or all, the newest first."""
+        user = self.user_id if self._at is None else namespace[self._at]
+        core, rows = self._entries.core, self._entries.rows
         core.jobs.settle()  # what was finished in this process is found
-        return core.users.of(user, warn=False)
+        owner = core.users.of(user, warn=False)
+        if keys:
+            found = [entry for entry in rows.get(list(keys), owner) if not entry.retired]
+        elif query:
+            found = self._entries.recall(query, user_id=user, policy=self.policy)
+        else:
+            found = sorted(rows.all(owner), key=lambda entry: -entry.time)
+        return [_item(entry, namespace) for entry in found if user is None or entry.user == user_digest(user)]
 
 
 def memory_tools(store: EntryBaseStore) -> list[BaseTool]:
@@ -217,34 +224,6 @@ def _item(entry: Entry, namespace: Namespace) -> SearchItem:
     }
     when = datetime.fromtimestamp(entry.time, tz=timezone.utc)
     return SearchItem(namespace, entry.id, value, when, when)
-
-
-def _passes(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
-    """Whether an item passes a filter; an operator that says nothing of words lets none pass."""
-    for key, wanted in (conditions or {}).items():
-        for name, bound in (wanted if isinstance(wanted, Mapping) else {"$eq": wanted}).items():
-            if name not in ("$eq", "$ne") or (value.get(key) == bound) is not (name == "$eq"):
-                return False
-    return True
-
-
-def _joined(given: Sequence[Op], passed: Sequence[Op | None], found: Sequence[Any], theirs: Sequence[Any]) -> list[Any]:
-    """One answer for each thing asked: what the inner store says and what entries say."""
-    answers: list[Any] = []
-    rest = iter(theirs)
-    for op, asked, mine in zip(given, passed, found, strict=True):
-        said = next(rest) if asked is not None else None
-        if isinstance(op, SearchOp):
-            both = (item for pair in itertools.zip_longest(said or (), mine or ()) for item in pair if item is not None)
-            answers.append(list(both)[op.offset : op.offset + op.limit])
-        else:
-            answers.append(mine if asked is None else said)
-    return answers
-
-
-def _is_of(entry: Entry, user: str | None) -> bool:
-    """Whether it is an entry of that user; None: of anybody."""
-    return user is None or entry.user == user_digest(user)
 
 
 __all__ = ["ENTRIES", "EntryBaseStore", "memory_tools"]

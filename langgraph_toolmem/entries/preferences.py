@@ -182,7 +182,7 @@ Votes = dict[tuple[Literal["tool", "domain"], str], tuple[list[str], list[str]]]
 
 def _rated(entries: Iterable[Entry], user: str | None) -> list[Entry]:
     """The latest `MAX_RUNS` that a person judged are at the end."""
-    mine = [each for each in entries if each.score is not None and not each.by_judge]
+    mine = [each for each in entries if each.score is not None]
     mine = [each for each in mine if user is None or each.user == user]
     return sorted({each.id: each for each in mine}.values(), key=lambda each: (each.time, each.id))
 

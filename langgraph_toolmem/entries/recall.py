@@ -12,7 +12,6 @@ from langgraph_toolmem.core.samples import Learned
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import ranker
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.lesson import Lesson
 from langgraph_toolmem.entries.policy import RecallPolicy
 from langgraph_toolmem.entries.ranker import Candidate
 from langgraph_toolmem.entries.recollection import RecalledEntry
@@ -22,8 +21,6 @@ from langgraph_toolmem.words import wording
 
 LONGLIST: Final = 32
 """Entries that are weighed, by wording; twice as many by an embedding model's cosines."""
-ALIKE: Final = 0.7
-"""Probability of mattering to each other from which two requests are alike."""
 
 
 class Recall:
@@ -80,29 +77,6 @@ class Recall:
         found.sort(key=lambda each: -each[0].score)
         most = policy.max_n if k is None else min(k, policy.max_n)
         return [RecalledEntry(entry, each.score, each.evidence) for each, entries in found[:most] for entry in entries]
-
-    def alike(self, entry: Entry, user: User) -> list[Entry]:
-        """Other entries with a verdict, of the same user, whose requests are alike; the most alike first."""
-        fits = lambda other: other.user == entry.user  # noqa: E731 - of one line
-        found = self._rows.near(entry.query, user, k=LONGLIST * (2 if self._dense else 1), part=JUDGED, fits=fits)
-        others = {near.id: near for near in found if near.id != entry.id}
-        candidates = [_candidate(near) for near in others.values()]
-        ranked = ranker.rank(entry.query, candidates, self._weights.of(user), dense=self._dense)
-        sure = ranked.model.probabilities(ranked.features)
-        best = sorted(zip(sure.tolist(), ranked.shortlist.tolist(), strict=True), key=lambda each: -each[0])
-        return [others[ranked.ids[place]].item for p, place in best if p >= ALIKE]
-
-    def of_lessons(
-        self, query: str, found: Sequence[Near[Lesson]], user: User, policy: RecallPolicy
-    ) -> list[RecalledEntry]:
-        """Of lessons that have no run here, those worth showing for a request."""
-        if not found or not wording.terms(query):
-            return []
-        of = {near.id: near.item for near in found}
-        candidates = [Candidate(n.id, n.item.asked, n.item.tools, cosine=n.similarity) for n in found]
-        dense = self._dense or policy.kind == "paper"
-        chosen = ranker.recall(query, candidates, self._weights.of(user), policy=policy, dense=dense)
-        return [RecalledEntry(of[each.id].as_entry(), each.score, each.evidence, of[each.id]) for each in chosen]
 
     def forget(self, user: User) -> None:
         """What is known of a user's requests goes, their words in caches too."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from langgraph_toolmem.entries.entry import Entry
-from langgraph_toolmem.entries.lesson import Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +15,13 @@ class RecalledEntry:
         entry: the past run.
         score: probability of being relevant; with a policy that is not calibrated, the similarity it went by.
         evidence: why, in one line without the entry's or the query's words.
-        lesson: what stands for it and runs like it; the entry has its words then.
+        others: ids of further runs that say the same, for which this one stands.
     """
 
     entry: Entry
     score: float
     evidence: str
-    lesson: Lesson | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,6 @@ def fitting(recollection: Recollection, budget: int) -> int:
 def to_text(entry: Entry) -> str:
     """One run as a text of its own, of at most some 3,000 characters."""
     verdict = "it went well" if entry.good else "it went wrong" if entry.failed else "nobody said how it went"
-    verdict += ", a model said" if entry.by_judge else ""
     request, *rest = _example(1, RecalledEntry(entry, 1.0, ""), _DETAILS[1])
     lines = (_ALONE, f"Verdict: {verdict}.", request.removeprefix("1. "), *rest)
     return "\n".join(line.strip() for line in lines)
@@ -120,7 +119,7 @@ def to_event(recollection: Recollection, **more: Any) -> dict[str, Any]:
             "verdict": "good" if each.entry.good else "failed" if each.entry.failed else None,
             "score": round(float(each.score), 4),
             "evidence": each.evidence,
-            **({} if each.lesson is None else {"lesson": each.lesson.id}),
+            "others": list(each.others),
         }
         for each in recollection.entries
     ]
@@ -177,7 +176,7 @@ def _foot(recollection: Recollection, shown: int) -> list[str]:
 
 def _times(each: RecalledEntry) -> str:
     """How many runs it stands for, if several."""
-    return f" ({each.lesson.times} runs like it)" if each.lesson is not None and each.lesson.times > 1 else ""
+    return f" ({1 + len(each.others)} runs like it)" if each.others else ""
 
 
 def _example(number: int, each: RecalledEntry, detail: _Detail) -> list[str]:
@@ -186,7 +185,7 @@ def _example(number: int, each: RecalledEntry, detail: _Detail) -> list[str]:
     if entry.critique:
         lines.append(f"   Critique: {quoted(entry.critique, detail.said)}")
     elif entry.comment:
-        label = "What a model said" if entry.by_judge else "What the user said" if entry.score is not None else "Note"
+        label = "What the user said" if entry.score is not None else "Note"
         lines.append(f"   {label}: {quoted(entry.comment, detail.said)}")
     elif entry.failed:
         lines.append(f"   Critique: {_NOBODY_SAID}")

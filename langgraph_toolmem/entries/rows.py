@@ -86,9 +86,7 @@ def keep(rows: EntryRows, entries: Iterable[Entry], user: User) -> list[Entry | 
     return rows.put([settled(_checked(entry)) for entry in entries], user)
 
 
-def judge(
-    rows: EntryRows, run: str, score: float, comment: str | None, user: User, *, by_judge: bool = False
-) -> Entry | None:
+def judge(rows: EntryRows, run: str, score: float, comment: str | None, user: User) -> Entry | None:
     """A verdict on a run (its digest), of a user if one is named; see `judged`.
 
     Returns:
@@ -99,7 +97,7 @@ def judge(
     """
     if not 0 <= score <= 1:
         raise InputError(f"A score is from 0 (bad) to 1 (good), not {score!r}.")
-    said: dict[str, Any] = {"score": score, "comment": comment or "", "user": user.digest or "", "by_judge": by_judge}
+    said: dict[str, Any] = {"score": score, "comment": comment or "", "user": user.digest or ""}
     how = lambda entry: judged(entry, **said)  # noqa: E731 - of one line
     return next(iter(rows.change([entry_id(run)], how, user)), None)
 

@@ -21,8 +21,6 @@ HOUR: Final = 3600
 """Seconds; hours and days are counted from 1970 on, in UTC."""
 GOOD: Final = 0.5
 """Score of its verdict from which a run is a successful one."""
-JUDGE: Final = "judge"
-"""In the place of the user who gave a verdict: a model did. It never takes the place of a person's."""
 
 Plain: TypeAlias = "list[Any]"
 """An operation in plain containers: its kind and its fields."""
@@ -353,13 +351,13 @@ class Verdict(Operation):
 
 def precedence(
     score: float, comment: str | None, user: str | None, weight: float, when: float
-) -> tuple[bool, float, float, str, float, str]:
+) -> tuple[float, float, str, float, str]:
     """Return the rank of a verdict: the highest one on a run stands.
 
-    A person's is above a model's; then one that counts more is above a share of a verdict on a whole thread; then the
-    later one is. Author, score and comment break ties.
+    One that counts more is above a share of a verdict on a whole thread; then the later one is. Author, score and
+    comment break ties.
     """
-    return user != JUDGE, weight, when, user or "", score, comment or ""
+    return weight, when, user or "", score, comment or ""
 
 
 @dataclass(slots=True)

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langgraph.graph import StateGraph
 
 from langgraph_toolmem.atoms import Atoms
 from langgraph_toolmem.atoms.settings import BUDGET as PLANNING_BUDGET
 from langgraph_toolmem.atoms.settings import SGASettings, When
 from langgraph_toolmem.atoms.step import PlanHints
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.entries import Entries
 from langgraph_toolmem.entries.guide import DomainOf
 from langgraph_toolmem.entries.policy import RecallPolicy
@@ -88,13 +86,11 @@ class SITSummary(StepNode):
         model.invoke([*memory_prompt(state), *state["messages"]])
 
     No model is called for it. `sit.tool` is the summary tool: give it to the model and to the ToolNode, and the
-    model can ask for more when it is not sure. With ``SITPolicy(recall="auto")`` and a `model`, that model is asked
-    before each step whether it needs to recall, and if so writes the summary (two calls).
+    model can ask for more when it is not sure.
 
     Args:
         memory: the memory.
         policy: how states are compared; the memory's own if None.
-        model: writes summaries with ``recall="auto"``; in an agent its own model if None.
         summary_tool: in an agent: give it the summary tool.
         messages_key: key of the messages in the host's state.
         name: of the node in traces.
@@ -108,22 +104,15 @@ class SITSummary(StepNode):
         memory: ToolMemory,
         *,
         policy: SITPolicy | None = None,
-        model: BaseChatModel | None = None,
         summary_tool: bool = True,
         messages_key: str = "messages",
         name: str | None = None,
     ) -> None:
         method = method_of(memory, SIT, "SITSummary")
         how: dict[str, Any] = {"summary_tool": summary_tool, "messages_key": messages_key}
-        step = Suggest(method, policy=policy, model=model, **how)
+        step = Suggest(method, policy=policy, **how)
         super().__init__(step, messages_key=messages_key, name=name)
-        self.tool, self._wants_model = step.tool, step.policy.recall == "auto" and model is None
-
-    def add_to(self, builder: StateGraph[Any, Any, Any, Any], name: str | None = None, **options: Any) -> None:
-        """See `MemoryNode.add_to`. A graph has no model of its own for ``recall="auto"``: `model` is needed."""
-        if self._wants_model:
-            raise ConfigurationError('SITPolicy(recall="auto") needs a model that writes the summaries: model=…')
-        super().add_to(builder, name, **options)
+        self.tool = step.tool
 
 
 class SGAPlanner(StepNode):

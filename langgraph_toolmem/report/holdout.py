@@ -31,7 +31,6 @@ class Arm:
     Attributes:
         episodes: how many in which the memory was asked, or would have been.
         judged, good: of these, those with a verdict, and with a good one.
-        judged_by_model: of `judged`, those whose verdict is a model's.
         model_calls: mean of an episode, as far as they were learned; None: there are none.
         tokens: likewise, in and out, of those whose messages carry usage.
     """
@@ -39,7 +38,6 @@ class Arm:
     episodes: int = 0
     judged: int = 0
     good: int = 0
-    judged_by_model: int = 0
     model_calls: float | None = None
     tokens: float | None = None
 
@@ -89,7 +87,6 @@ def compare(episodes: Iterable[Episode]) -> HoldoutReport:
             episodes=len(side),
             judged=len(judged := [each for each in side if each.good is not None]),
             good=sum(each.good is not None and each.good >= GOOD for each in judged),
-            judged_by_model=sum(each.by_model for each in judged),
             model_calls=fmean(spent) if spent else None,
             tokens=fmean(used) if used else None,
         )

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from langgraph_toolmem.base.intervals import ENOUGH, lower_limit, percentage
 from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, EvidenceGraph
+from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.graph.newest import NewestRuns
-from langgraph_toolmem.graph.operations import GOOD, HOUR, JUDGE
+from langgraph_toolmem.graph.operations import GOOD, HOUR
 from langgraph_toolmem.report.holdout import HoldoutReport
 from langgraph_toolmem.report.savings import Period, TokenPrice, money_in_words, time_in_words
 
@@ -75,7 +75,6 @@ class Report:
         currency: of `money_saved`; None without a price.
         runs_with_shortcut, runs_judged, runs_good: runs in which the shortcut acted; runs with a verdict;
             of these, the good ones.
-        judged_by_model: runs whose verdict is a model's (``Entries(judge=...)``).
         judged_with_shortcut, good_with_shortcut: the same among runs in which the shortcut acted.
         tools: per tool.
         periods: the hours in which something happened, oldest first.
@@ -103,7 +102,6 @@ class Report:
     runs_with_shortcut: int = 0
     runs_judged: int = 0
     runs_good: int = 0
-    judged_by_model: int = 0
     judged_with_shortcut: int = 0
     good_with_shortcut: int = 0
     tools: Mapping[str, ToolReport] = field(default_factory=dict)
@@ -167,7 +165,6 @@ class Report:
             lines.append(
                 f"Runs with a verdict: {self.runs_good:,} of {self.runs_judged:,} good; with shortcuts "
                 f"{self.good_with_shortcut:,} of {self.judged_with_shortcut:,}."
-                + (f" A model gave {self.judged_by_model:,} of these verdicts." if self.judged_by_model else "")
             )
         if self.holdout is not None:
             lines += self.holdout.sentences()
@@ -249,7 +246,6 @@ def make_report(
         runs_with_shortcut=sum(entry[0] > 0 for entry in graph.runs.values()),
         runs_judged=len(verdicts),
         runs_good=sum(good for _, good in verdicts),
-        judged_by_model=sum(entry[SCORE] is not None and entry[AUTHOR] == JUDGE for entry in graph.runs.values()),
         judged_with_shortcut=sum(acted for acted, _ in verdicts),
         good_with_shortcut=sum(acted and good for acted, good in verdicts),
         tools={name: _tool(graph, name) for name in sorted({*graph.tools, *graph.by_tool}) if _known(graph, name)},

@@ -15,7 +15,7 @@ merged, bounded, retired when they mislead.
 ``walks``                edges of successful runs and their weights; ``evidence``: the table they are in
 ``suggest``              the three kinds of evidence, weighed; ``policy``
 ``transitions``          steps of runs with the states before them
-``extract``, ``ask``     a state in words: without a model, and with one
+``extract``, ``write``   a state in words: without a model, and with one
 ``rows``, ``summary``    summaries in Chroma
 ``states``               summaries that wait for a verdict
 ``tool``, ``step``       the summary tool; suggestions at a model call

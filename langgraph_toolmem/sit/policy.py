@@ -20,8 +20,7 @@ class SITPolicy:
         k: tools suggested. Two were best in the paper: one over-constrains, three add noise.
         recall: where the summary of the present state comes from if the agent wrote none. ``extractive``: from the
             history, without a model call; summaries of other runs are made in the same way. ``tool``: there is
-            none then. ``auto``: the host's model is asked whether it needs to recall, and writes one (up to two
-            model calls more).
+            none then.
         c: weight of the bonus for short runs: an edge weighs N + c·Σ 1/n over the N successful uses, n being the
             length of each run.
         unlabelled: what a run without a verdict counts, of one that went well: its uses of edges, and the votes of its
@@ -38,7 +37,7 @@ class SITPolicy:
 
     kind: Literal["combined", "paper"] = "combined"
     k: int = 2
-    recall: Literal["extractive", "tool", "auto"] = "extractive"
+    recall: Literal["extractive", "tool"] = "extractive"
     c: float = 1.0
     unlabelled: float = 0.3
     merge_above: float = 0.95
@@ -51,7 +50,7 @@ class SITPolicy:
     def __post_init__(self) -> None:
         """Checks types and ranges. Raises ConfigurationError that names the field and what is expected."""
         expect(self, "kind", "'combined' or 'paper'", lambda v: v in ("combined", "paper"))
-        expect(self, "recall", "'extractive', 'tool' or 'auto'", lambda v: v in ("extractive", "tool", "auto"))
+        expect(self, "recall", "'extractive' or 'tool'", lambda v: v in ("extractive", "tool"))
         for name in ("k", "nearest"):
             expect(self, name, "a whole number from 1", lambda v: type(v) is int and v >= 1)
         for name in ("c", "sharpness", "weight_states", "weight_habit", "weight_words"):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.runs.run import OWN_TOOLS, SUMMARY_TOOL
 from langgraph_toolmem.runs.tools import name_of
 from langgraph_toolmem.sit import SIT, Advice
-from langgraph_toolmem.sit.ask import asking_summary
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.render import HEAD, to_event, to_lines
 from langgraph_toolmem.sit.tool import SummaryTool
-from langgraph_toolmem.turn.ask import Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.step import Step
 
@@ -26,44 +23,36 @@ class Suggest(Step[SIT]):
     Args:
         method: whose step it is.
         policy: how states are compared; the method's own if None.
-        model: writes summaries with ``recall="auto"``; the agent's own model if None.
         summary_tool: give the agent the summary tool.
         messages_key: key of the messages in the host's state, for the tool.
     """
 
     role: ClassVar[str] = "sit"
-    about: ClassVar[str] = "suggests next tools from similar past states; calls no model by default"
+    about: ClassVar[str] = "suggests next tools from similar past states; calls no model"
 
     def __init__(
         self,
         method: SIT,
         *,
         policy: SITPolicy | None = None,
-        model: BaseChatModel | None = None,
         summary_tool: bool = True,
         messages_key: str = "messages",
     ) -> None:
         super().__init__(method)
         if policy is not None and not isinstance(policy, SITPolicy):
             raise ConfigurationError(f"policy is a SITPolicy, not {type(policy).__name__}.")
-        if model is not None and not isinstance(model, BaseChatModel):
-            raise ConfigurationError(f"model is a chat model, not {type(model).__name__}.")
-        self.policy, self.model = policy or method.policy, model
+        self.policy = policy or method.policy
         self.tool = SummaryTool(method=method, policy=policy, messages_key=messages_key)
         self.tools = [self.tool] if summary_tool else []
         method.remember_states(self.policy)
 
-    def look(self, call: Call) -> Asking[tuple[Advice, bool]]:
-        """The suggestions, and whether a model wrote a summary for them; none right after the summary tool did."""
+    def look(self, call: Call) -> Advice:
+        """The suggestions; none right after the summary tool gave some."""
         last = call.messages[-1] if call.messages else None
         if isinstance(last, ToolMessage) and last.name == SUMMARY_TOOL:
-            return Advice([]), False
-        summary = None
-        if self.policy.recall == "auto":
-            summary = yield from asking_summary(self.model or call.model, call.messages, failed=self.failed)
-        advice = self.method.advise(
+            return Advice([])
+        return self.method.advise(
             call.messages,
-            summary=summary,
             policy=self.policy,
             available=None if call.tools is None else _names(call),
             tools=call.tools,
@@ -71,16 +60,14 @@ class Suggest(Step[SIT]):
             user_id=call.user_id,
             shown=True,
         )
-        return advice, summary is not None
 
-    def say(self, call: Call, found: tuple[Advice, bool]) -> Said:
+    def say(self, call: Call, advice: Advice) -> Said:
         """Them, as advice."""
-        advice, recalled = found
         return Said(
             lines=to_lines(advice.suggestions),
             head=HEAD,
             sure=max((each.score for each in advice.suggestions), default=0.0),
-            event=to_event(advice.suggestions, missing=advice.missing, recalled=recalled),
+            event=to_event(advice.suggestions, missing=advice.missing),
             notes={"toolmem.suggestions": len(advice.suggestions)},
         )
 

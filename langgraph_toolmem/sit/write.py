@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, get_buffer_string
 from langchain_core.messages.tool import tool_call
 
 from langgraph_toolmem.runs.run import ExecutedCall, Run, UserMessage
-from langgraph_toolmem.sit.ask import write_summary
+
+MAX_CHARS: Final = 12_000
+"""Of the history, its latest part, that the model reads."""
+
+_WRITE: Final = (
+    "Write the state of the agent's work in at most five short sentences: what the user wants, which tools were called "
+    "with what outcome, what is still open or unclear. Leave out ids and amounts. Write nothing else."
+)
 
 
 def write_state(model: BaseChatModel, history: Run) -> str | None:
@@ -20,7 +27,10 @@ def write_state(model: BaseChatModel, history: Run) -> str | None:
     ``write_states(run, user, write=partial(write_state, model))`` of `WaitingStates` asks once per state. What the
     model raises is not caught.
     """
-    return write_summary(model, messages_of(history))
+    text = get_buffer_string(messages_of(history))
+    cut = f"[… {len(text) - MAX_CHARS} characters left out]\n{text[-MAX_CHARS:]}" if len(text) > MAX_CHARS else text
+    answer = model.invoke([SystemMessage(_WRITE), HumanMessage(f"The history:\n\n{cut}")])
+    return answer.text.strip() or None
 
 
 def messages_of(run: Run) -> list[BaseMessage]:

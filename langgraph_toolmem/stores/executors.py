@@ -1,21 +1,18 @@
-"""When the worker works: in a thread of its own, or when langmem's ``ReflectionExecutor`` says so.
+"""When the worker works: in a thread of its own, or when another executor says so.
 
 An executor only keeps time. What there is to do is in the `JobQueue`, on disk; losing a wake-up loses no job.
 """
 
 from __future__ import annotations
 
-import importlib
-import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import MissingExtraError
 from langgraph_toolmem.base.failures import log_failure
 
 logger = logging.getLogger("langgraph_toolmem.core.jobs")
@@ -105,99 +102,6 @@ class ThreadExecutor:
                     if self._due > time.monotonic():  # nobody woke it meanwhile
                         self._thread = self._work = None
                         return
-
-
-class LangmemExecutor:
-    """langmem's local ``ReflectionExecutor`` as the clock: several wake-ups of one key within `quiet` seconds are one.
-
-    It looks once a second. Its thread is no daemon: a process that does not call `close` does not end.
-
-    Args:
-        quiet: seconds without another wake-up of the same key before the work is done.
-
-    Raises:
-        MissingExtraError: langmem is not installed.
-    """
-
-    def __init__(self, *, quiet: float = 0.0) -> None:
-        try:
-            self._make: Callable[..., Any] = importlib.import_module("langmem").ReflectionExecutor
-        except ImportError as error:
-            raise MissingExtraError("LangmemExecutor", "langmem") from error
-        self._quiet = quiet
-        self._executor: Any = None
-        self._latest: dict[str, int] = {}  # number of the latest wake-up, by key
-        self._numbers = itertools.count(1)
-        self._lock = locks.lock()
-        self._closed = False
-
-    def start(self, work: Work) -> None:
-        """See `Executor`."""
-        from langgraph.store.memory import InMemoryStore
-
-        with self._lock:
-            if self._executor is not None or self._closed:
-                return
-            self._executor = self._make(_Reflector(self, _Careful(work)), store=InMemoryStore())
-        self.wake()
-
-    def wake(self, key: str = "", after: float = 0.0) -> None:
-        """See `Executor`."""
-        with self._lock:
-            if self._executor is None or self._closed:
-                return
-            number = next(self._numbers)
-            self._latest[key] = number
-            # Without a thread id: langmem would cancel what it replaces, and its thread ends with an error when it
-            # comes upon something cancelled while it shuts down.
-            payload = _Payload(key=key, number=number)
-            self._executor.submit(
-                payload, config={"configurable": {}}, after_seconds=after or self._quiet, thread_id=None
-            )
-
-    def close(self, timeout: float | None = None) -> None:
-        """See `Executor`."""
-        with self._lock:
-            self._closed = True
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            # Its own shutdown waits without end.
-            exits.start("toolmem-langmem-shutdown", executor.shutdown).join(timeout)
-
-    def is_latest(self, key: str, number: int) -> bool:
-        """Whether no later wake-up of the key takes this one's place."""
-        with self._lock:
-            if self._closed or self._latest.get(key) != number:
-                return False
-            del self._latest[key]
-            return True
-
-
-class _Payload(dict[str, Any]):
-    """langmem's queue compares payloads where two tasks are due at the same instant."""
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, _Payload) and self["number"] < other["number"]
-
-
-class _Reflector:
-    """What langmem calls."""
-
-    def __init__(self, executor: LangmemExecutor, work: _Careful) -> None:
-        self._executor, self._work = executor, work
-
-    def namespace(self, config: Any = None) -> tuple[str, ...]:
-        """Where langmem's `search` looks; nothing is stored there."""
-        del config
-        return ("toolmem",)
-
-    def invoke(self, payload: Any, config: Any = None) -> None:
-        """Does the work, unless another wake-up stands for this one."""
-        del config
-        if self._executor.is_latest(payload["key"], payload["number"]):
-            after = self._work()
-            if after is not None:
-                self._executor.wake("later", max(after, 0.05))
 
 
 class _Careful:

@@ -130,8 +130,8 @@ def test_intervals_by_hand_and_by_scipy():
 
 
 def test_what_has_no_usage_or_no_verdict_is_left_out():
-    episodes = [Episode(held, 3 + held, 0, good, False) for held in (False, True) for good in (1.0, None, 0.0)]
-    report = compare([*episodes, Episode(True, 0, 0, None, False)])
+    episodes = [Episode(held, 3 + held, 0, good) for held in (False, True) for good in (1.0, None, 0.0)]
+    report = compare([*episodes, Episode(True, 0, 0, None)])
     assert (report.held_out.episodes, report.held_out.judged, report.held_out.model_calls) == (4, 2, 4.0)
     assert report.tokens is report.memory.tokens is None
     assert report.model_calls is not None

@@ -24,7 +24,6 @@ from langgraph_toolmem import (
     Entries,
     Inertia,
     InertiaPolicy,
-    Judge,
     MessageError,
     Navigator,
     Prefetch,
@@ -48,8 +47,6 @@ from langgraph_toolmem.nodes import (
     SGAPlanner,
     SITSummary,
     ToolRetriever,
-    ashortcut_model,
-    shortcut_model,
 )
 from langgraph_toolmem.nodes.navi import create_navi_subgraph
 from langgraph_toolmem.offline.coldstart import Budget
@@ -192,19 +189,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
         [NO_MEMORY, *(({"memory": no}, "takes a ToolMemory, not") for no in (None, ToolMemory))],
     ),
     "Prefetch": (plain(Prefetch), each("at_most", 0)),
-    **{
-        make.__name__: (
-            of_memory(make, model=ScriptedChatModel(script=script), tools=Desk().tools),
-            [
-                NO_MEMORY,
-                ({"model": "openai:gpt-5"}, "takes a chat model with no tools bound yet, not str"),
-                ({"model": ScriptedChatModel(script=script).bind_tools([])}, "no tools bound yet, not"),
-                *each("policy", "paper"),
-                {"rules": ["gemini-3"]},
-            ],
-        )
-        for make in (shortcut_model, ashortcut_model)
-    },
     "ProviderRule": (
         plain(partial(ProviderRule, "r", why="w", source="s")),
         [
@@ -250,7 +234,7 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
     ),
     "SITSummary": (
         of_memory(SITSummary),
-        [NO_MEMORY, ({"policy": "paper"}, "SITPolicy"), ({"model": "gpt"}, "chat model")],
+        [NO_MEMORY, ({"policy": "paper"}, "SITPolicy")],
     ),
     "create_navi_subgraph": (
         of_memory(create_navi_subgraph, model=ScriptedChatModel(script=script), tools=Desk().tools),
@@ -285,7 +269,6 @@ TABLE: dict[str, tuple[Make, list[Any]]] = {
             *each("judge", 3),
         ],
     ),
-    "Judge": (plain(partial(Judge, lambda entry, said: None)), each("share", 2)),
     "RecallPolicy": (
         plain(RecallPolicy),
         [

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from langgraph_toolmem import Entries, ToolMemory
-from langgraph_toolmem.base.errors import MissingExtraError, StorageError
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.users import User
@@ -22,7 +22,7 @@ from langgraph_toolmem.entries.critique import Critique
 from langgraph_toolmem.entries.entry import Entry, EntryCall, entry_id
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores import executors
-from langgraph_toolmem.stores.executors import LangmemExecutor, ThreadExecutor, Work
+from langgraph_toolmem.stores.executors import ThreadExecutor, Work
 from langgraph_toolmem.stores.job_queue import JobQueue
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
@@ -550,28 +550,6 @@ def test_a_thread_waits_until_something_is_due_and_goes_on_after_an_error(caplog
     executor.start(work)
     executor.wake()
     assert not done.acquire(timeout=0.1)
-
-
-def test_langmem_missing_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langmem", None)
-    with pytest.raises(MissingExtraError, match=r"langgraph-toolmem\[langmem\]"):
-        LangmemExecutor()
-
-
-def test_langmem_keeps_the_time(opens: Opens) -> None:
-    pytest.importorskip("langmem")
-    critic = Scripted(TimeoutError("once"))
-    executor = LangmemExecutor(quiet=0.2)
-    office = opens(critic, executor, time.time)
-    for name in "abc":
-        office.write(entry(name, score=0.0, comment=f"not {name * 9}"))
-        office.write(entry(name))
-    assert office.jobs.flush(timeout=60)
-    assert len(office.kept()) == 3
-    assert all(each.critique for each in office.kept())
-    assert len(critic.asked) == 4
-    executor.wake()
-    executor.close()
 
 
 def test_an_import_loads_neither_chroma_nor_langmem() -> None:

@@ -18,20 +18,19 @@ from hypothesis import strategies as st
 from kept import sit
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_toolmem import SIT, Entries, ToolMemory
+from langgraph_toolmem import SIT, Atoms, Entries, ToolMemory
 from langgraph_toolmem.core.ledger import LedgerTable, Shown
 from langgraph_toolmem.graph.evidence import AUTHOR, SCORE, WEIGHT, EvidenceGraph
-from langgraph_toolmem.graph.operations import JUDGE, Operation, RunSeen, Verdict
+from langgraph_toolmem.graph.operations import Operation, RunSeen, Verdict
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 
 RUNS = ("r", "s")
-PERSON, MODEL = st.sampled_from([None, "ann", "bob"]), st.just(JUDGE)
 VERDICTS = st.builds(
     Verdict,
     run=st.sampled_from(RUNS),
     score=st.sampled_from([0.0, 0.25, 1.0]),
     comment=st.sampled_from([None, "good", "bad"]),
-    user=PERSON | MODEL,
+    user=st.sampled_from([None, "ann", "bob"]),
     weight=st.sampled_from([0.5, 1.0]),  # their sums are exact
     when=st.sampled_from([1.0, 2.0, 3.0]),
 )
@@ -70,11 +69,9 @@ def test_permuted_and_repeated_verdicts_make_the_same_graph(data: st.DataObject)
         ([Verdict("r", 1.0, None, "bob", 1.0, 1.0), Verdict("r", 0.0, None, "ann", 1.0, 2.0)], 1),
         ([Verdict("r", 0.0, None, "ann", 1.0, 1.0), Verdict("r", 0.0, None, "bob", 1.0, 1.0)], 1),
         ([Verdict("r", 0.0, None, "ann", 1.0, 1.0), Verdict("r", 1.0, None, "ann", 1.0, 1.0)], 1),
-        ([Verdict("r", 1.0, None, JUDGE, 1.0, 1.0), Verdict("r", 0.0, None, JUDGE, 1.0, 2.0)], 1),
-        ([Verdict("r", 0.0, None, None, 0.5, 1.0), Verdict("r", 1.0, None, JUDGE, 1.0, 2.0)], 0),
         ([Verdict("r", 0.0, None, "ann", 1.0, 1.0), Verdict("r", 1.0, None, "ann", 0.5, 2.0)], 0),
     ],
-    ids=["later", "later one of another author", "author", "score", "later model", "person over model", "share"],
+    ids=["later", "later one of another author", "author", "score", "share"],
 )
 def test_the_verdict_that_stands(verdicts: list[Verdict], stands: int) -> None:
     for order in itertools.permutations(verdicts):
@@ -129,7 +126,6 @@ ACTS = st.tuples(
     st.sampled_from([0, 1]),  # which run
     st.sampled_from([0.0, 1.0]),
     st.sampled_from([0.0, 0.0, 1.0]),  # seconds that its clock goes on before
-    st.sampled_from([False, False, True]),  # a model judges
 )
 
 
@@ -149,19 +145,13 @@ def test_workers_that_judge_the_same_runs_agree_once_they_have_exchanged(acts: l
             one.finish(history(4, f"N{number}"), thread_id=thread)
         workers.exchange()
         runs = [next(iter(one.core.episodes.runs(thread))) for thread in threads]
-        for worker, run, score, seconds, by_model in acts:
+        for worker, run, score, seconds in acts:
             workers.clocks[worker] += seconds
-            verdicts = (one, two)[worker].core.verdicts
-            if by_model:
-                verdicts.by_model(runs[run], score, "seen", 0.25)
-            else:
-                verdicts.judge(runs[run], score, None, f"user {worker}")
+            (one, two)[worker].core.verdicts.judge(runs[run], score, None, f"user {worker}")
         workers.exchange()
         assert one.core.graph.runs == two.core.graph.runs
         assert sit(one).walks.runs == sit(two).walks.runs
         assert {place: list(map(pytest.approx, cell)) for place, cell in edges_of(one).items()} == edges_of(two)
-        people = {run for _, run, _, _, by_model in acts if not by_model}
-        assert all(one.core.graph.runs[runs[run]][AUTHOR] != JUDGE for run in people)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -184,3 +174,18 @@ def test_the_row_of_a_run_ends_with_the_verdict_that_stands(tmp_path: Path, firs
         for memory in (one, two):
             assert memory.core.score_of(run) == 1.0
             assert [each.score for each in memory.entries.rows.of(run, memory.core.users.of(None))] == [1.0]
+
+
+def test_a_verdict_that_comes_while_methods_are_told_of_the_end_reaches_all() -> None:
+    class Hasty(Entries):
+        name = "hasty"
+
+        def ended(self, ended: Any) -> None:
+            memory.core.verdicts.note(ended.run.digest, 1.0, "fine", None)
+
+        def judged(self, judged: Any) -> None:
+            pass
+
+    with ToolMemory.ephemeral(methods=[Hasty(), Atoms(keep=True)]) as memory:
+        memory.finish(history(4, "Zoe"), thread_id="t", wait=True)
+        assert {atom.tool for atom in memory.atoms.all()} == {"find_customer", "latest_order", "add_note"}

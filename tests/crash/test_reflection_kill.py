@@ -117,7 +117,6 @@ def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path:
             assert not queue.given_up()
             entries = {entry.run: entry for entry in list(memory.entries.rows.all(memory.core.users.of(None)))}
             rows = memory.core.vectors.scoped(ME).count("entries")
-            lessons = memory.entries.lessons()
             asked = Counter(re.findall(r"<([\w-]+)>", str(r["messages"][-1]["content"]))[0] for r in server.requests)
     assert len(by_moment) == 3
     assert len(finished) > 2 * KILLS
@@ -133,8 +132,5 @@ def test_killed_at_any_moment_every_run_has_one_entry_and_one_critique(tmp_path:
         expected = f"What went wrong: {name} is no address.\nWhere: call 1, send_mail.\nInstead: Look the address up."
         assert entry.critique == (expected if entry.failed else ""), name
         assert bool(asked[name]) == entry.failed
-    summed_up = Counter(entry.lesson for entry in entries.values() if entry.lesson)
-    assert {lesson.id: lesson.times for lesson in lessons} == dict(summed_up)  # what went well is in lessons
-    assert sum(summed_up.values()) > len(lessons)
     failed = sum(entry.failed for entry in entries.values())
     assert failed <= sum(asked.values()) <= failed + KILLS  # at most once more than needed per kill

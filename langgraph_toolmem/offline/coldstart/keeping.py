@@ -45,7 +45,6 @@ def drop_with(memory: ToolMemory, state: BootstrapState, *, user_id: str | None)
     found = rows.all(user, retired=True)
     gone = {entry.id: entry.run for entry in found if entry.made_by == BOOTSTRAP or entry.run in runs}
     rows.remove(list(gone), user, scrub=True)
-    memory.entries.lessons.lost(gone.values(), user)
     state.clear()
     return len(gone)
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from histories import atoms_of, call, run_of, schema, user
-from langchain_core.messages import AIMessage
 
 from langgraph_toolmem.atoms.abstract import Pattern, Typed, abstracted, applied
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.runs.run import ExecutedCall, Turn
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
+from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 SPECS = read_tools([schema("weather", "place unit when", "stops:array") | {"description": "The weather of a place."}])
 REQUEST = "What will it be like in Rome on 2024-05-01?"
@@ -97,16 +96,3 @@ def test_an_answer_that_does_not_parse_leaves_the_atom_as_it_is(reply: str, capl
         assert abstracted(make_chat_model(server), draft(), step(), request=REQUEST) == draft()
     assert "model-free atom is kept" in caplog.text or reply == ""
     assert "Rome" not in caplog.text
-
-
-def test_a_model_that_fails_leaves_the_atom_as_it_is():
-    def fail(messages: Any, tools: Any) -> AIMessage:
-        raise RuntimeError("no quota for Rome")
-
-    model = ScriptedChatModel(script=fail)
-    assert abstracted(model, draft(), step(), request=REQUEST) == draft()
-
-
-def test_an_answer_of_another_kind_is_not_taken():
-    assert applied(None, draft(), step()) == draft()
-    assert applied({"goal": "x"}, draft(), step()) == draft()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import json
 from typing import Any
 
 import pytest
@@ -48,10 +45,6 @@ def test_the_call_and_its_needs_make_the_identity_not_the_words():
     assert len({each.id for each in different}) == 4
 
 
-def test_slots_are_sorted_and_each_there_once():
-    assert atom(required_slots=["USER_ID", "DATE", "USER_ID"]).required_slots == ("DATE", "USER_ID")
-
-
 def test_merging_adds_visits_and_weighs_the_value():
     merged = merge(atom(value=1.0, visits=3, produces=["DATE"]), atom(value=0.2, sources=["run-0"], origin="search"))
     assert merged.visits == 4
@@ -69,13 +62,6 @@ def test_the_most_usual_wording_comes_first():
     assert [(each.goal, each.visits) for each in merged[0].wordings] == [("look it up", 2), ("find the order", 1)]
 
 
-def test_the_order_of_merging_does_not_matter():
-    parts = [atom(goal=goal, value=value, sources=[goal]) for goal, value in (("a", 1.0), ("b", 0.5), ("c", 0.25))]
-    merged = [functools.reduce(merge, order) for order in itertools.permutations(parts)]
-    assert [each.value for each in merged] == [pytest.approx(1.75 / 3)] * 6
-    assert len({(each.goal, each.visits, each.sources, each.wordings) for each in merged}) == 1
-
-
 def test_wordings_and_sources_are_bounded_and_the_usual_ones_stay():
     rare = [atom(goal=f"goal {i}", sources=[f"run {i:03}"]) for i in range(50)]
     (merged,) = merge_all([*rare, atom(goal="usual"), atom(goal="usual")])
@@ -89,11 +75,6 @@ def test_different_atoms_are_not_merged():
     with pytest.raises(InputError, match="one id"):
         merge(atom(), atom(tool="other"))
     assert [each.tool for each in merge_all([atom(), atom(tool="other"), atom()])] == ["get_order", "other"]
-
-
-def test_the_plain_form_is_json_and_comes_back():
-    full = merge(atom(arguments={"a": ["<DATE>", {"b": 3}]}), atom(arguments={"a": ["<DATE>", {"b": 3}]}, goal="x"))
-    assert from_plain(json.loads(json.dumps(to_plain(full)))) == full
 
 
 @pytest.mark.parametrize(
@@ -113,13 +94,6 @@ def test_the_plain_form_is_json_and_comes_back():
 def test_what_is_no_atom_is_refused_with_a_reason(change: dict[str, Any], said: str):
     with pytest.raises(InputError, match=said):
         from_plain(to_plain(atom()) | change)
-
-
-def test_a_missing_part_is_named():
-    plain = to_plain(atom())
-    del plain["goal"]
-    with pytest.raises(InputError, match="'goal' is missing"):
-        from_plain(plain)
 
 
 def test_texts_are_one_line_and_bounded():

@@ -179,12 +179,6 @@ def test_each_successful_step_of_a_run_becomes_an_atom():
     assert {(a.value, a.origin, a.sources) for a in atoms} == {(0.9, "runs", ("r",))}
 
 
-def test_no_value_of_the_day_is_left_in_an_atom():
-    for atom in distil([shop("#W17X", "ann@x.org"), shop("#W99Y", "bob@y.org", "r2")], SPECS):
-        for value in ("W17X", "W99Y", "ann@", "bob@"):
-            assert value not in repr(atom)
-
-
 def test_the_same_steps_of_other_tasks_are_the_same_atoms():
     atoms = distil([shop(f"#W{i}A", f"a{i}@x.org", f"r{i}") for i in range(4)], SPECS)
     assert [(a.tool, a.visits) for a in atoms] == [("find_user", 4), ("get_order", 4), ("cancel_order", 4)]
@@ -210,11 +204,6 @@ def test_failed_and_unknown_steps_are_no_atoms_and_parallel_ones_share_a_state()
     assert "failed: The details of an order" in found[0].atom.state
 
 
-def test_tools_that_are_not_known_give_atoms_too():
-    (atom,) = atoms_of(run_of(user("Ping ann@x.org"), call("ping", {"to": "ann@x.org"})), {})
-    assert (atom.arguments, atom.required_slots, atom.about) == ({"to": "<EMAIL>"}, ("EMAIL",), "")
-
-
 def test_where_a_run_stands_is_said_as_its_next_atom_would_be():
     run = shop("#W17X", "ann@x.org")
     extractor = Extractor(SPECS)
@@ -228,10 +217,3 @@ def test_where_a_run_stands_is_said_as_its_next_atom_would_be():
     assert where.goals == ("Cancel order <ORDER_ID> because no longer needed",)
     assert second.goal == "Cancel order <ORDER_ID> because <REASON>"  # what a later call takes is a value already
     assert set(second.required_slots) <= known.types
-
-
-def test_an_empty_run_stands_somewhere_too():
-    where, known = Extractor(SPECS).before(run_of())
-    assert where.goals == ()
-    assert "nothing yet" in where.state
-    assert len(known) == 0

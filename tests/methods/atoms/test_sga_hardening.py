@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import chromadb
-import histories as h
 import pytest
 from chromadb.config import Settings
 from test_sga_memory import TOOLS, found, order, refund
-from test_sga_rows import Kept, Letters, atom, support
+from test_sga_rows import Kept, atom, support
 
-from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
-from langgraph_toolmem.atoms.atoms import MAX_SOURCES, Wording
+from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory
 from langgraph_toolmem.atoms.support import MAX_DEPTH
 from langgraph_toolmem.stores.vectors import VectorStore
-from langgraph_toolmem.words import split, wording
-from langgraph_toolmem.words.values import RANKED, values_in
+from langgraph_toolmem.words import wording
 
 Shared = tuple[Any, tuple[str, ...]]
 """A Chroma that several memories share, and the namespace they have there."""
@@ -59,7 +55,7 @@ GARBAGE: dict[str, Any] = {
 
 @pytest.mark.parametrize("wrong", GARBAGE.values(), ids=GARBAGE.keys())
 def test_what_is_no_atom_is_refused_and_nothing_is_kept(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Atoms()]) as memory:
         with pytest.raises(ConfigurationError, match="Atom 2 cannot be kept"):
             memory.atoms.keep([refund(), replace(refund(), **wrong)])
         assert memory.atoms.search("refund the order") == []
@@ -82,47 +78,21 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
 def test_odd_atoms_are_found_now_and_after_a_restart(tmp_path: Path, odd: dict[str, Any]) -> None:
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Atoms()]) as memory:
         assert memory.atoms.keep([refund(**odd)]) == 1
         (before,) = memory.atoms.search("refund the order")
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Atoms()]) as memory:
         (after,) = memory.atoms.search("refund the order")
         assert (after.atom.id, repr(after.atom)) == (before.atom.id, repr(before.atom))
-
-
-def test_an_id_is_what_the_call_and_its_needs_say(tmp_path: Path) -> None:
-    changed = replace(refund(), id="feedfeedfeedfeed", wordings=(Wording("s", "refund \ud83d it", 1),))
-    with ToolMemory(tmp_path) as memory:
-        memory.atoms.keep([changed])
-        assert [hit.atom.id for hit in memory.atoms.search("refund it")] == [refund().id]
-
-
-def test_a_call_with_half_a_pair_leaves_its_atom(tmp_path: Path) -> None:
-    run = h.history(h.user("greet them"), h.call("greet", {"sign": "\ud83d"}), h.words())
-    with ToolMemory(tmp_path, methods=default_methods(Atoms(keep=True))) as memory:
-        memory.finish(run, thread_id="1", success=True)
-        assert [hit.tool for hit in memory.atoms.search("greet them")] == ["greet"]
-
-
-def test_a_search_that_grew_takes_its_place_though_its_first_tasks_are_named_only(tmp_path: Path) -> None:
-    late = [f"t{number:02}" for number in range(50, 50 + MAX_SOURCES)]
-    every = [f"t{number:02}" for number in range(50 + MAX_SOURCES)]
-    with ToolMemory(tmp_path) as memory:
-        memory.atoms.keep([refund(sources=late, visits=8, origin="search")])
-        memory.atoms.keep([refund(sources=every, visits=58, origin="search")])
-        assert [hit.atom.visits for hit in memory.atoms.search("refund the order")] == [58]
-        others = [f"u{number}" for number in range(MAX_SOURCES)]
-        memory.atoms.keep([refund(sources=others, visits=8, origin="search")])
-        assert [hit.atom.visits for hit in memory.atoms.search("refund the order")] == [66]
 
 
 # --- verdicts, and memories that only look ---
 
 
 def test_a_memory_that_keeps_no_atoms_judges_those_that_are_there(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True, wait=True)
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=False))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=False)]) as memory:
         memory.finish(order(18), thread_id="2", success=True)
         assert [hit.atom.visits for hit in found(memory)] == [1, 1]
         memory.finish(order(), thread_id="1", success=False)
@@ -131,27 +101,14 @@ def test_a_memory_that_keeps_no_atoms_judges_those_that_are_there(tmp_path: Path
         assert [hit.atom.visits for hit in found(memory)] == [1, 1]
 
 
-def test_who_only_looks_sees_what_is_written_later(tmp_path: Path) -> None:
-    time = [1000.0]
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
-        memory.finish(order(), thread_id="1", success=True, wait=True)
-        with ToolMemory(tmp_path, tools=TOOLS, read_only=True, now=lambda: time[0]) as looking:
-            assert len(found(looking)) == 2
-            memory.atoms.keep([refund(goal="find order <ID>")])
-            memory.feedback("1", score=0.0, wait=True)
-            time[0] += 60
-            assert [hit.tool for hit in found(looking)] == ["refund"]
-
-
 # --- what others do meanwhile ---
 
 
-@pytest.mark.parametrize("embeddings", [None, Letters()], ids=["builtin", "dense"])
 def test_a_support_that_another_process_wrote_over_comes_back(
-    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embeddings: Any
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, namespace = shared
-    how: dict[str, Any] = {"chroma": client, "namespace": namespace, "embeddings": embeddings}
+    how: dict[str, Any] = {"chroma": client, "namespace": namespace}
     with ToolMemory(tmp_path / "one", **how) as first, ToolMemory(tmp_path / "two", **how) as second:
         one, two = Kept(first), Kept(second)
         one.put(support(run="a"))
@@ -172,60 +129,11 @@ def test_a_support_that_another_process_wrote_over_comes_back(
         assert {each.run: each.score for each in one.supports(atom())} == {"a": 0.0, "mine": 1.0, "theirs": 1.0}
 
 
-def test_on_a_shared_chroma_what_was_written_is_looked_for_again(
-    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("langgraph_toolmem.atoms.keeping.CHECK_SECONDS", 0.5)
-    client, namespace = shared
-    methods = default_methods(Atoms(keep=True))
-    with ToolMemory(tmp_path, tools=TOOLS, methods=methods, chroma=client, namespace=namespace) as memory:
-        memory.finish(order(), thread_id="1", success=True)
-        assert len(found(memory)) == 2
-        store = memory.core.vectors.scoped(namespace)
-        store.delete("atoms", store.ids("atoms"))  # as if another process had written over it
-        assert memory.flush()
-        assert [len(each.supports) for each in Kept(memory).rows.all(memory.core.users.of(None))] == [1, 1]
-
-
 # --- words ---
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("ann@x.org", "EMAIL"),
-        ("see http://x", "URL"),
-        ("2024-01-02", "DATE"),
-        ("March 3rd", "DATE"),
-        ("on Sundays", "DAY"),
-        ("at 9:30", "TIME"),
-        ("5 pm", "TIME"),
-        ("7 %", "PERCENT"),
-        ("$12", "AMOUNT"),
-        ("a1b", "ID"),
-        ("#17", "NUMBER"),
-    ],
-)
-def test_values_are_found_by_their_signs(text: str, kind: str) -> None:
-    assert [value.kind for value in values_in(text, RANKED)] == [kind]
-
-
-def test_stems_are_those_of_the_whole_text_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "getUserName(order_id) Creating HTTPServers, wie schön naïve 東京"
-    assert wording.tokens(text) == [split.stem(word) for word in split.words(text)]
-    assert wording.tokens("getUserName creating HTTPServers") == ["get", "user", "nam", "creat", "http", "server"]
-    made: list[str] = []
-    stem = split.stem
-    monkeypatch.setattr(split, "stem", lambda word: made.append(word) or stem(word))
-    wording.tokens("creating")
-    assert made == []
-    wording.forget()
-    wording.tokens("creating")
-    assert made == ["creating"]
-
-
 def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:
-    with ToolMemory.ephemeral() as memory:
+    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
         memory.atoms.keep([refund(goal="refund zorblax quickly")], user_id="zeb")
         assert memory.atoms.search("refund zorblax")
         caches = (wording.terms, wording.looks)
@@ -233,10 +141,3 @@ def test_no_word_of_an_atom_stays_in_ram_when_its_user_is_forgotten() -> None:
         memory.forget(user_id="zeb")
         assert not any(each.cache_info().currsize for each in caches)
         assert memory.atoms.search("refund zorblax") == []
-
-
-def test_a_stored_atom_is_plain_json(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path) as memory:
-        memory.atoms.keep([refund()])
-        (row,) = memory.core.vectors.scoped(memory.core.users.namespace).get("atoms")
-        assert json.loads(row.metadata["row"])["tool"] == "refund"

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from histories import FAILED, call, known_of, run_of, schema, user
+from histories import call, known_of, run_of, schema, user
 
 from langgraph_toolmem.atoms.known import MAX_PER_SLOT, MAX_SLOTS, Known
 from langgraph_toolmem.atoms.slots import Slots, alternatives, satisfied
@@ -58,10 +58,6 @@ def test_lists_and_tables_give_the_values_of_their_rows():
     assert not [label for label in found.to_plain() if "1001" in label]
 
 
-def test_failed_calls_tell_nothing():
-    assert not known(user("?"), call("get_user", {"user_id": "u_1"}, FAILED)).types
-
-
 def test_texts_that_tools_answer_with_tell_what_looks_sure():
     found = known(user("?"), call("find_user", {"email": "x"}, "Found ann@x.org, id user_77, on a Monday"))
     assert {"EMAIL", "ID"} <= found.types
@@ -104,14 +100,6 @@ def test_the_plain_form_is_json_and_comes_back():
     assert again.types_of("#w17x") == ("ID", "ORDER_ID")
     with pytest.raises(InputError, match="dict of types"):
         Known.from_plain(["x"])
-
-
-def test_a_copy_is_apart():
-    first = Known({"CITY": ["Rome"]})
-    second = first.copy()
-    second.add("CITY", "Oslo")
-    assert first.values("CITY") == ["Rome"]
-    assert first != second
 
 
 def test_types_are_the_words_of_the_schema():

@@ -8,26 +8,16 @@ from typing import Any
 
 import histories as h
 import pytest
-from kept import ledger
-from test_sga_rows import Letters
-from typer.testing import CliRunner
 
 from langgraph_toolmem import (
     Atoms,
-    ConfigurationError,
     InputError,
-    NamespaceError,
-    StorageError,
     ToolMemory,
-    default_methods,
 )
-from langgraph_toolmem.atoms.atoms import Atom, make_atom, to_plain
+from langgraph_toolmem.atoms.atoms import Atom, make_atom
 from langgraph_toolmem.atoms.record import FAILED_AFTER, IGNORED_AFTER, AtomRecord
 from langgraph_toolmem.atoms.retrieve import AtomHit
-from langgraph_toolmem.cli import app
-from langgraph_toolmem.core.listener import Import
 from langgraph_toolmem.runs.trajectory import parse_run
-from langgraph_toolmem.stores.vectors import VectorStore
 
 PER_USER = ("toolmem", "{user_id}")
 TOOLS = [
@@ -76,7 +66,7 @@ def refund(**more: Any) -> Atom:
 
 
 def test_steps_of_good_runs_are_found_in_the_next_process(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         assert tools_of(hits) == ["find_order", "send_mail"]
@@ -102,16 +92,8 @@ def test_nothing_is_kept_until_atoms_are_wanted(tmp_path: Path) -> None:
         assert tools_of(found(memory)) == ["find_order", "send_mail"]
 
 
-def test_only_masked_text_is_stored(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
-        memory.finish(order(4711, "zebulon@example.org"), thread_id="thread-of-zebulon", success=True, wait=True)
-        assert tools_of(found(memory)) == ["find_order", "send_mail"]
-    for word in ("zebulon", "W4711"):
-        assert [path for path in holding(tmp_path, word) if not path.startswith("graph")] == []
-
-
 def test_verdicts_decide_and_may_change(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1")
         assert found(memory) == []
         memory.feedback("1", score=1.0)
@@ -127,12 +109,12 @@ def test_verdicts_decide_and_may_change(tmp_path: Path) -> None:
             memory.feedback("unknown", score=1.0)
         assert found(memory) == []
         memory.feedback("1", score=0.9)
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert {hit.atom.value for hit in found(memory)} == {0.9}
 
 
 def test_a_thread_that_goes_on_counts_each_step_once(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         first = order(17)
         memory.finish(first, thread_id="1", success=True)
         memory.finish(first, thread_id="1", success=True)
@@ -145,42 +127,11 @@ def test_a_thread_that_goes_on_counts_each_step_once(tmp_path: Path) -> None:
         assert (report["made"], report["learned"]) == (2, 3)
 
 
-def test_what_never_varies_stays_literal(tmp_path: Path) -> None:
-    def weather(city: str, unit: str, n: int) -> list[Any]:
-        return h.history(h.user(f"How warm is {city}?"), h.call("weather", {"city": city, "unit": unit}), h.words())
-
-    with ToolMemory(
-        tmp_path, tools=[h.schema("weather", "city unit")], methods=default_methods(Atoms(keep=True))
-    ) as memory:
-        for n, city in enumerate(["Rome", "Oslo", "Bonn", "Lima"]):
-            memory.finish(weather(city, "metric", n), thread_id=f"r{n}", success=True)
-        assert memory.flush()
-        arguments = [atom.arguments for atom in memory.atoms.all()]
-        assert any(each["unit"] == "metric" for each in arguments)
-        assert not any(city in str(arguments) for city in ("Rome", "Oslo", "Bonn", "Lima"))
-
-
-def test_atoms_that_cannot_be_stored_wait_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
-        raise StorageError("away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(VectorStore, "upsert", broken)
-        patch.setattr("langgraph_toolmem.atoms.SETTLE", 0.2)
-        with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
-            memory.finish(order(), thread_id="1", success=True)
-            assert not memory.flush(timeout=0.2)
-            assert found(memory) == []
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert memory.flush()
-        assert len(found(memory)) == 2
-
-
 def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
     runs = [
         (parse_run(order(n), thread_id=f"r{n}"), score, None) for n, score in ((1, 1.0), (2, 1.0), (3, 0.0), (4, None))
     ]
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.take_in(runs)["atoms"] == memory.take_in(runs)["atoms"] == 4
         assert [hit.atom.visits for hit in found(memory)] == [2, 2]
         memory.feedback("r4", score=1.0)
@@ -192,20 +143,8 @@ def test_recorded_runs_become_atoms_in_one_go(tmp_path: Path) -> None:
 # --- atoms from elsewhere ---
 
 
-async def test_a_search_hands_its_atoms_over_again_and_again(tmp_path: Path) -> None:
-    async with ToolMemory(tmp_path) as memory:
-        assert memory.atoms.keep([refund(sources=["t1"], origin="search")]) == 1
-        both = [refund(sources=["t1", "t2"], visits=2, origin="search"), refund(tool="send", sources=["t2"])]
-        assert await memory.atoms.akeep(both) == memory.atoms.keep(both) == 2
-        assert memory.atoms.keep([]) == 0
-        hits = memory.atoms.search("refund the order", state="the order is known", slots=["ORDER_ID"])
-        assert {hit.tool: hit.atom.visits for hit in hits} == {"refund": 2, "send": 1}
-        assert hits == await memory.atoms.asearch("refund the order", state="the order is known", slots=["ORDER_ID"])
-        assert memory.report()["atoms"]["made"] == 2
-
-
 def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
-    with ToolMemory.ephemeral() as memory:
+    with ToolMemory.ephemeral(methods=[Atoms()]) as memory:
         memory.atoms.keep([refund(about="Pay back what an order has cost.", arguments={"order": "<ORDER_ID>"})])
         other = {**h.schema("pay_back", "order"), "description": "Pay back what an order has cost."}
         ask = {"slots": {"ORDER_ID": "W9"}, "state": "the order is known"}
@@ -216,37 +155,11 @@ def test_an_atoms_tool_is_found_among_those_at_hand() -> None:
         assert len(memory.atoms.search(["greet", "refund the order"], **ask)) == 1
 
 
-def test_what_cannot_be_kept(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path) as memory:
-        with pytest.raises(ConfigurationError, match="not dict"):
-            memory.atoms.keep([to_plain(refund())])  # type: ignore[list-item]
-        memory.atoms.keep([refund()])
-    with ToolMemory(tmp_path, read_only=True) as memory:
-        with pytest.raises(StorageError, match="read_only"):
-            memory.atoms.keep([refund()])
-        with pytest.raises(StorageError, match="read_only"):
-            memory.atoms.imported(Import([]))
-        assert tools_of(memory.atoms.search("refund the order")) == ["refund"]
-    with pytest.raises(ConfigurationError, match="keep"):
-        ToolMemory(tmp_path, methods=default_methods(Atoms(keep=1)))  # type: ignore[arg-type]
-
-
-def test_a_dense_embedder_finds_by_vectors_and_can_be_changed(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True)), embeddings=Letters()) as memory:
-        memory.finish(order(), thread_id="1", success=True)
-        assert tools_of(found(memory)) == ["find_order", "send_mail"]
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        with pytest.raises(StorageError):
-            found(memory)
-        memory.core.vectors.reembed()
-        assert tools_of(found(memory)) == ["find_order", "send_mail"]
-
-
 # --- records ---
 
 
 def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         ids = {hit.tool: hit.atom.id for hit in hits}
@@ -265,18 +178,17 @@ def test_hints_are_booked_when_shown_followed_and_led_to_success(tmp_path: Path)
         report = memory.report()
         figures = {"shown": 2, "followed": 2, "right": 2, "runs": 2, "helped": 1, "hurt": 1}
         assert figures.items() <= report["atoms"].items()
-        assert report["entries"]["runs"] == 0
         assert "followed in 2 runs; of these went well 1, badly 1" in str(report)
         assert json.loads(json.dumps(report.to_dict()))["sections"]["atoms"]["helped"] == 1
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.atoms.records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 1, 1)
         memory.feedback("3", score=0.0)  # in another process
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert memory.atoms.records(ids.values())[ids["find_order"]] == AtomRecord(2, 2, 0, 2)
 
 
 async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
-    async with ToolMemory.ephemeral(tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    async with ToolMemory.ephemeral(tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = found(memory)
         for number in range(IGNORED_AFTER):
@@ -287,7 +199,7 @@ async def test_atoms_that_nobody_follows_are_shown_no_longer() -> None:
 
 @pytest.mark.slow
 def test_only_verdicts_say_that_an_atom_misleads(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True)]) as memory:
         memory.finish(order(), thread_id="1", success=True)
         hits = [hit for hit in found(memory) if hit.tool == "find_order"]
         runs = range(100, 102 + IGNORED_AFTER)
@@ -300,102 +212,3 @@ def test_only_verdicts_say_that_an_atom_misleads(tmp_path: Path) -> None:
         assert "find_order" not in tools_of(found(memory))
         memory.feedback(str(runs[0]), score=1.0)  # a second look
         assert "find_order" in tools_of(found(memory))
-
-
-def test_nothing_is_booked_where_the_model_is_not_asked(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
-        memory.finish(order(), thread_id="1", success=True)
-        hits = found(memory)
-        pending = order(3, last=False)[:-1]
-        show(memory, pending, hits, "3")
-        assert memory.atoms.records([hits[0].atom.id]) == {hits[0].atom.id: AtomRecord()}
-
-
-# --- whose they are ---
-
-
-def test_users_are_apart_and_nobody_is_refused(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True)), namespace=PER_USER) as memory:
-        memory.finish(order(), thread_id="1", success=True, user_id="ann")
-        memory.atoms.keep([refund()], user_id="bob")
-        assert tools_of(found(memory, user_id="ann")) == ["find_order", "send_mail"]
-        assert tools_of(found(memory, user_id="bob")) == ["refund"]
-        hits = found(memory, user_id="ann")
-        show(memory, asking(12), hits, "2", "ann")
-        memory.finish(order(12), thread_id="2", user_id="ann")
-        memory.feedback("2", score=1.0)  # nobody named: it was finished here
-        assert memory.atoms.records([hits[0].atom.id], user_id="ann")[hits[0].atom.id] == AtomRecord(1, 1, 1)
-        assert found(memory, user_id="ann")[0].atom.visits == 2
-        for refused in (
-            lambda: found(memory),
-            lambda: memory.atoms.keep([refund()]),
-            lambda: memory.take_in([(parse_run(order()), 1.0, None)]),
-            lambda: memory.atoms.records(["x"]),
-        ):
-            with pytest.raises(NamespaceError):
-                refused()
-
-
-@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER], ids=["shared", "own"])
-@pytest.mark.slow
-def test_forgetting_takes_atoms_off_the_disk_and_leaves_those_of_others(
-    tmp_path: Path, namespace: tuple[str, ...]
-) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True)), namespace=namespace) as memory:
-        memory.finish(order(1), thread_id="k", success=True, user_id="kay")
-        memory.finish(order(2), thread_id="z", success=True, user_id="zeb")
-        mine = refund(goal="refund it as Zebulon likes it", sources=["zebs-task"])
-        memory.atoms.keep([mine], user_id="zeb")
-        memory.atoms.keep([refund()], user_id="kay")
-        hits = found(memory, user_id="zeb")
-        show(memory, asking(5), hits, "z5", "zeb")
-        memory.finish(order(5), thread_id="z5", user_id="zeb")
-        memory.flush()
-        assert holding(tmp_path, "Zebulon")
-        assert memory.forget(user_id="zeb") > 0
-        assert holding(tmp_path, "Zebulon") == holding(tmp_path, "zebs-task") == []
-        assert found(memory, user_id="zeb") == [] or namespace == ("toolmem",)
-        left = found(memory, "refund the order", user_id="kay")
-        assert {hit.tool: hit.atom.visits for hit in left} == {"refund": 1, "find_order": 1, "send_mail": 1}
-        assert ledger(memory).runs == {}
-    with ToolMemory(tmp_path, tools=TOOLS, namespace=namespace) as memory:
-        assert found(memory, "refund the order", user_id="kay") == left
-
-
-@pytest.mark.slow
-def test_what_waits_in_the_queue_is_forgotten_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True))) as memory:
-        monkeypatch.setattr(memory.atoms.keeping, "do", lambda job: 1 / 0)
-        memory.finish(order(), thread_id="1", success=True, user_id="zeb")
-        memory.forget(user_id="zeb")
-        assert memory.flush()
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
-        assert found(memory) == []
-
-
-# --- the command line ---
-
-
-def log_of(folder: Path) -> Path:
-    runs = [
-        {"thread_id": f"r{n}", "messages": order(n), **({} if n == 4 else {"success": n != 3})} for n in (1, 2, 3, 4)
-    ]
-    path = folder / "log.jsonl"
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in runs))
-    return path
-
-
-@pytest.mark.parametrize("more", [[], ["--no-atoms"], ["--no-entries", "--summaries", "none"]], ids=str)
-def test_import_makes_atoms_of_successful_runs(tmp_path: Path, more: list[str]) -> None:
-    tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps(TOOLS))
-    command = ["import", str(log_of(tmp_path)), "--memory", str(tmp_path / "m"), "--tools", str(tools), *more]
-    first = CliRunner().invoke(app, command)
-    assert first.exit_code == 0, first.output
-    assert ("Made atoms of 4 steps" in first.output) == ("--no-atoms" not in more)
-    again = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
-    assert again["atom_steps"] == (0 if "--no-atoms" in more else 4)
-    with ToolMemory(tmp_path / "m", tools=TOOLS) as memory:
-        assert [hit.atom.visits for hit in found(memory)] == ([] if "--no-atoms" in more else [2, 2])
-        memory.feedback("r1", score=0.0, wait=True)
-        assert [hit.atom.visits for hit in found(memory)] == ([] if "--no-atoms" in more else [1, 1])

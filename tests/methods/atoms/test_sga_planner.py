@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from planned import patterns, plan_call, taught
 
-from langgraph_toolmem import Atoms, ConfigurationError, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, ToolMemory, default_methods
 from langgraph_toolmem.atoms.known import Known
 from langgraph_toolmem.atoms.planner import PROMPT, PlannedStep, PlannerModel, read
 from langgraph_toolmem.atoms.planning import HintPlanner
@@ -25,7 +25,6 @@ from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel, make_chat_model
 from langgraph_toolmem.turn.ask import adrive, drive
 
-WAYS = pytest.mark.parametrize("way", ["sync", "async"])
 SLOTS = Slots()
 ASKED = "Please check the order of Zoe and mark it"
 
@@ -145,17 +144,16 @@ def test_what_cannot_be_used_says_why_and_quotes_nothing(output: Any) -> None:
     assert "broken" not in why
 
 
-@WAYS
-async def test_one_repair_then_none(way: str) -> None:
+async def test_one_repair_then_none() -> None:
     script = [AIMessage("nonsense"), plan_call(next_goal="go on")]
     model = ScriptedChatModel(script=script)
     planner = PlannerModel(model)
-    outcome = await driven(partial(planner.asking, {"A": "b"}), way)
+    outcome = await driven(partial(planner.asking, {"A": "b"}))
     assert outcome.step is not None
     assert (outcome.calls, outcome.step.next_goal) == (2, "go on")
     assert "could not be used" in model.calls[1].messages[-1].text
     worse = PlannerModel(ScriptedChatModel(script=[AIMessage("nonsense"), AIMessage("again")]))
-    outcome = await driven(partial(worse.asking, {}), way)
+    outcome = await driven(partial(worse.asking, {}))
     assert (outcome.step, outcome.calls) == (None, 2)
     assert "could not be used" in outcome.why
 
@@ -175,20 +173,11 @@ def test_a_model_without_structured_output_is_asked_in_words() -> None:
     assert '"new_facts"' in model.calls[0].messages[-1].text
 
 
-def test_a_model_that_refuses_structured_output_is_told_at_once() -> None:
-    class Refuses(ScriptedChatModel):
-        def with_structured_output(self, *_: Any, **__: Any) -> Any:
-            raise ValueError("not with this model")
-
-    with pytest.raises(ConfigurationError, match="not with this model"):
-        PlannerModel(Refuses(script=[]))
-
-
 # --- the call in a step ---
 
 
-async def driven(body: Callable[[], Any], way: str = "sync") -> Any:
-    return drive(body) if way == "sync" else await adrive(body)
+async def driven(body: Callable[[], Any]) -> Any:
+    return await adrive(body)
 
 
 @pytest.fixture(scope="module")
@@ -211,12 +200,11 @@ def after_one(name: str = "Zoe") -> list[Any]:
     )
 
 
-async def planned(planner: HintPlanner, messages: Any, kept: Any, memory: ToolMemory, way: str = "sync") -> Any:
-    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, kept), way)
+async def planned(planner: HintPlanner, messages: Any, kept: Any, memory: ToolMemory) -> Any:
+    return await driven(partial(planner.planning, messages, memory.core.catalogue.specs, kept))
 
 
-@WAYS
-async def test_over_http_the_planner_says_where_the_run_stands(memory: ToolMemory, way: str) -> None:
+async def test_over_http_the_planner_says_where_the_run_stands(memory: ToolMemory) -> None:
     answer = {
         "thought": "The customer is found.",
         "new_facts": [{"slot": "customer id", "value": "C-7"}, {"slot": "CITY", "value": "Atlantis"}],
@@ -227,7 +215,7 @@ async def test_over_http_the_planner_says_where_the_run_stands(memory: ToolMemor
 
     with OpenAIStubServer(reply=lambda request: json.dumps(answer)) as server:
         model = make_chat_model(server)
-        step = await planned(planner_of(memory, model=model), after_one(), None, memory, way)
+        step = await planned(planner_of(memory, model=model), after_one(), None, memory)
         await model.root_async_client.close()
         [request] = server.requests
         usage = server.usage
@@ -260,33 +248,6 @@ async def test_facts_that_the_planner_read_are_kept_for_later_steps(memory: Tool
     later = await planned(planner_of(memory), [*asked, *done], kept, memory)
     assert later.record["slots"]["COLOUR"] == ["blue"]
     assert later.record["slots"]["CUSTOMER_ID"] == ["C-7"]
-
-
-@WAYS
-async def test_without_a_usable_answer_the_question_is_that_of_the_messages(way: str) -> None:
-    model = ScriptedChatModel(script=["nonsense", "nonsense"])
-    with taught() as one, taught() as other:  # what was shown before counts, so each has its own
-        plain = await planned(planner_of(one), after_one(), None, one, way)
-        step = await planned(planner_of(other, model=model), after_one(), None, other, way)
-    assert step.text == plain.text != ""
-    assert step.event["model_calls"] == 2
-    assert "could not be used" in step.event["planner"]
-    assert (plain.event["planned_by"], plain.event["model_calls"]) == ("messages", 0)
-
-
-@WAYS
-async def test_a_provider_that_fails_is_told_of_and_passed_over(memory: ToolMemory, way: str) -> None:
-    failed: list[Exception] = []
-
-    def broken(messages: Any, tools: Any) -> AIMessage:
-        raise ConnectionError("no network")
-
-    planner = planner_of(memory, failed.append, model=ScriptedChatModel(script=broken))
-    step = await planned(planner, after_one(), None, memory, way)
-    assert patterns(step.text)[0][0] == "latest_order"
-    assert [type(error) for error in failed] == [ConnectionError]
-    assert step.event["planner"] == "the model did not answer (ConnectionError)"
-    assert "no network" not in json.dumps(step.event)
 
 
 @pytest.mark.parametrize(("when", "calls"), [("step", 4), ("goal", 3), ("turn", 1)])
@@ -368,22 +329,21 @@ def whole(name: str, *, last: Any = None, steps: int = 3) -> list[Any]:
     return h.history(h.user(f"Please check the order of {name} and mark it"), *calls[:steps])
 
 
-@WAYS
-async def test_when_requests_like_this_one_ended_here_the_work_is_done(memory: ToolMemory, way: str) -> None:
+async def test_when_requests_like_this_one_ended_here_the_work_is_done(memory: ToolMemory) -> None:
     planner = planner_of(memory)
     for steps in (1, 2):
-        assert (await planned(planner, whole("Zoe", steps=steps), None, memory, way)).done is None
-    step = await planned(planner, whole("Zoe"), None, memory, way)
+        assert (await planned(planner, whole("Zoe", steps=steps), None, memory)).done is None
+    step = await planned(planner, whole("Zoe"), None, memory)
     assert (step.done.ended, step.done.asked) == (6, 6)
     assert step.text.startswith("In 6 of 6 past requests like this one")
     assert patterns(step.text) == []
     assert step.event["why"] == "the work is done, as past requests went"
-    plain = await planned(planner_of(memory, plain=True), whole("Zoe"), None, memory, way)
+    plain = await planned(planner_of(memory, plain=True), whole("Zoe"), None, memory)
     assert plain.done is None  # as published
     failed = h.call("add_note", {"order_id": "O-7", "note": "x"}, h.FAILED)
-    assert (await planned(planner, whole("Zoe", last=failed), None, memory, way)).done is None
+    assert (await planned(planner, whole("Zoe", last=failed), None, memory)).done is None
     other = [h.user("Which customers live in Bern?"), *whole("Zoe")[1:]]
-    assert (await planned(planner, other, None, memory, way)).done is None
+    assert (await planned(planner, other, None, memory)).done is None
 
 
 def test_what_ended_here_half_of_the_time_is_not_done() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from langgraph_toolmem.atoms.atoms import make_atom
 from langgraph_toolmem.atoms.record import GATE, PULL, SLOW, USUAL, AtomRecord, prior
-from langgraph_toolmem.atoms.retrieve import fitting
 
 
 def test_without_a_record_nothing_is_said():
@@ -46,16 +45,3 @@ def test_what_nobody_judged_counts_neither_way():
 )
 def test_an_atom_misleads_that_fails_too_often_or_is_never_followed(record: tuple[int, ...], misleads: bool):
     assert AtomRecord(*record).misleads is misleads
-
-
-def test_the_better_record_decides_between_atoms_that_fit_alike_and_bad_ones_go():
-    atoms = [make_atom(state="", goal="do it", tool=tool, arguments={}) for tool in ("a", "b", "c")]
-    records = {
-        atoms[0].id: AtomRecord(60, 9, 1, 12),
-        atoms[1].id: AtomRecord(9, 1, 0),
-        atoms[2].id: AtomRecord(9, 9, 9),
-    }
-    given = {atom.id: prior(atom, records[atom.id]) for atom in atoms}
-    assert [atom.tool for atom in atoms if records[atom.id].misleads] == ["a"]
-    hits = fitting(atoms[1:], "", "do it", priors=given)
-    assert [hit.tool for hit in hits] == ["c", "b"]

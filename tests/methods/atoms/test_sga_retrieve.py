@@ -56,39 +56,10 @@ def test_what_needs_nothing_is_feasible_and_what_needs_something_unknown_is_not(
     assert hits == {"list_orders": 1.0, "cancel_order": 0.0, "return_order": 0.0}
 
 
-def test_feasibility_decides_between_equals():
-    one, other = atom("a", "do it", "CITY"), atom("b", "do it", "DATE")
-    both = [one, other]
-    assert [hit.tool for hit in fitting(both, NOTHING, "do it", {"CITY"})] == ["a", "b"]
-    assert [hit.tool for hit in fitting(both, NOTHING, "do it", {"DATE"})] == ["b", "a"]
-    one_score, other_score = (hit.score for hit in fitting(both, NOTHING, "do it", {"DATE"}, beta=0.0))
-    assert one_score == pytest.approx(other_score)
-
-
-def test_the_goal_decides_where_all_is_known():
-    known = {"ORDER_ID", "USER_ID"}
-    for goal, tool in (("please cancel it", "cancel_order"), ("I want to return it", "return_order")):
-        assert fitting(ATOMS, NOTHING, goal, known)[0].tool == tool
-
-
-def test_the_state_decides_where_the_goal_is_the_same():
-    first = atom("look", "cancel the order", state="known: email. done: nothing yet")
-    second = atom("act", "cancel the order", state="known: order id. done: The details of an order. result: one")
-    both = [first, second]
-    assert fitting(both, "known: email. done: nothing yet", "cancel the order")[0].tool == "look"
-    assert fitting(both, "known: order id. done: The details of an order", "cancel the order")[0].tool == "act"
-
-
 def test_an_atom_is_found_by_any_of_its_wordings_and_by_what_its_tool_does():
     merged = merge(CANCEL, replace(CANCEL, goal="call the purchase off", wordings=()))
     for goal in ("call my purchase off", "cancel the order", "something that is pending"):
         assert fitting([merged, RETURN, LIST], NOTHING, goal, {"ORDER_ID"}, beta=0.0)[0].tool == "cancel_order"
-
-
-def test_of_several_goals_the_best_fitting_one_counts():
-    single = fitting(ATOMS, NOTHING, "return the order", {"ORDER_ID", "USER_ID"})[0]
-    several = fitting(ATOMS, NOTHING, ["my name is Ann", "return the order"], {"ORDER_ID", "USER_ID"})[0]
-    assert (several.atom.id, several.score) == (single.atom.id, pytest.approx(single.score))
 
 
 def test_a_prior_lifts_and_sinks():
@@ -104,13 +75,6 @@ def test_one_atom_of_each_tool_unless_all_are_wanted():
     assert [hit.tool for hit in fitting(atoms, NOTHING, "cancel the order", known)] == ["cancel_order", "list_orders"]
     every = fitting(atoms, NOTHING, "cancel the order", known, one_per_tool=False)
     assert [hit.tool for hit in every] == ["cancel_order", "cancel_order", "list_orders"]
-
-
-def test_nothing_is_found_where_there_is_nothing():
-    assert fitting([], NOTHING, "cancel") == []
-    assert fitting(ATOMS, NOTHING, []) == []
-    assert fitting(ATOMS, NOTHING, "cancel", k=0) == []
-    assert len(fitting(ATOMS, "", "", k=5)) == 3  # feasibility alone still tells
 
 
 @pytest.mark.parametrize("wrong", [{"beta": -0.1}, {"beta": 1.1}, {"eps": -1.0}])
@@ -223,9 +187,8 @@ def scan(atoms: Sequence[Atom], state: str, goals: Sequence[str], types: set[str
     return [(-score, key) for score, _, key in sorted(found)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(DRAWN, WORDS, st.lists(WORDS, min_size=1, max_size=3))
-@pytest.mark.slow
 def test_it_answers_as_an_exact_scan(drawn: Any, state: str, goals: list[str]):
     atoms = [
         replace(atom("t", goal, *needs, state=where, about=about), id=str(number))
@@ -236,12 +199,6 @@ def test_it_answers_as_an_exact_scan(drawn: Any, state: str, goals: list[str]):
     assert [hit.atom.id for hit in hits] == [key for _, key in exact]
     assert [hit.score for hit in hits] == pytest.approx([score for score, _ in exact], abs=1e-8)
     assert hits[:2] == fitting(atoms, state, goals, {"A"}, k=2, one_per_tool=False)
-
-
-def test_equal_atoms_come_in_the_order_given():
-    atoms = [atom(f"t{number}", "cancel the order" if number % 3 else "return it") for number in range(50)]
-    hits = fitting(atoms, NOTHING, "cancel the order", k=20)
-    assert [hit.tool for hit in hits] == [f"t{number}" for number in range(50) if number % 3][:20]
 
 
 def cosines(state: str, goal: str, *atoms: Atom) -> list[float]:
@@ -255,12 +212,6 @@ def test_cosines_by_hand():
     asked, kept = math.log(3) ** 2 * (1.5 + texts.UNKNOWN * texts.ABOUT**2), math.log(3) ** 2 * 1.5
     assert cosines("", "alpha", alpha, beta) == [pytest.approx(kept / math.sqrt(asked * kept)), 0.0]
     assert cosines("alpha", "", alpha, beta) == [0.0, 0.0]  # a word of the state is no word of the goal
-
-
-def test_a_word_that_no_atom_has_counts_little():
-    only = atom("a", "alpha beta", state="")
-    (whole,), (with_name,) = cosines("", "alpha beta", only), cosines("", "alpha beta zorblax", only)
-    assert 0.7 < with_name / whole < 1.0
 
 
 def test_how_rare_words_are_is_told_by_a_sample():

@@ -180,15 +180,6 @@ def test_supports_are_bounded_and_good_ones_stay() -> None:
     assert {each.run for each in kept} == {f"r{number}" for number in range(5, MAX_SUPPORTS + 5)}
 
 
-def test_supports_survive_being_written() -> None:
-    both = (
-        support(user="ann", score=0.75, time=3.5),
-        Support(atom("x", origin="search", sources=["t"], produces=["A"])),
-    )
-    read = from_plain_supports(both[0].part.id, json.loads(json.dumps(to_plain_supports(both))))
-    assert read == both
-
-
 @pytest.mark.parametrize(
     "change", [dict.clear, lambda plain: plain.pop("tool"), lambda plain: plain.update(supports=[[]])]
 )
@@ -214,20 +205,6 @@ def test_verdicts_and_leaving_touch_only_their_run() -> None:
 # --- rows ---
 
 
-@embedders
-def test_atoms_are_found_after_a_restart_with_all_they_are(opened: Opened, embeddings: Any) -> None:
-    kept = opened(embeddings)
-    mail = atom("mail the receipt", "send_mail", arguments={"to": "<EMAIL>"}, required_slots=["EMAIL"])
-    assert kept.put(support(), support(atom("call the order off"), run="run2"), support(mail)) == 2
-    before = kept.all()
-    again = opened(embeddings)
-    assert again.all() == before
-    (hit,) = again.search("call the order off", state="known: order id. done: nothing yet", k=1)
-    assert (hit.atom.tool, hit.atom.visits) == ("cancel_order", 2)
-    assert hit.similarity > 0.8
-    assert sorted(again.tools("mail")) == ["cancel_order", "send_mail"]
-
-
 def test_an_atom_is_a_row_and_a_row_an_atom() -> None:
     item = stored(atom().id, (support(user="ann"), support(atom("call it off"), run="b", score=None)))
     row = AtomKind().row(item)
@@ -235,19 +212,6 @@ def test_an_atom_is_a_row_and_a_row_an_atom() -> None:
     plain = json.loads(json.dumps(row.metadata))
     read = AtomKind().item(Hit(row.id, row.text, plain))
     assert (read, read.atom, read.supports) == (item, item.atom, item.supports)
-
-
-def test_runs_without_a_verdict_wait_and_a_verdict_decides(opened: Opened) -> None:
-    kept = opened()
-    assert kept.put(support(score=None)) == 1
-    assert kept.goals() == kept.all() == []
-    assert kept.judge("run1", 1.0) == 1
-    assert kept.goals() == ["cancel the order"]
-    kept = opened()
-    assert kept.goals() == ["cancel the order"]
-    assert kept.judge("run1", 0.0) == 1
-    assert kept.judge("nobody", 1.0) == 0
-    assert kept.goals() == opened().goals() == []
 
 
 @embedders
@@ -265,27 +229,6 @@ def test_atoms_that_wait_hide_none_that_is_good(
     assert kept.tools() == []
 
 
-def test_the_same_run_again_changes_nothing_and_with_more_it_counts_for_more(kept: Kept) -> None:
-    assert kept.put(support(time=1.0)) == 1
-    assert kept.put(support(time=9.0)) == kept.put(support(score=None)) == 0
-    assert kept.supports(atom()) == (support(time=1.0),)
-    assert kept.put(support(atom(visits=3))) == kept.put(support(atom(visits=2))) == 0
-    assert [each.visits for each in kept.all()] == [3]
-    kept.put(support(user="ann"))
-    kept.put(support(user="bob"), support(run="other"))
-    assert [each.user for each in kept.supports(atom())] == ["ann", "bob", ""]
-    assert [each.visits for each in kept.all()] == [5]
-
-
-def test_what_is_missing_is_put_and_nothing_else(kept: Kept) -> None:
-    kept.put(support(run="a"))
-    kept.judge("a", 0.0)
-    more = [support(run="a"), support(run="b"), support(atom("x", "other"), run="b")]
-    assert kept.put(*more, missing=True) == 2
-    assert kept.put(*more, missing=True) == 0
-    assert {each.run: each.score for each in kept.supports(atom())} == {"a": 0.0, "b": 1.0}
-
-
 def test_a_bad_run_takes_its_wording_back_and_leaves_that_of_others(opened: Opened) -> None:
     kept = opened()
     kept.put(support(atom("call it off", visits=2), run="a"), support(run="b"))
@@ -295,15 +238,6 @@ def test_a_bad_run_takes_its_wording_back_and_leaves_that_of_others(opened: Open
     assert [wording.goal for wording in wordings_of(left)] == ["cancel the order"]
     assert left.sources == ()
     assert opened().all() == [left]
-
-
-def test_a_verdict_of_a_user_is_for_their_run(kept: Kept) -> None:
-    ann, bob = (Kept(kept.memory, name) for name in ("ann", "bob"))
-    kept.put(support(user=ann.user.digest or ""), support(user=bob.user.digest or ""))
-    assert bob.judge("run1", 0.0) == 1
-    assert [each.score for each in kept.supports(atom())] == [1.0, 0.0]
-    assert kept.judge("run1", 0.5) == 1
-    assert [each.score for each in kept.supports(atom())] == [0.5, 0.5]
 
 
 def test_a_run_is_worded_anew_and_what_others_gave_stays(kept: Kept) -> None:
@@ -340,14 +274,6 @@ def test_what_misleads_is_found_no_longer_and_not_brought_back(opened: Opened) -
     assert sorted(kept.tools()) == ["cancel_order", "stop_order"]
 
 
-def test_records_decide_between_atoms_that_fit_alike(kept: Kept) -> None:
-    one, two = atom(tool="one_tool", about=""), atom(tool="two_tool", about="")
-    kept.put(support(one), support(two))
-    first, second = kept.tools()
-    kept.note({"one_tool": one, "two_tool": two}[first], Track(shown=15))
-    assert kept.tools() == [second, first]
-
-
 def test_beyond_the_bound_those_leave_that_say_least(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AtomKind, "most", 4)
     kept = opened()
@@ -364,33 +290,6 @@ def test_beyond_the_bound_those_leave_that_say_least(opened: Opened, monkeypatch
 
 
 # --- who is forgotten ---
-
-
-@embedders
-def test_forgetting_takes_a_user_out_of_merged_atoms_and_off_the_disk(
-    opened: Opened, tmp_path: Path, embeddings: Any
-) -> None:
-    ann, bob = (opened(embeddings, name) for name in ("ann", "bob"))
-    mine = ann.user.digest or ""
-    bob.put(
-        support(atom("cancel what Zebulon ordered"), run="a", user=mine),
-        support(run="b", user=bob.user.digest or ""),
-        support(atom("greet Zebulon", "greet"), run="a", user=mine),
-    )
-    assert bob.rows.forget(ann.user) == 2
-    assert bob.rows.forget(ann.user) == 0
-    assert [each.goal for each in bob.all()] == ["cancel the order"]
-    assert bob.tools("greet Zebulon") == ["cancel_order"]
-    assert [each.goal for each in opened(embeddings).all()] == ["cancel the order"]
-    opened.close()
-    assert [path for path in tmp_path.rglob("*") if path.is_file() and b"Zebulon" in path.read_bytes()] == []
-
-
-def test_forgetting_a_run_leaves_what_others_gave(kept: Kept) -> None:
-    kept.put(support(atom("call it off"), run="a"), support(run="b"), support(atom("x", "other"), run="a"))
-    assert kept.rows.forget_of("a", kept.user) == 2
-    assert [each.goal for each in kept.all()] == ["cancel the order"]
-    assert kept.rows.count(kept.user) == 1
 
 
 # --- among many ---

@@ -13,11 +13,11 @@ import pytest
 from rooms import Rooms
 from typer.testing import CliRunner
 
-from langgraph_toolmem import Atoms, ToolMemory, default_methods
+from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task
+from langgraph_toolmem.offline.discovery import Discovery, Task
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = [
@@ -67,9 +67,7 @@ def atoms(memory: ToolMemory, **how: Any) -> dict[str, Atom]:
 
 
 def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStubServer) -> None:
-    with ToolMemory(
-        tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
-    ) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True, model=make_chat_model(server))]) as memory:
         memory.finish(order(1), thread_id="1", success=True)
         found = atoms(memory)
         assert (found["find_order"].goal, found["send_mail"].goal) == (GOALS["order_id"], GOALS["to"])
@@ -89,13 +87,13 @@ def test_each_kind_of_step_is_asked_about_once(tmp_path: Path, server: OpenAIStu
         assert atoms(memory) == {}
         memory.feedback("2", score=1.0)
         assert atoms(memory)["send_mail"].arguments["tone"] == "<TONE>"
-    with ToolMemory(tmp_path, tools=TOOLS) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms()]) as memory:
         assert atoms(memory)["find_order"].goal == GOALS["order_id"]
 
 
 def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> None:
     model = away()
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=model))) as memory:
+    with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(keep=True, model=model)]) as memory:
         memory.finish(order(1), thread_id="1", success=True)
         hits = memory.atoms.search("find order <ID>", slots=["ORDER_ID"])
         assert {hit.tool for hit in hits} == {"find_order", "send_mail"}
@@ -103,47 +101,10 @@ def test_while_the_model_is_away_atoms_are_there_without_it(tmp_path: Path) -> N
     assert "wording: 1" in said
     assert "Atoms(model=...)" in said
     with OpenAIStubServer(reply) as again:  # the next process asks
-        with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(model=make_chat_model(again)))) as memory:
+        with ToolMemory(tmp_path, tools=TOOLS, methods=[Atoms(model=make_chat_model(again))]) as memory:
             assert memory.flush()
             assert atoms(memory)["find_order"].goal == GOALS["order_id"]
         assert len(again.requests) == 2
-
-
-def test_an_answer_that_tells_a_value_is_not_taken(tmp_path: Path) -> None:
-    told = {"state": "Order W1 is asked about.", "goal": "find_order for c1@example.org", "arguments": []}
-    with (
-        OpenAIStubServer(lambda request: json.dumps(told)) as server,
-        ToolMemory(
-            tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
-        ) as memory,
-    ):
-        memory.finish(order(1), thread_id="1", success=True)
-        for atom in atoms(memory).values():
-            assert not re.search(r"W1|c1@|find_order", atom.state + atom.goal)
-
-
-@pytest.mark.slow
-def test_a_forgotten_user_is_in_no_file(tmp_path: Path, server: OpenAIStubServer) -> None:
-    with ToolMemory(
-        tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=make_chat_model(server)))
-    ) as memory:
-        memory.finish(order(4711), thread_id="1", success=True, user_id="ann")
-        memory.finish(order(5), thread_id="2", success=True, user_id="ben")
-        assert {atom.visits for atom in atoms(memory).values()} == {2}
-        memory.forget(user_id="ann")
-        assert {atom.visits for atom in atoms(memory).values()} == {1}
-    assert [p for p in tmp_path.rglob("*") if p.is_file() and b"4711" in p.read_bytes()] == []
-
-
-@pytest.mark.slow
-def test_what_waits_for_the_model_goes_with_the_user(tmp_path: Path) -> None:
-    model = away()
-    with ToolMemory(tmp_path, tools=TOOLS, methods=default_methods(Atoms(keep=True, model=model))) as memory:
-        memory.finish(order(4711), thread_id="1", success=True, user_id="ann")
-        memory.atoms.search("find")
-        memory.forget(user_id="ann")
-        assert memory.flush(timeout=5)
-    assert [p for p in tmp_path.rglob("*") if p.is_file() and b"4711" in p.read_bytes()] == []
 
 
 def log(folder: Path, *numbers: int) -> Path:
@@ -172,27 +133,6 @@ def test_an_import_words_them_within_its_bound(
         found = atoms(memory)
         assert sum(atom.goal in GOALS.values() for atom in found.values()) == worded
         assert {atom.visits for atom in found.values()} == {3}
-
-
-def test_a_discovery_words_what_it_found_once(tmp_path: Path) -> None:
-    def said(request: dict[str, Any]) -> str:
-        goal = "get hold of the key" if "name = " in request["messages"][-1]["content"] else "have the safe open"
-        return json.dumps({"state": "A key is named.", "goal": goal, "arguments": []})
-
-    tasks = [
-        Task(f"t{n}", f"Open the safe with the {key} key.", {"key": key}) for n, key in enumerate(("Garden", "Cellar"))
-    ]
-    with OpenAIStubServer(said) as server:
-        for _ in range(2):
-            with (
-                ToolMemory.ephemeral() as memory,
-                Discovery(Rooms, tasks, atom_model=make_chat_model(server), folder=tmp_path) as discovery,
-            ):
-                report = discovery.run(sink=IntoMemory(memory))
-                assert {atom.goal for atom in memory.atoms.all()} == {"get hold of the key", "have the safe open"}
-                assert {atom.visits for atom in memory.atoms.all()} == {2}
-                assert (report.progress.solved, report.progress.model_calls) == (2, 2)
-        assert len(server.requests) == 2
 
 
 def test_a_discovery_goes_without_words_where_the_budget_is_spent_or_the_model_away(tmp_path: Path) -> None:

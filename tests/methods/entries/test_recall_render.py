@@ -40,11 +40,6 @@ def parts(text: str) -> dict[str, list[str]]:
     return found
 
 
-def test_nothing_recalled_says_nothing() -> None:
-    assert to_prompt(Recollection()) == ""
-    assert to_prompt(Recollection(missing="the disk is gone")) == ""
-
-
 def test_kinds_stand_apart_each_most_relevant_first() -> None:
     entries = (recalled("a", 1.0), recalled("b", 0.0), recalled("c"), recalled("d", 0.2), recalled("e", 0.5))
     found = parts(to_prompt(Recollection(entries)))
@@ -136,11 +131,6 @@ def test_texts_of_runs_are_quoted_and_cannot_end_the_material(field: str) -> Non
     assert NASTY[:6] not in re.sub(r'"[^"]*"', "", line)
 
 
-def test_what_could_not_be_looked_at_is_said_beside_what_was() -> None:
-    text = to_prompt(Recollection((recalled("a", 1.0),), missing="one folder could not be read"))
-    assert text.splitlines()[-1] == "Not looked at: one folder could not be read."
-
-
 # --- the budget ---
 
 
@@ -170,10 +160,6 @@ def test_the_least_relevant_are_left_out_where_the_shortest_forms_do_not_fit_and
     assert 1 <= len(shown) < 8
     left_out = 8 - len(shown)
     assert tight.splitlines()[-1] == f"{left_out} more similar run{'s' * (left_out > 1)} left out for want of room."
-
-
-def test_no_room_at_all_says_nothing() -> None:
-    assert to_prompt(Recollection((long("a"),)), budget=1) == ""
 
 
 TEXTS = st.text(max_size=400)

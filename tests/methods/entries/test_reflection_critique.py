@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.entries import critique as critiques
-from langgraph_toolmem.entries.critique import Critique, ModelCritic, bounded, critique
+from langgraph_toolmem.entries.critique import Critique, bounded, critique
 from langgraph_toolmem.entries.entry import MAX_CRITIQUE, Entry, EntryCall, entry_id
 from langgraph_toolmem.entries.preferences import (
     Preference,
@@ -92,17 +92,6 @@ def test_a_model_says_what_went_wrong_and_reads_all_it_needs() -> None:
     assert "Mail Dora" in human
     assert "nobody said how it went" in human
     assert "Mail nobody else" not in human
-
-
-def test_the_function_and_the_critic_say_the_same() -> None:
-    with OpenAIStubServer(lambda request: json.dumps(SAID)) as server:
-        model = make_chat_model(server)
-        assert critique(model, FAILED, TOOLS, []) == Critique(**SAID)
-        assert ModelCritic(model, TOOLS)(FAILED, []) == Critique(**SAID)
-        assert ModelCritic(model, lambda: TOOLS)(FAILED, []) == Critique(**SAID)
-        first, *others = [request["messages"] for request in server.requests]
-    assert len(others) == 2
-    assert all(other == first for other in others)
 
 
 def test_only_failed_runs_are_criticised_and_no_model_is_asked() -> None:

@@ -14,7 +14,7 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from test_recall_memory import PER_USER, Critic, asking, holding, mail, queries, shown
 
-from langgraph_toolmem import Entries, StorageError, ToolMemory, default_methods
+from langgraph_toolmem import Entries, StorageError, ToolMemory
 from langgraph_toolmem.base.errors import NamespaceError
 from langgraph_toolmem.core import jobs
 from langgraph_toolmem.core.rows import Rows
@@ -31,7 +31,7 @@ from langgraph_toolmem.testing.server import make_chat_model
 
 
 def test_a_verdict_on_another_users_run_of_the_same_id_is_not_taken_over(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, namespace=PER_USER) as memory:
+    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
         memory.finish(mail("Ann"), thread_id="1", success=False, comment="Zebulons word", user_id="zeb")
         memory.finish(mail("Bob"), thread_id="1", user_id="bob")
         (entry,) = memory.entries.recall("send a mail to Cid", user_id="bob")
@@ -70,7 +70,7 @@ def _on_anothers(memory: ToolMemory) -> None:
 
 @pytest.mark.parametrize("said", [_later, _before, _observed, _on_anothers], ids=lambda said: said.__name__)
 def test_where_a_user_is_named_only_once_forgetting_finds_all_the_same(tmp_path: Path, said: Any) -> None:
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         said(memory)
         assert memory.flush()
         assert holding(tmp_path, "Zebulon")
@@ -83,7 +83,7 @@ def test_where_a_user_is_named_only_once_forgetting_finds_all_the_same(tmp_path:
 def test_a_verdict_left_by_nobody_goes_with_the_user_whose_run_it_is(
     tmp_path: Path, namespace: tuple[str, ...]
 ) -> None:
-    with ToolMemory(tmp_path, namespace=namespace) as memory:
+    with ToolMemory(tmp_path, namespace=namespace, methods=[Entries()]) as memory:
         memory.finish(mail("Ann"), thread_id="1", user_id="zeb", wait=True)
         with ToolMemory(tmp_path, namespace=namespace, read_only=True) as other:
             other.feedback("1", score=0.0, comment="Zebulons word")
@@ -105,7 +105,7 @@ def test_what_a_cold_start_is_judging_is_not_kept_when_its_user_is_forgotten(tmp
         def invoke(self, state: dict[str, Any], config: Any) -> Any:
             return {"messages": [*state["messages"], *answered]}
 
-    with ToolMemory(tmp_path, namespace=PER_USER) as memory:
+    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
 
         def reply(request: dict[str, Any]) -> str:
             if request["response_format"]["json_schema"]["name"] == "Judgement":
@@ -128,7 +128,7 @@ def test_forgetting_goes_on_where_the_queue_is_in_use(tmp_path: Path, monkeypatc
     def busy(*_: Any, **__: Any) -> int:
         raise StorageError("in use")
 
-    with ToolMemory(tmp_path, namespace=PER_USER) as memory:
+    with ToolMemory(tmp_path, namespace=PER_USER, methods=[Entries()]) as memory:
         memory.finish(mail("Zebulon"), thread_id="z", success=False, user_id="zeb", wait=True)
         with monkeypatch.context() as patch:
             patch.setattr(JobQueue, "forget", busy)
@@ -150,7 +150,7 @@ def test_what_was_reported_before_a_forgetting_does_not_come_back_after_it(tmp_p
             memory.entries.recollect(asking("Zebulon"), thread_id=f"{name}-next", user_id="zeb", budget=BUDGET)
             memory.feedback(name, score=0.1, comment="Zebulons word", user_id="zeb")
 
-    with ToolMemory(tmp_path, methods=default_methods(Entries(critic=critic))) as memory:
+    with ToolMemory(tmp_path, methods=[Entries(critic=critic)]) as memory:
         threads = [threading.Thread(target=reports, args=(number,)) for number in range(3)]
         for thread in threads:
             thread.start()
@@ -178,7 +178,7 @@ class Idle:
 
 def test_entries_do_not_wait_for_a_critic_that_hangs() -> None:
     critic = Critic()
-    with ToolMemory.ephemeral(methods=default_methods(Entries(critic=critic))) as memory:
+    with ToolMemory.ephemeral(methods=[Entries(critic=critic)]) as memory:
         critic.go.clear()
         memory.finish(mail("Ann"), thread_id="1", success=False)
         until(lambda: critic.asked != [])
@@ -225,33 +225,12 @@ def test_closing_leaves_what_takes_too_long_to_the_next_opening(
         patch.setattr(Rows, "put", put_slowly)
         patch.setattr(jobs, "CLOSE_SECONDS", 0.04)
         memory.close()
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         assert memory.report().jobs.pending == 4
         assert len(memory.entries.recall("send a mail to me")) == 5
 
 
 # --- parts that fail ---
-
-
-@pytest.mark.parametrize("used", [False, True])
-@pytest.mark.parametrize("where", ["folder", "ram"])
-def test_after_closing_nothing_is_opened_and_nobody_is_stopped(tmp_path: Path, used: bool, where: str) -> None:
-    memory = ToolMemory(tmp_path if where == "folder" else None)
-    if used:
-        memory.finish(mail("Ann"), thread_id="1", success=True, wait=True)
-    else:
-        memory.observe(mail("Ann"), thread_id="1")
-    memory.close()
-    threads = set(threading.enumerate())
-    memory.finish(mail("Bob"), thread_id="2", success=True, wait=True)
-    with pytest.raises(StorageError, match="closed"):
-        memory.feedback("1", score=0.0, wait=True)
-    assert memory.entries.recollect(asking("Cid"), budget=BUDGET).entries == ()
-    with pytest.raises(StorageError, match="closed"):
-        memory.entries.recall("send a mail to Cid")
-    memory.close()
-    assert set(threading.enumerate()) <= threads
-    assert (tmp_path / database.NAME).exists() == (used and where == "folder")
 
 
 def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
@@ -260,7 +239,7 @@ def test_where_no_thread_is_to_be_had_verdicts_find_their_run_all_the_same(
     def none_left(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with ToolMemory(tmp_path) as memory:
+    with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", none_left)
             memory.finish(mail("Zebulon"), thread_id="1")

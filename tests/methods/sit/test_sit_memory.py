@@ -16,10 +16,8 @@ from typing import Any
 import chromadb
 import histories as h
 import pytest
-from chroma_server import chroma_clients, chroma_run
 from chromadb.config import Settings
 from kept import inertia, ledger, sit
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from places import TESTS
@@ -40,7 +38,9 @@ from symptoms import (
 
 from langgraph_toolmem import (
     SIT,
+    Inertia,
     NamespaceError,
+    Navigator,
     SITPolicy,
     StorageError,
     ToolMemory,
@@ -63,7 +63,7 @@ JUDGED = SITPolicy(unlabelled=0.0)
 
 
 def made(path: Path | None = None, *, policy: SITPolicy | None = None, **options: Any) -> ToolMemory:
-    methods = default_methods(SIT(policy or JUDGED))
+    methods = [Inertia(), SIT(policy or JUDGED), Navigator()]
     return ToolMemory(path, **{"tools": SCHEMAS, "methods": methods, **options})
 
 
@@ -107,6 +107,17 @@ def test_the_state_tells_apart_what_frequency_does_not(memory: ToolMemory) -> No
         assert names(memory.sit.suggest(before_cure(cause), k=1)) == [cure]
 
 
+def test_how_many_are_suggested_and_the_first_step(memory: ToolMemory) -> None:
+    teach(memory)
+    here = before_cure("router")
+    for options, count in (({}, 2), ({"k": 1}, 1), ({"policy": SITPolicy(k=3)}, 3)):
+        assert len(memory.sit.suggest(here, **options)) == count  # type: ignore[arg-type]
+    assert len(memory.sit.suggest(here, k=99)) <= len(SCHEMAS)
+    for messages in ([asked("Zoe")], [HumanMessage("My page does not load")], []):
+        [first, *_] = memory.sit.suggest(messages, policy=SITPolicy(weight_words=0.0))
+        assert (first.tool, first.runs) == ("read_logs", 10)
+
+
 def test_a_summary_of_the_caller_goes_before_the_extract(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
     [found] = memory.sit.suggest(before_cure("router"), summary=f"It looks as if {FINDINGS['password']}.", k=1)
@@ -117,108 +128,12 @@ def test_a_summary_of_the_caller_goes_before_the_extract(memory: ToolMemory) -> 
     assert (found.runs, found.success) == (3, 1.0)
 
 
-def test_first_steps_come_from_the_start(memory: ToolMemory) -> None:
-    teach(memory, routers=2, passwords=1)
-    for messages in ([asked("Zoe")], [HumanMessage("My page does not load")], []):
-        [first, *_] = memory.sit.suggest(messages, policy=SITPolicy(weight_words=0.0))
-        assert (first.tool, first.runs) == ("read_logs", 3)
-    assert "after the start" in first.evidence
-
-
-def test_k_is_the_policys_or_the_callers(memory: ToolMemory) -> None:
-    teach(memory)
-    here = before_cure("router")
-    assert len(memory.sit.suggest(here)) == 2
-    assert len(memory.sit.suggest(here, k=1)) == 1
-    assert len(memory.sit.suggest(here, policy=SITPolicy(k=3))) == 3
-    assert len(memory.sit.suggest(here, k=99)) <= len(SCHEMAS)
-
-
-@pytest.mark.parametrize("policy", [SITPolicy(), PAPER])
-def test_a_tool_that_cannot_be_called_is_never_suggested(memory: ToolMemory, policy: SITPolicy) -> None:
-    teach(memory, summaries=True)
-    here, summary = before_cure("router"), f"Logs: {FINDINGS['router']}"
-    options: dict[str, Any] = {"policy": policy, "summary": summary, "k": 9}
-    assert names(memory.sit.suggest(here, **options))[0] == "restart_router"
-    for available in ({"reset_password"}, ["reset_password", "elsewhere"], ("reset_password",)):
-        assert names(memory.sit.suggest(here, available=available, **options)) == ["reset_password"]
-    assert memory.sit.suggest(here, available=set(), **options) == []
-    memory.core.catalogue.adopt({})  # what is declared bounds it too
-    with made(tools=SCHEMAS[:3]) as other:
-        teach(other, summaries=True)
-        assert "close_ticket" not in names(other.sit.suggest(whole("router", "Zoe")[:-3], k=9))
-
-
-def test_after_a_tool_that_nothing_is_known_of_the_descriptions_decide(memory: ToolMemory) -> None:
-    teach(memory)
-    messages = h.history(h.user("Please give Zoe a fresh password"), h.call("elsewhere", {"name": "Zoe"}))
-    for policy in (SITPolicy(recall="tool"), PAPER):
-        [found, *_] = memory.sit.suggest(messages, policy=policy)
-        assert (found.tool, found.kind, found.runs) == ("reset_password", "search", 0)
-    with made(tools=None) as bare:
-        assert bare.sit.suggest(messages) == []
-
-
-def test_after_parallel_calls_each_of_them_speaks(memory: ToolMemory) -> None:
-    for i in range(3):
-        memory.finish(
-            h.history(asked("a"), h.call("read_logs"), h.call("restart_router")), thread_id=f"a{i}", success=True
-        )
-        memory.finish(
-            h.history(asked("b"), h.call("elsewhere"), h.call("close_ticket")), thread_id=f"b{i}", success=True
-        )
-    both = h.history(asked("c"), h.calls([("read_logs", {}, "ok"), ("elsewhere", {}, "ok")]))
-    policy = SITPolicy(recall="tool", weight_words=0.0)
-    assert sorted(names(memory.sit.suggest(both, policy=policy))) == ["close_ticket", "restart_router"]
-    one = h.history(asked("c"), h.call("read_logs"))
-    assert names(memory.sit.suggest(one, policy=policy)) == ["restart_router"]
-
-
-def test_the_paper_ranks_by_the_best_cosine_and_fills_up_with_the_heaviest_edges() -> None:
-    with made(policy=PAPER) as memory:
-        teach(memory, routers=0, passwords=3, summaries=True)
-        teach(memory, routers=7, passwords=0, first=100)
-        found = memory.sit.suggest(before_cure("password"), summary="Nothing in common")
-        assert [(each.tool, each.kind) for each in found] == [
-            ("reset_password", "episodic"),
-            ("restart_router", "procedural"),
-        ]
-        assert [each.tool for each in memory.sit.suggest(before_cure("password"))] == [
-            "restart_router",
-            "reset_password",
-        ]
-        assert {each.kind for each in memory.sit.suggest(before_cure("password"))} == {"procedural"}
-
-
 def test_a_memory_whose_policy_compares_what_agents_wrote_makes_no_extracts() -> None:
     with made(policy=PAPER) as memory:
         teach(memory, routers=1, passwords=1)
         teach(memory, routers=1, passwords=0, first=50, summaries=True)
         [text] = kept(memory)
         assert "Customer 50" in text
-
-
-async def test_the_async_twins_answer_the_same(memory: ToolMemory) -> None:
-    teach(memory, summaries=True)
-    here = before_cure("password")
-    for options in ({}, {"summary": "the password"}, {"k": 1, "available": ["close_ticket", "reset_password"]}):
-        expected = memory.sit.suggest(here, **options)  # type: ignore[arg-type]
-        assert expected
-        assert await memory.sit.asuggest(here, **options) == expected  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "   \n", "x" * 200_000, "ページが開きません。ログ：パスワードの期限切れ", "\ud800 lone"]
-)
-def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
-    teach(memory, summaries=True)
-    before = kept(memory)
-    assert memory.sit.suggest(before_cure("router"), summary=text)
-    memory.finish(whole("router", "Zoe", summary=text), thread_id="strange", success=True)
-    new = [each for each in kept(memory) if each not in before]
-    assert len(new) <= 3
-    assert all(0 < len(each) <= 4_000 for each in new)
-    assert memory.sit.suggest(before_cure("router"), summary=text)
 
 
 def test_what_waits_is_no_longer_than_what_is_stored(memory: ToolMemory) -> None:
@@ -336,15 +251,6 @@ def test_by_default_a_run_that_nobody_judged_teaches_a_little_until_its_verdict(
         assert not [text for text in kept(memory) if "Zoe" in text]
 
 
-def test_failed_steps_of_a_successful_run_are_no_targets(memory: ToolMemory) -> None:
-    tried = h.call("restart_router", {"name": "Zoe"}, h.FAILED)
-    run = h.history(before_cure("password"), tried, h.call("reset_password", {"name": "Zoe"}), h.words())
-    memory.finish(run, thread_id="r", success=True)
-    assert edge(memory, "read_logs", "restart_router") is None
-    assert edge(memory, "restart_router", "reset_password").good == 1
-    assert len(kept(memory)) == 2
-
-
 @pytest.mark.parametrize("first", ["messages", "verdict"])
 @pytest.mark.parametrize("good", [True, False])
 def test_a_verdict_may_come_before_or_after_the_messages(memory: ToolMemory, first: str, good: bool) -> None:
@@ -443,26 +349,6 @@ def in_a_process(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_what_waits_survives_a_kill_and_another_process_judges(tmp_path: Path) -> None:
-    killed = in_a_process(
-        tmp_path,
-        f"""
-        memory = made(folder)
-        teach(memory, routers=1, passwords=0)
-        memory.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
-        os.kill(os.getpid(), {int(signal.SIGKILL)})
-        """,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    with made(tmp_path) as memory:
-        assert len(kept(memory)) == 3
-        memory.feedback("r", score=1.0)
-        assert "The password is old." in kept(memory)
-        [found] = memory.sit.suggest(before_cure("password"), summary="The password is old.", k=1)
-        assert found.tool == "reset_password"
-
-
-@pytest.mark.slow
 def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
     """The verdict is kept, the summaries wait, and the next process that opens the folder brings them in."""
     killed = in_a_process(
@@ -478,32 +364,6 @@ def test_killed_between_the_verdict_and_chroma(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         assert "The link is gone." in kept(memory)
         assert waiting(memory) == {}
-
-
-def test_a_memory_that_only_reads_changes_nothing(tmp_path: Path) -> None:
-    with made(tmp_path) as memory:
-        teach(memory, summaries=True)
-        texts = kept(memory)
-    with made(tmp_path, read_only=True) as reader:
-        assert names(reader.sit.suggest(before_cure("password"), k=1)) == ["reset_password"]
-        reader.sit.advise(before_cure("password"), thread_id="x", shown=True)
-        reader.finish(whole("password", "Zoe", summary="Something new"), thread_id="x", success=True)
-    with made(tmp_path) as memory:
-        assert kept(memory) == texts
-        assert {s.offered for s in stored(memory)} == {0}
-        assert record(memory) == (0, 0, 0)
-
-
-def test_a_verdict_that_a_reader_leaves_is_heeded_by_the_writer(tmp_path: Path) -> None:
-    with made(tmp_path) as memory:
-        teach(memory, routers=2, passwords=0)
-        assert len(kept(memory)) == 6
-    with made(tmp_path, read_only=True) as reader:
-        reader.feedback("taught-1", score=0.0)
-        assert len(kept(reader)) == 6
-    with made(tmp_path) as memory:
-        assert memory.flush()  # the verdict is a job, and what it means for the summaries another one
-        assert len(kept(memory)) == 3
 
 
 # --- users ---
@@ -542,7 +402,7 @@ def test_somebody_elses_verdict_moves_nothing_into_their_namespace() -> None:
 
 
 def test_a_verdict_of_nobody_reaches_the_user_whose_run_was_finished_here() -> None:
-    with made(namespace=PER_USER) as memory:
+    with made(namespace=PER_USER, methods=default_methods(SIT(JUDGED))) as memory:
         memory.finish(whole("router", "Zoe", summary="anns words"), thread_id="r", user_id="ann")
         memory.feedback("r", score=1.0)
         assert "anns words" in kept(memory, "ann")
@@ -560,43 +420,6 @@ def test_runs_of_nobody_are_not_put_to_somebody() -> None:
         assert "nobodys words" not in kept(memory, "ann")
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
-async def test_without_a_user_a_namespace_that_needs_one_refuses(nobody: str | None) -> None:
-    with made(namespace=PER_USER) as memory:
-        for ask in (memory.sit.suggest, memory.sit.advise):
-            with pytest.raises(NamespaceError, match="user_id"):
-                ask([asked("Zoe")], user_id=nobody)
-        with pytest.raises(NamespaceError):
-            await memory.sit.asuggest([asked("Zoe")], user_id=nobody)
-
-
-@pytest.mark.parametrize("namespace", [("toolmem",), PER_USER])
-@pytest.mark.slow
-def test_a_forgotten_user_is_in_no_file(tmp_path: Path, namespace: tuple[str, ...]) -> None:
-    with made(tmp_path, namespace=namespace) as memory:
-        for i in range(3):
-            memory.finish(
-                whole("router", "Zebulon", summary=f"Zebulon {i}"), thread_id=f"z{i}", success=True, user_id="z"
-            )
-            memory.finish(whole("password", "Kayla"), thread_id=f"k{i}", success=True, user_id="k")
-        memory.observe(whole("password", "Zebulon", summary="Zebulon waits")[:-1], thread_id="open", user_id="z")
-        assert holding(tmp_path, "Zebulon")
-        before = edge(memory, "read_logs", "restart_router")
-        others = [each for each in kept(memory, "k") if "Zebulon" not in each]
-        memory.forget(user_id="z")
-        assert holding(tmp_path, "Zebulon") == []
-        assert "Zebulon" not in repr(kept(memory, "z"))
-        assert waiting(memory) == {}
-        assert edge(memory, "read_logs", "restart_router") == before  # counts hold nothing of a person
-        assert kept(memory, "k") == others
-        memory.finish(whole("router", "Kayla", summary="after it"), thread_id="later", success=True, user_id="k")
-        assert "after it" in kept(memory, "k")
-    assert holding(tmp_path, "Zebulon") == []
-    with made(tmp_path, namespace=namespace) as memory:
-        assert {*others, "after it"} <= set(kept(memory, "k"))
-        assert names(memory.sit.suggest(before_cure("password"), k=1, user_id="k")) == ["reset_password"]
-
-
 def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) -> None:
     for user in ("ann", "bob"):
         memory.finish(
@@ -611,24 +434,22 @@ def test_in_a_shared_namespace_what_others_said_too_stays(memory: ToolMemory) ->
     assert left[0].startswith("Asked: more")
 
 
-@pytest.mark.parametrize("success", [True, None])
-def test_forgotten_while_summaries_are_being_stored(success: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = made(policy=SITPolicy(unlabelled=0.5))
-    rows = memory.sit.states.rows
-    put, forgotten = rows.put, list[str]()
+@pytest.mark.parametrize(("success", "verdict"), [(True, None), (None, None), (True, 0.0)])
+def test_forgotten_or_judged_anew_while_summaries_are_being_stored(
+    success: bool | None, verdict: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with made(policy=SITPolicy(unlabelled=0.5)) as memory:
+        put, meanwhile = memory.sit.states.rows.put, list[str]()
 
-    def forgotten_meanwhile(*items: Any, **options: Any) -> Any:
-        monkeypatch.undo()
-        memory.forget(user_id="zoe")
-        forgotten.append("zoe")
-        return put(*items, **options)
+        def changed_meanwhile(*items: Any, **options: Any) -> Any:
+            monkeypatch.undo()
+            memory.forget(user_id="zoe") if verdict is None else memory.feedback("r", score=verdict)
+            meanwhile.append("done")
+            return put(*items, **options)
 
-    monkeypatch.setattr(rows, "put", forgotten_meanwhile)
-    memory.finish(whole("router", "Zoe", summary="zoes words"), thread_id="r", success=success, user_id="zoe")
-    assert kept(memory) == []
-    assert waiting(memory) == {}
-    assert forgotten == ["zoe"]
-    memory.close()
+        monkeypatch.setattr(memory.sit.states.rows, "put", changed_meanwhile)
+        memory.finish(whole("router", "Zoe", summary="zoes words"), thread_id="r", success=success, user_id="zoe")
+        assert (kept(memory), waiting(memory), meanwhile) == ([], {}, ["done"])
 
 
 def test_what_is_undone_for_one_user_leaves_the_others(memory: ToolMemory) -> None:
@@ -646,59 +467,6 @@ def test_what_is_undone_for_one_user_leaves_the_others(memory: ToolMemory) -> No
     texts = set(kept(memory))
     assert "bobs words" in texts
     assert not [text for text in texts if "ann" in text]
-
-
-def test_judged_anew_while_summaries_are_being_stored(memory: ToolMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = memory.sit.states.rows
-    put, judged = rows.put, list[str]()
-
-    def judged_meanwhile(*items: Any, **options: Any) -> Any:
-        monkeypatch.undo()
-        memory.feedback("r", score=0.0)
-        judged.append("r")
-        return put(*items, **options)
-
-    monkeypatch.setattr(rows, "put", judged_meanwhile)
-    memory.finish(whole("router", "Zoe", summary="zoes words"), thread_id="r", success=True)
-    assert kept(memory) == []
-    assert waiting(memory) == {}
-    assert judged == ["r"]
-
-
-@pytest.mark.slow
-def test_forgetting_while_others_write_loses_nothing_of_theirs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The database is closed and rewritten meanwhile."""
-    said: dict[str, list[str]] = {"ann": [], "bob": []}
-    all_apart = SITPolicy(merge_above=2.0)
-    with made(tmp_path, namespace=PER_USER, policy=all_apart) as memory:
-        over = threading.Event()
-
-        def work(user: str) -> None:
-            while not over.is_set():
-                number = len(said[user])
-                run = whole("router", f"{user} {number}", summary=f"{user} wrote {number}")
-                memory.finish(run, thread_id=f"{user} {number}", success=True, user_id=user)
-                said[user].append(f"{user} wrote {number}")
-                memory.sit.suggest(before_cure("router"), user_id=user)
-
-        threads = [threading.Thread(target=work, args=(user,)) for user in said]
-        for thread in threads:
-            thread.start()
-        for i in range(2):
-            memory.finish(whole("router", "Zebulon"), thread_id=f"z{i}", success=True, user_id="zoe")
-            memory.forget(user_id="zoe")
-        over.set()
-        for thread in threads:
-            thread.join()
-        assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
-        assert waiting(memory) == {}
-    assert holding(tmp_path, "Zebulon") == []
-    with made(tmp_path, namespace=PER_USER) as memory:
-        for user, texts in said.items():
-            assert texts
-            assert set(texts) == {text for text in kept(memory, user) if not text.startswith("Asked:")}
 
 
 @pytest.mark.parametrize("rows", [3, 1500])
@@ -834,103 +602,6 @@ def test_what_another_process_judged_is_brought_in_by_the_next_job(client: Switc
         assert waiting(two) == {}
 
 
-def test_a_verdict_that_turns_while_chroma_is_away_is_heeded_later(client: Switched) -> None:
-    with made(chroma=client) as memory:
-        memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="r", success=True)
-        with client.down():
-            memory.feedback("r", score=0.0)
-        assert memory.flush()
-        assert kept(memory) == []
-
-
-def test_runs_without_a_verdict_wait_for_chroma_too(client: Switched) -> None:
-    with made(chroma=client, policy=SITPolicy(unlabelled=0.5)) as memory:
-        with client.down():
-            memory.observe(whole("router", "Zoe"), thread_id="r")
-            assert len(waiting(memory)) == 1
-        assert memory.flush()
-        assert len(kept(memory)) == 3
-        assert waiting(memory) == {}
-
-
-def test_forgetting_while_chroma_is_away_says_so(client: Switched) -> None:
-    with made(chroma=client) as memory:
-        memory.finish(whole("router", "Zoe"), thread_id="r", success=True, user_id="zoe")
-        with client.down(), pytest.raises(StorageError, match="no route"):
-            memory.forget(user_id="zoe")
-        memory.forget(user_id="zoe")
-        assert kept(memory) == []
-
-
-@pytest.mark.slow
-def test_a_real_server_that_stops_and_comes_back(tmp_path: Path) -> None:
-    with chroma_clients() as connect:
-        with chroma_run(tmp_path) as (port, _):
-            client = connect(port)
-            memory = made(tmp_path / "memory", chroma=client)
-            memory.finish(whole("password", "Ida", summary="The password is old."), thread_id="first", success=True)
-            [found] = memory.sit.suggest(before_cure("password"), summary="The password is old.", k=1)
-            assert (found.tool, found.kind) == ("reset_password", "episodic")
-        memory.finish(whole("router", "Zoe", summary="The link is gone."), thread_id="second", success=True)
-        memory.close()
-        memory = made(tmp_path / "memory", chroma=client)
-        advice = memory.sit.advise(before_cure("password"), summary="The password is old.")
-        assert advice.missing
-        assert {each.kind for each in advice.suggestions} <= {"procedural", "search"}
-        assert advice.suggestions
-        with chroma_run(tmp_path, port):
-            assert memory.flush()
-            assert {"The link is gone.", "The password is old."} <= set(kept(memory))
-            memory.close()
-
-
-class Letters(Embeddings):
-    """How often each letter occurs."""
-
-    def __init__(self, model: str = "abcdefgh") -> None:
-        self.model = model
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.broken:
-            raise TimeoutError("no answer")
-        return [[text.count(letter) + 1e-6 for letter in self.model] for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-
-def test_another_embedder_leaves_the_summaries_out_until_they_are_embedded_anew(tmp_path: Path) -> None:
-    with made(tmp_path) as memory:
-        teach(memory, summaries=True)
-    with made(tmp_path, embeddings=Letters()) as memory:
-        advice = memory.sit.advise(before_cure("password"))
-        assert "summaries could not be read (EmbedderChangedError" in advice.missing
-        assert "procedural" in {each.kind for each in advice.suggestions}
-        memory.finish(whole("password", "Zoe", summary="new words"), thread_id="new", success=True)
-        assert len(waiting(memory)) == 1
-        memory.core.vectors.reembed()
-        assert memory.flush()
-        assert waiting(memory) == {}
-        assert memory.sit.advise(before_cure("password")).missing == ""
-        assert "new words" in kept(memory)
-
-
-def test_an_embedder_that_fails_is_told_and_passed_over() -> None:
-    letters = Letters()
-    with made(embeddings=letters) as memory:
-        teach(memory, routers=3, passwords=1)
-        letters.broken = True
-        advice = memory.sit.advise(before_cure("password"))
-        assert "TimeoutError" in advice.missing
-        assert advice.suggestions
-        memory.finish(whole("password", "Zoe"), thread_id="r", success=True)
-        assert len(waiting(memory)) == 1
-        letters.broken = False
-        assert memory.flush()
-        assert waiting(memory) == {}
-
-
 # --- the record ---
 
 
@@ -973,10 +644,16 @@ def test_what_became_of_a_suggestion_is_booked(
     assert ledger(memory).turns == {}
 
 
-def test_an_answer_in_words_follows_no_suggestion(memory: ToolMemory) -> None:
+def test_only_what_the_model_is_shown_at_its_turn_is_booked(memory: ToolMemory) -> None:
     teach(memory, summaries=True)
-    memory.sit.advise(before_cure("router"), thread_id="now", shown=True)
-    memory.observe(h.history(before_cure("router"), h.words()), thread_id="now")
+    memory.sit.suggest(before_cure("password"))
+    memory.sit.advise(before_cure("password"), thread_id="now")
+    memory.observe(h.history(before_cure("password"), h.call("reset_password")), thread_id="now")
+    pending = [asked("Zoe"), tool_call("read_logs", {}, "c")]
+    assert memory.sit.advise(pending, shown=True).suggestions
+    assert (record(memory), books(memory)) == ((0, 0, 0), [])
+    memory.sit.advise(before_cure("router"), thread_id="words", shown=True)
+    memory.observe(h.history(before_cure("router"), h.words()), thread_id="words")
     assert record(memory) == (1, 0, 0)
 
 
@@ -991,22 +668,6 @@ def test_a_suggestion_is_closed_once(memory: ToolMemory) -> None:
     memory.finish([*after, h.words()], thread_id="now", success=True)
     assert record(memory) == (1, 1, 1)
     assert books(memory) == [(1, 1, 1)]
-
-
-def test_only_asking_books_nothing(memory: ToolMemory) -> None:
-    teach(memory, summaries=True)
-    memory.sit.suggest(before_cure("password"))
-    memory.sit.advise(before_cure("password"), thread_id="now")
-    memory.observe(h.history(before_cure("password"), h.call("reset_password")), thread_id="now")
-    assert record(memory) == (0, 0, 0)
-    assert books(memory) == []
-
-
-def test_while_calls_are_pending_nothing_is_offered(memory: ToolMemory) -> None:
-    teach(memory, summaries=True)
-    pending = [asked("Zoe"), tool_call("read_logs", {}, "c")]
-    assert memory.sit.advise(pending, shown=True).suggestions
-    assert record(memory) == (0, 0, 0)
 
 
 def test_forks_have_a_record_each(memory: ToolMemory) -> None:
@@ -1050,17 +711,6 @@ def test_a_graph_without_a_recorder_keeps_the_record_too(memory: ToolMemory) -> 
     assert books(memory) == [(1, 1, 1)]
 
 
-def test_the_record_of_users_side_by_side() -> None:
-    """To each the own summaries."""
-    with made(namespace=PER_USER) as memory:
-        for user in ("ann", "bob"):
-            teach(memory, routers=1, passwords=1, summaries=True, user_id=user, first=0 if user == "ann" else 50)
-        offered_then(memory, "reset_password", thread_id="of ann", user_id="ann")
-        assert (books(memory, "ann"), books(memory, "bob")) == ([(1, 1, 1)], [])
-        offered_then(memory, "reset_password", thread_id="of bob", user_id="bob")
-        assert books(memory, "ann") == books(memory, "bob") == [(1, 1, 1)]
-
-
 def test_the_record_survives_a_restart(tmp_path: Path) -> None:
     with made(tmp_path) as memory:
         teach(memory, summaries=True)
@@ -1075,20 +725,6 @@ def test_the_record_survives_a_restart(tmp_path: Path) -> None:
         after = h.history(before_cure("password", "Ida"), h.call("reset_password", {"name": "Ida"}))
         memory.observe(after, thread_id="open")
         assert record(memory) == (2, 2, 2)
-
-
-def test_a_summary_with_a_bad_record_is_retired(memory: ToolMemory) -> None:
-    teach(memory, routers=7, passwords=1, summaries=True)
-    said = f"Customer 7 cannot load pages; logs: {FINDINGS['password']}."
-    assert said in kept(memory)
-    for i in range(20):
-        here = before_cure("password", f"Other{i}")
-        memory.sit.advise(here, summary=said, k=1, policy=PAPER, thread_id=f"now{i}", shown=True)
-        memory.observe(h.history(here, h.call("restart_router", {"name": f"Other{i}"})), thread_id=f"now{i}")
-    assert said not in kept(memory)
-    assert said not in repr(memory.sit.suggest(before_cure("password"), summary=said, k=9))
-    memory.finish(whole("password", "Customer7", summary=said), thread_id="taught-7", success=True)
-    assert said not in kept(memory)
 
 
 # --- several at once ---
@@ -1126,29 +762,3 @@ def test_threads_teach_and_ask_at_the_same_time(tmp_path: Path) -> None:
             assert said <= own
         assert kept(memory, "d") == []
         assert record(memory) == (20, 20, 20)
-
-
-def test_workers_with_a_shared_store_see_each_others_edges_and_verdicts(client: Switched) -> None:
-    store = InMemoryStore()
-    how: dict[str, Any] = {"store": store, "chroma": client, "step_timeout": 5.0}
-    with made(**how) as one, made(**how) as two:
-        one.observe(whole("password", "Zoe", summary="The password is old."), thread_id="r")
-        two.core.refresh(at_once=True)
-        two.feedback("r", score=1.0)
-        assert "The password is old." in kept(two)
-        assert names(two.sit.suggest(before_cure("password"), summary="The password is old.", k=1)) == [
-            "reset_password"
-        ]
-        two.core.acknowledge()
-        one.core.refresh(at_once=True)
-        assert waiting(one) == {}
-        assert edge(one, "read_logs", "reset_password").good == 1
-
-
-def test_run_ids_are_digests_in_what_is_stored(memory: ToolMemory) -> None:
-    memory.finish(
-        whole("router", "Zoe"), thread_id="thread of zoe@example.com", success=True, user_id="zoe@example.com"
-    )
-    for each in stored(memory):
-        assert each.run == memory.core.episodes.named("thread of zoe@example.com", 1)
-        assert each.user == user_digest("zoe@example.com")

@@ -13,9 +13,9 @@ from kept import give_records
 from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import InputError, StorageError
+from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.core.ledger import Track
-from langgraph_toolmem.sit.rows import MAX_MERGED, RETIRE_AFTER, Summaries, SummaryKind, add, standing
+from langgraph_toolmem.sit.rows import MAX_MERGED, RETIRE_AFTER, Summaries, SummaryKind, add
 from langgraph_toolmem.sit.summary import MAX_CHARS, Merged, NewSummary, StoredSummary
 
 NO_MERGING = 1.1
@@ -140,41 +140,6 @@ def test_with_the_built_in_embedder_all_words_count(in_words: Kept) -> None:
     assert in_words.near("look", "quixotic zebras")["pay"].similarity == 0  # no word is shared; hashes may be
 
 
-def test_a_tool_that_is_rarely_called_is_found_among_many_others(in_words: Kept) -> None:
-    others = [f"order {n} of customer {n * 7 % 1009} is late, refund {n % 13}" for n in range(1500)]
-    new = [
-        NewSummary(f"tool {n % 5}", f"next {n % 3}", text, str(n), time=float(n)).kept()
-        for n, text in enumerate(others)
-    ]
-    in_words.rows.put(new, in_words.user)
-    in_words.add("rare", "pay", "order 7 of customer 49 is late", "rare")
-    for text in (others[7], "nothing in common"):
-        assert [each.source for each in in_words.nearest("rare", text)] == ["rare"]
-    found = in_words.nearest("tool 2", others[7])
-    assert found[0].text == others[7]
-    assert {each.source for each in found} == {"tool 2"}
-
-
-def test_one_embedding_serves_several_questions(kept: Kept, embeddings: Axes) -> None:
-    kept.add("look", "pay", "ab", "1")
-    query = kept.asked.embed("a")
-    embeddings.asked.clear()
-    assert query is not None
-    assert kept.asked.near("look", query)["pay"].similarity == pytest.approx(0.5**0.5, abs=NEARLY)
-    assert kept.asked.nearest("look", query, k=1)[0].summary.text == "ab"
-    assert embeddings.asked == []
-
-
-def test_questions_before_anything_is_kept_make_nothing(tmp_path: Path, embeddings: Axes) -> None:
-    with ToolMemory(tmp_path / "memory", embeddings=embeddings) as memory:
-        kept = Kept(memory)
-        assert (kept.near("look", ""), kept.all, kept.rows.count(kept.user)) == ({}, [], 0)
-        assert standing(kept.rows, ["a"], kept.user) == {}
-        assert embeddings.asked == []
-        assert kept.near("look", "a") == {}
-        assert not (tmp_path / "memory" / "chroma").exists()
-
-
 # --- keeping ---
 
 
@@ -220,19 +185,6 @@ def test_beyond_the_bound_the_least_useful_go_then_those_seen_seldom_then_the_ol
 # --- the same again ---
 
 
-def test_the_same_transition_learned_again_changes_nothing(kept: Kept, embeddings: Axes) -> None:
-    first = kept.add("look", "pay", "a", "1", run="r")
-    assert kept.add("look", "pay", "aa", "2", run="r2") == first  # merged
-    before = kept.all
-    embeddings.asked.clear()
-    assert kept.add("look", "pay", "a", "1", run="r") == first
-    assert kept.take(NewSummary("look", "pay", "aa", "2"), NewSummary("look", "pay", "b", "2")) == [first] * 2
-    assert kept.all == before
-    assert embeddings.asked == []
-    unknown, merged = (NewSummary("look", "pay", "", key).id for key in ("3", "2"))
-    assert standing(kept.rows, [merged, unknown, first], kept.user) == {merged: first, first: first}
-
-
 @pytest.mark.parametrize("portions", [1, 5], ids=["in one go", "one by one"])
 def test_summaries_that_say_the_same_are_one_and_the_older_stays(kept: Kept, portions: int) -> None:
     new = [
@@ -262,17 +214,6 @@ def test_of_many_that_say_the_same_the_latest_are_known_by_name(in_words: Kept, 
     [left] = in_words.all
     assert left.seen == len(new)
     assert [each.run for each in left.merged] == [each.run for each in new[-MAX_MERGED:]]
-
-
-def test_an_edge_finds_its_own_among_the_same_words_on_others(in_words: Kept) -> None:
-    for number in range(20):
-        in_words.add("look", f"target {number}", "the card was refused", str(number))
-    assert len(in_words.all) == 20
-    first = in_words.all[0]
-    for number in range(20, 40):
-        in_words.add("look", f"target {number - 20}", "the card was refused", str(number))
-    assert [each.seen for each in in_words.all] == [2] * 20
-    assert in_words.all[0].id == first.id
 
 
 def test_two_that_differ_stay_two_though_a_third_is_like_both(kept: Kept) -> None:
@@ -317,19 +258,6 @@ def test_learning_again_in_other_portions_changes_nothing() -> None:
             assert sum(each.seen for each in before) == len(transitions)
 
         check()
-
-
-def test_an_embedder_that_fails_leaves_nothing_half_done(kept: Kept, embeddings: Axes) -> None:
-    kept.add("look", "pay", "a", "1")
-    embeddings.broken = True
-    with pytest.raises(StorageError, match="no answer"):
-        kept.take(NewSummary("look", "pay", "aa", "2"), NewSummary("look", "pay", "b", "3"))
-    with pytest.raises(StorageError, match="no answer"):
-        kept.near("look", "a")
-    embeddings.broken = False
-    assert [(each.text, each.seen) for each in kept.all] == [("a", 1)]
-    kept.take(NewSummary("look", "pay", "aa", "2"), NewSummary("look", "pay", "b", "3"))
-    assert [(each.text, each.seen) for each in kept.all] == [("a", 2), ("b", 1)]
 
 
 # --- all kinds of text ---
@@ -399,15 +327,6 @@ def test_a_summary_with_a_bad_record_is_retired_for_good(kept: Kept) -> None:
     assert len(kept.all) == 1
     fresh = kept.add("look", "pay", "a", "another run")
     assert kept.near("look", "a")["pay"].summary.id == fresh
-
-
-def test_a_record_is_a_users_own() -> None:
-    with ToolMemory.ephemeral(namespace=("toolmem", "{user_id}"), embeddings=Axes()) as memory:
-        ann, bob = Kept(memory, "ann"), Kept(memory, "bob")
-        same = ann.add("look", "pay", "a", "1")
-        assert bob.add("look", "pay", "a", "1") == same
-        ann.credit(same, shown=RETIRE_AFTER)
-        assert (ann.all, len(bob.all)) == ([], 1)
 
 
 # --- forgetting ---

@@ -11,14 +11,10 @@ from histories import FAILED, call, calls, run_of, user, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.runs.run import SUMMARY_TOOL, Run
-from langgraph_toolmem.sit.extract import extractive_summary
 from langgraph_toolmem.sit.policy import SITPolicy
-from langgraph_toolmem.sit.rows import add
 from langgraph_toolmem.sit.suggest import Suggestion, suggest
-from langgraph_toolmem.sit.summary import Match, NewSummary, StoredSummary
+from langgraph_toolmem.sit.summary import Match, StoredSummary
 from langgraph_toolmem.sit.transitions import START, transitions
 from langgraph_toolmem.sit.walks import Walks
 
@@ -133,13 +129,6 @@ def test_a_state_votes_by_the_verdicts_on_its_runs():
     [b] = [each for each in suggest(NOW, Walks(), kept, policy=COMBINED, **how) if each.tool == "b"]
     assert b.evidence.endswith("nobody judged these runs)")
     assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED.with_(unlabelled=0.0), **how)) == ["c"]
-
-
-def test_a_state_like_nothing_seen_leaves_the_word_to_the_descriptions():
-    words = {"search": lambda _: [("d", 0.5), ("e", 0.1)]}
-    for cosine, first in ((0.25, "d"), (0.9, "b")):
-        kept = Kept({"a": [("b", cosine)]})
-        assert tools_of(suggest(NOW, Walks(), kept, policy=COMBINED, summary="s", **words))[0] == first
 
 
 def test_failures_lower_no_weight_but_are_told():
@@ -260,17 +249,6 @@ def test_the_summary_of_the_agent_goes_before_the_extractive_one():
     assert kept.asked == ["mine", "Asked: x\nDone: a\nLast result: ok"]
 
 
-def test_a_broken_store_is_for_the_caller_to_leave_out():
-    class Broken(Kept):
-        def nearest(self, source: str | None, query: Any, *, k: int) -> list[Match]:
-            raise StorageError("Chroma is away")
-
-    walks = learned(named("a", "b"))
-    with pytest.raises(StorageError, match="away"):
-        suggest(NOW, walks, Broken({}), summary="s")
-    assert tools_of(suggest(NOW, walks, None, summary="s")) == ["b"]
-
-
 # --- search, and what may be called ---------------------------------------------------------------------------
 
 
@@ -364,49 +342,6 @@ def test_whatever_is_known_the_answer_is_sound(
     if policy is COMBINED:
         assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
         assert sum(each.score for each in ask(9)) <= 1
-
-
-# --- the paper's example --------------------------------------------------------------------------------------
-
-COMPLAINT = "My mobile data does not work"
-
-
-def support(status: dict[str, Any], *cure: str) -> Run:
-    return run_of(user(COMPLAINT), call("check_line", {}, status), *(call(tool) for tool in cure), words("It works."))
-
-
-def test_a_symptom_whose_cause_lies_elsewhere_is_told_apart_after_an_information_tool():
-    abroad = {"roaming": False, "abroad": True, "quota": "left", "sim": "active"}
-    used_up = {"roaming": False, "abroad": False, "quota": "exceeded", "sim": "active"}
-    runs = [support(abroad, "enable_roaming")] * 8 + [support(used_up, "refuel_data")] * 3
-    walks = learned(*runs)
-    with ToolMemory.ephemeral() as memory:
-        states, me = memory.sit.states, memory.core.users.of(None)
-        new = [
-            NewSummary(each.place, each.target, each.summary or "", key=f"{each.key}{number}", run=f"r{number}")
-            for number, run in enumerate(runs)
-            for each in transitions(run, summarise=extractive_summary)
-        ]
-        add(states.rows, new, me, now=0.0, merge_above=0.95, builtin=True)
-        store = states.of(me)
-        # Before the information tool both stories look the same: nothing but to look.
-        begun = run_of(user(COMPLAINT))
-        assert suggest(begun, walks, store, k=1)[0].tool == "check_line"
-
-        told = run_of(user(COMPLAINT), call("check_line", {}, used_up))
-        by_frequency = suggest(told, walks, policy=PAPER)
-        assert tools_of(by_frequency) == ["enable_roaming", "refuel_data"]  # wrong first
-        for policy in (SITPolicy(), SITPolicy.paper(recall="extractive")):
-            best = suggest(told, walks, store, policy=policy)[0]
-            assert (best.tool, best.kind) == ("refuel_data", "episodic")
-            assert "quota exceeded" in (best.summary or "")
-        # The agent's own words do as well.
-        written = suggest(
-            told, walks, store, policy=PAPER, summary="mobile data does not work; quota exceeded, not abroad"
-        )
-        assert written[0].tool == "refuel_data"
-        still = suggest(run_of(user(COMPLAINT), call("check_line", {}, abroad)), walks, store)
-        assert still[0].tool == "enable_roaming"
 
 
 # --- policy ---------------------------------------------------------------------------------------------------

@@ -166,15 +166,6 @@ def test_the_account_by_hand():
     ]
 
 
-def test_at_the_beginning_there_is_only_the_request():
-    assert (
-        extractive_summary(state_of(user("  Where is\n my order? "))) == "Asked: Where is my order?\nDone: nothing yet"
-    )
-    assert extractive_summary(state_of()) == ""
-    later = state_of(user("x"), call("a"), words(), user("y"))
-    assert extractive_summary(later) == "Asked: y\nDone: nothing yet"
-
-
 @pytest.mark.parametrize(
     ("output", "looks"),
     [
@@ -191,13 +182,6 @@ def test_at_the_beginning_there_is_only_the_request():
 def test_results_are_told_by_their_looks(output: Any, looks: str):
     step = ExecutedCall("t", {}, output, "ok", "model", "", "k")
     assert describe_result(step) == looks
-
-
-def test_ids_and_numbers_do_not_tell_two_results_apart():
-    def account(number: int) -> str:
-        return extractive_summary(state_of(user("x"), call("a", {}, {"id": f"u_{number}", "total": number})))
-
-    assert account(17) == account(94)
 
 
 JSON = st.recursive(

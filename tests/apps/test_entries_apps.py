@@ -1,0 +1,715 @@
+"""Recall, reflection and preferences in real apps: what is particular to them next to the contracts of a step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from desk import EAGER, Desk, call_id, history
+from desk import request as desk_request
+from desk import script as desk_script
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    LLMToolSelectorMiddleware,
+    ModelFallbackMiddleware,
+    ModelRequest,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.types import Command, interrupt
+from mailroom import ADVICE, CAREFUL, CARELESS, HEAD, REQUEST, MailRoom, critic, past, script, teach
+from parcels import NAMES, ParcelDesk, calling, dislike_fast, offered_in, past_run, rate, request
+from parcels import script as parcel_script
+from shells import App, agent_of, graph_of
+
+from langgraph_toolmem import Entries, RecallPolicy, ToolMemory
+from langgraph_toolmem.entries.entry import Entry
+from langgraph_toolmem.entries.preferences import SaidPreference, SaidPreferences, tool_prefix
+from langgraph_toolmem.middleware import tool_memory_middleware
+from langgraph_toolmem.nodes import MemoryRecall, PreferenceGuide, ReflectionWriter, guided_tools
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
+from langgraph_toolmem.testing import ScriptedChatModel
+from langgraph_toolmem.turn.hints import LEFT_OUT, left_out_now, merge_left_out, new_left_out
+from langgraph_toolmem.turn.shown import FRAME, MOST, tokens_in
+
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+ZOE = REQUEST.format("Zoe")
+
+
+@pytest.fixture
+def memory() -> Iterator[ToolMemory]:
+    with ToolMemory.ephemeral(methods=[Entries(critic=critic)]) as made:
+        yield made
+
+
+def entries(memory: ToolMemory) -> list[Entry]:
+    assert memory.flush()
+    return list(memory.entries.rows.all(memory.core.users.of(None)))
+
+
+def only(memory: ToolMemory) -> Entry:
+    [entry] = entries(memory)
+    return entry
+
+
+def calls_of(entry: Entry) -> list[tuple[str, str]]:
+    return [(call.tool, call.status) for call in entry.calls]
+
+
+def within(other: Any, memory: ToolMemory, desk: Any, says: Any, **features: Any) -> App:
+    """An agent with a middleware of the host around the memory's."""
+    model = ScriptedChatModel(script=says)
+    middleware = [other, *tool_memory_middleware(memory, shortcut=False, **features)]
+    return App(create_agent(model, desk.tools, middleware=middleware), model, desk)
+
+
+# --- recall ---
+
+
+async def test_a_mistake_is_kept_criticised_recalled_and_not_made_again(memory: ToolMemory) -> None:
+    rooms = [MailRoom(), MailRoom()]
+    for number, room in enumerate(rooms):
+        app = agent_of(memory, room, script, recall=True, reflect=True)
+        await app.ask(ZOE, thread=str(number))
+        memory.feedback(str(number), score=0.0)
+        assert memory.flush()
+    assert [room.done for room in rooms] == [CARELESS, CAREFUL]
+
+
+async def test_the_first_call_of_a_turn_gets_all_and_later_ones_a_short_form(memory: ToolMemory) -> None:
+    teach(memory)
+    prompt = SystemMessage([{"type": "text", "text": "You are kind.", "cache_control": {"type": "ephemeral"}}])
+    app = agent_of(memory, MailRoom(), script, recall=True, made={"system_prompt": prompt})
+    told = await app.events(ZOE, "sync", "recall")
+    first, *others = app.hints()
+    assert first.startswith("You are kind.")
+    assert ADVICE in first
+    assert others == [others[0]] * 2
+    assert ADVICE in others[0]
+    assert len(others[0]) < len(first)
+    assert all(call.messages[0].content[0] == prompt.content[0] for call in app.model.calls)
+    assert len(told) == 1
+    assert all(each["verdict"] == "failed" and 0 < each["score"] <= 1 for each in told[0]["entries"])
+
+
+async def test_budget_policy_and_unjudged_runs_are_settings_of_the_step() -> None:
+    with ToolMemory.ephemeral(methods=[Entries()]) as memory:
+        for name, said in (("Ann", "wrong person"), ("Ben", "too late"), ("Cleo", "the text was empty")):
+            memory.finish(past(name), thread_id=name, success=False, comment=said)
+        memory.finish(past("Dora"), thread_id="unjudged", wait=True)
+        for options, shown, unjudged in (
+            ({"policy": RecallPolicy(kind="fixed", n=1)}, 1, 0),
+            ({"policy": RecallPolicy(kind="fixed", n=2), "budget": 80}, 1, 0),
+            ({"unjudged": True}, 4, 1),
+            ({}, 3, 0),
+        ):
+            app = graph_of(memory, MailRoom(), script, MemoryRecall(memory, **options))
+            await app.ask(ZOE, thread=repr(options))
+            assert app.hints()[0].count("Request: ") == shown, options
+            assert app.hints()[0].count("nobody said how they went") == unjudged
+            assert tokens_in(app.hints()[0]) <= options.get("budget", MOST) + tokens_in(FRAME)
+
+
+async def test_a_thread_is_not_shown_its_own_runs(memory: ToolMemory) -> None:
+    app = agent_of(memory, MailRoom(), script, recall=True, reflect=ReflectionWriter(memory, verdict=lambda s: False))
+    for thread, shown in (("t", False), ("t", False), ("other", True)):
+        [told] = await app.events(ZOE, "sync", "recall", thread=thread)
+        assert bool(told["entries"]) is shown
+        assert memory.flush()
+
+
+async def test_a_summary_in_the_middle_of_a_turn_does_not_begin_another(memory: ToolMemory) -> None:
+    teach(memory)
+    summarise = SummarizationMiddleware(
+        ScriptedChatModel(script=lambda messages, tools: AIMessage("Somebody wants a mail.")),
+        trigger=("messages", 4),
+        keep=("messages", 2),
+    )
+    steps = iter([("find_address", {"name": "Zoe"}), ("find_address", {"name": "Ida"}), ("send_mail", {"to": "zoe"})])
+
+    def by_turns(messages: list[Any], tools: Any) -> AIMessage:
+        name, args = next(steps, ("", {}))
+        return calling(name, args, len(app.model.calls)) if name else AIMessage("Sent.")
+
+    app = agent_of(memory, MailRoom(), by_turns, recall=True, inside=[summarise])
+    told = await app.events(ZOE, "sync", "recall")
+    assert app.state()["messages"][0].additional_kwargs == {"lc_source": "summarization"}
+    assert [HEAD in hint for hint in app.hints()] == [True] * 4
+    assert len(told) == 1
+
+
+# --- verdicts ---
+
+VERDICTS: list[tuple[Any, float | None, int]] = [
+    (None, None, 0),
+    (lambda s: None, None, 0),
+    (lambda s: True, 1.0, 0),
+    (lambda s: False, 0.0, 0),
+    (lambda s: 0.3, 0.3, 0),
+    (lambda s: 1, 1.0, 0),
+    (lambda s: "sent" in s["messages"][-1].text, 1.0, 0),
+    (lambda s: s["nothing"], None, 1),
+    (lambda s: "good", None, 1),
+    (lambda s: 1.5, None, 1),
+    (lambda s: -1, None, 1),
+    (lambda s: float("nan"), None, 1),
+]
+
+
+@pytest.mark.parametrize(("verdict", "score", "errors"), VERDICTS, ids=range(len(VERDICTS)))
+async def test_a_verdict_reads_the_state_and_one_that_fails_is_none(
+    memory: ToolMemory, verdict: Any, score: float | None, errors: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = agent_of(memory, MailRoom(), script, reflect=ReflectionWriter(memory, verdict=verdict, wait=True))
+    told = await app.events(ZOE, "sync", "reflection")
+    [entry] = memory.entries.rows.all(memory.core.users.of(None))  # it waits: all is written
+    assert (entry.query, entry.score, entry.comment, calls_of(entry)) == (ZOE, score, "", [("send_mail", "ok")])
+    assert (ADVICE in entry.critique) is entry.failed
+    assert told == [{"node": "reflection", "score": score, "learned_turns": 0}]  # a recorder was there
+    await app.ask(ZOE, thread="other")
+    assert len([r for r in caplog.records if r.levelname == "ERROR"]) == errors
+
+
+async def test_a_verdict_may_ask_a_person(memory: ToolMemory) -> None:
+    writer = ReflectionWriter(memory, verdict=lambda state: interrupt("All right?"))
+    app = agent_of(memory, MailRoom(), script, reflect=writer)
+    assert "__interrupt__" in await app.ask(ZOE)
+    assert entries(memory) == []
+    await app.ask(Command(resume=False))
+    assert only(memory).failed
+
+
+async def test_each_request_of_a_thread_is_an_entry_and_feedback_is_on_the_last(memory: ToolMemory) -> None:
+    app = agent_of(memory, MailRoom(), script, reflect=True)
+    for name in ("Zoe", "Ida"):
+        await app.ask(REQUEST.format(name))
+    memory.feedback("t", score=0.0, comment="not Ida")
+    found = {entry.query: entry for entry in entries(memory)}
+    first, second = found[ZOE], found[REQUEST.format("Ida")]
+    assert [[call.args["to"] for call in each.calls] for each in (first, second)] == [["Zoe"], ["Ida"]]
+    assert (first.score, first.critique) == (None, "")
+    assert (second.score, second.comment) == (0.0, "not Ida")
+    assert ADVICE in second.critique
+
+
+# --- people ---
+
+
+async def test_a_paused_run_is_kept_when_it_is_over_as_the_person_let_it_run(memory: ToolMemory) -> None:
+    for mode, to in (("batched", "Zoe"), ("per_call", "Zoe"), ("batched", "zoe@example.org")):
+        gate = HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}, interrupt_mode=mode)
+        app = agent_of(memory, (room := MailRoom()), script, inside=[gate], reflect=True)
+        before = len(entries(memory))
+        assert "__interrupt__" in await app.ask(ZOE, thread=mode + to)
+        assert len(entries(memory)) == before
+        edited = {"type": "edit", "edited_action": {"name": "send_mail", "args": {"to": to}}}
+        answer = {"type": "approve"} if to == "Zoe" else edited
+        await app.ask(Command(resume=answer if mode == "per_call" else {"decisions": [answer]}), thread=mode + to)
+        assert room.done == [("send_mail", to)]
+        newest = max(entries(memory), key=lambda entry: entry.time)
+        assert ([call.args for call in newest.calls], newest.comment) == ([{"to": to}], "")
+
+
+async def test_an_interrupt_within_a_tool_is_no_error(memory: ToolMemory) -> None:
+    class Asking(MailRoom):
+        def did(self, name: str, what: str) -> None:
+            interrupt(f"to {what}?")
+            super().did(name, what)
+
+    app = agent_of(memory, Asking(), script, reflect=True)
+    assert "__interrupt__" in await app.ask(ZOE)
+    assert entries(memory) == []
+    await app.ask(Command(resume="yes"))
+    assert calls_of(only(memory)) == [("send_mail", "ok")]
+
+
+# --- errors end a run, and leave an entry that nobody judged ---
+
+
+class BrokenError(Exception):
+    """An error of the host, with a secret in its text."""
+
+
+def failing(at: int, script: Callable[..., AIMessage] = script, times: int = 1) -> Callable[..., AIMessage]:
+    """A model that raises when it is asked for the `at`-th time, and the next `times - 1` times."""
+    asked: list[int] = []
+
+    def answer(messages: Any, tools: Any) -> AIMessage:
+        asked.append(1)
+        if at <= len(asked) < at + times:
+            raise BrokenError("secret")
+        return script(messages, tools)
+
+    return answer
+
+
+def looking_up(messages: Any, tools: Any) -> AIMessage:
+    answers = [m.text for m in messages if isinstance(m, ToolMessage)]
+    if len(answers) == 2:
+        return AIMessage("Sent.")
+    name, args = ("send_mail", {"to": answers[0]}) if answers else ("find_address", {"name": "Zoe"})
+    return calling(name, args, len(answers))
+
+
+LOOKED = ("find_address", "ok")
+
+
+@pytest.mark.parametrize(
+    ("broken", "says", "error", "done"),
+    [
+        (["send_mail"], looking_up, OSError, [LOOKED, ("send_mail", "failed")]),
+        ([], failing(3, looking_up), BrokenError, [LOOKED, ("send_mail", "ok")]),
+        ([], failing(1, looking_up), BrokenError, []),
+    ],
+    ids=["tool", "model", "nothing done"],
+)
+async def test_an_error_leaves_an_entry_without_its_text_and_a_resumed_run_the_full_one(
+    memory: ToolMemory, broken: list[str], says: Any, error: Any, done: Any
+) -> None:
+    room = MailRoom(*broken)
+    app = agent_of(memory, room, says, reflect=True)
+    with pytest.raises(error) as caught:
+        await app.ask(ZOE)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    entry = only(memory)
+    assert (entry.query, calls_of(entry)) == (ZOE, done)
+    assert (entry.score, entry.comment, entry.critique) == (None, f"the run ended with {error.__name__}", "")
+    assert "secret" not in repr(entry)
+    assert "no line" not in repr(entry)
+    room.broken.clear()
+    await app.ask(None)
+    assert room.done == CAREFUL
+    entry = only(memory)
+    assert (calls_of(entry), entry.score, entry.comment) == ([LOOKED, ("send_mail", "ok")], None, "")
+    memory.feedback("t", score=1.0)
+    assert only(memory).good
+
+
+async def test_feedback_reaches_what_an_error_ended_and_earlier_turns_keep_theirs(memory: ToolMemory) -> None:
+    room = MailRoom("send_mail")
+    app = agent_of(memory, room, script, reflect=True)
+    with pytest.raises(OSError, match="no line"):
+        await app.ask(ZOE, thread="broken")
+    memory.feedback("broken", score=0.0, comment="nothing came")
+    assert (only(memory).score, only(memory).comment) == (0.0, "nothing came")
+    assert ADVICE in only(memory).critique
+    room.broken.clear()
+    await app.ask(REQUEST.format("Ida"))
+    memory.feedback("t", score=1.0, comment="fine")
+    room.broken.add("send_mail")
+    with pytest.raises(OSError, match="no line"):
+        await app.ask(REQUEST.format("Ben"))
+    found = {each.query: each for each in entries(memory)}
+    assert (found[REQUEST.format("Ida")].score, found[REQUEST.format("Ida")].comment) == (1.0, "fine")
+    assert found[REQUEST.format("Ben")].score is None
+
+
+async def test_of_parallel_calls_the_one_that_raises_failed(memory: ToolMemory) -> None:
+    """The others are told by the recorder, though their answers never reach the messages."""
+
+    def both(messages: Any, tools: Any) -> AIMessage:
+        if isinstance(messages[-1], ToolMessage):
+            return AIMessage("Done.")
+        made = [("find_address", {"name": "Zoe"}), ("send_mail", {"to": "Zoe"})]
+        return AIMessage("", tool_calls=[{"name": n, "args": a, "id": f"call_{i}"} for i, (n, a) in enumerate(made)])
+
+    looked = threading.Event()
+
+    class Slow(MailRoom):
+        def did(self, name: str, what: str) -> None:
+            if name == "send_mail":
+                assert looked.wait(20)
+            super().did(name, what)
+
+    class Watch(AgentMiddleware[Any, Any, Any]):
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            result = handler(request)
+            if request.tool_call["name"] == "find_address":
+                looked.set()
+            return result
+
+    room = Slow("send_mail")
+    app = agent_of(memory, room, both, inside=[Watch()], reflect=True)
+    with pytest.raises(OSError, match="no line"):
+        await app.ask(ZOE)
+    assert calls_of(only(memory)) == [LOOKED, ("send_mail", "failed")]
+    room.broken.clear()
+    await app.ask(None)
+    assert calls_of(only(memory)) == [LOOKED, ("send_mail", "ok")]
+
+
+class Flaky(MailRoom):
+    tried = False
+
+    def did(self, name: str, what: str) -> None:
+        if not self.tried:
+            self.tried = True
+            raise OSError("no line")
+        super().did(name, what)
+
+
+AGAIN: dict[str, Any] = {"max_retries": 3, "initial_delay": 0.0, "jitter": False}
+
+
+@pytest.mark.parametrize("outside", [True, False], ids=["outside", "inside"])
+@pytest.mark.parametrize(
+    ("room", "says", "other"),
+    [
+        (MailRoom, lambda: failing(2, times=2), lambda: ModelRetryMiddleware(**AGAIN)),
+        (MailRoom, lambda: failing(2), lambda: ModelFallbackMiddleware(ScriptedChatModel(script=script))),
+        (Flaky, lambda: script, lambda: ToolRetryMiddleware(**AGAIN)),
+        (MailRoom, lambda: failing(2, times=9), lambda: ModelRetryMiddleware(on_failure="continue", **AGAIN)),
+    ],
+    ids=["model", "other model", "tool", "answers in its place"],
+)
+async def test_what_is_tried_again_is_no_end(
+    memory: ToolMemory, room: Any, says: Any, other: Any, outside: bool
+) -> None:
+    desk = room()
+    if outside:
+        app = within(other(), memory, desk, says(), reflect=True)
+    else:
+        app = agent_of(memory, desk, says(), reflect=True, inside=[other()])
+    await app.ask(ZOE)
+    assert desk.done == CARELESS
+    assert (calls_of(only(memory)), only(memory).comment) == ([("send_mail", "ok")], "")
+
+
+async def test_what_stops_the_program_or_the_call_is_not_noted(memory: ToolMemory) -> None:
+    for error in (KeyboardInterrupt, SystemExit, CancelledError):
+
+        def stopped(messages: Any, tools: Any, error: Any = error) -> Any:
+            raise error
+
+        with pytest.raises(error):
+            await agent_of(memory, MailRoom(), stopped, reflect=True).ask(ZOE)
+    begun = asyncio.Event()
+
+    class Waiting:
+        async def send_mail(self, to: str) -> str:
+            """Send a mail."""
+            begun.set()
+            await asyncio.sleep(60)
+            return to
+
+        @property
+        def tools(self) -> list[Any]:
+            return [self.send_mail]
+
+    task = asyncio.create_task(agent_of(memory, Waiting(), script, reflect=True).ask(ZOE, "async"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert entries(memory) == []
+
+
+@pytest.mark.parametrize("broken", ["", "latest_order", "model"])
+async def test_the_same_is_done_and_learned_with_and_without_reflection(broken: str) -> None:
+    """A run that an error ends, and is resumed, is learned as if nobody had noted it in between."""
+
+    class Breaking(Desk):
+        failures = 0
+
+        def did(self, tool_name: str, /, **args: Any) -> None:
+            if tool_name == broken and not self.failures:
+                self.failures = 1
+                raise OSError("no line")
+            super().did(tool_name, **args)
+
+    outcomes = []
+    for reflect in (False, True):
+        desk = Breaking()
+        with ToolMemory.ephemeral(tools=desk.tools) as memory:
+            for i in range(12):
+                memory.finish(history(i), thread_id=f"warm-{i}")
+            says = failing(1, desk_script) if broken == "model" else desk_script
+            app = agent_of(memory, desk, says, reflect=reflect, shortcut=EAGER)
+            with suppress(OSError, BrokenError):
+                await app.ask(desk_request("Zoe"))
+            if broken:
+                await app.ask(None)
+            memory.finish(app.state()["messages"], thread_id="t")
+            report = memory.report().to_dict()
+            learned = {name: (tool.ok, tool.failed) for name, tool in memory.view().tools.items()}
+            outcomes.append((desk.done, len(app.model.calls), report["turns"], report["tools"], learned))
+    assert len(outcomes[0][0]) == 3
+    assert outcomes[0] == outcomes[1]
+
+
+# --- preferences ---
+
+ALL = ["find_parcel", "fast_courier", "cheap_courier"]
+LEFT = ["find_parcel", "cheap_courier"]
+PARCEL = request("Zoe")
+
+
+def hi(messages: Any, tools: Any) -> AIMessage:
+    return AIMessage("Hi")
+
+
+@pytest.fixture
+def desk() -> ParcelDesk:
+    return ParcelDesk()
+
+
+@pytest.fixture
+def rated(desk: ParcelDesk) -> Iterator[ToolMemory]:
+    """A memory in which the fast courier is disliked."""
+    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as made:
+        dislike_fast(made)
+        yield made
+
+
+class Chosen:
+    """A desk with other tools."""
+
+    def __init__(self, *tools: Any) -> None:
+        self.tools = list(tools)
+
+
+def guided(memory: ToolMemory, desk: Any, says: Any = hi, *, inside: Sequence[Any] = (), **options: Any) -> App:
+    made = options.pop("made", None)
+    return agent_of(memory, desk, says, inside=inside, preferences=PreferenceGuide(memory, **options), made=made)
+
+
+def offers(app: App) -> list[list[str]]:
+    return [offered_in(call.tools) for call in app.model.calls]
+
+
+async def test_ratings_count_from_the_second_for_the_kind_of_request_and_from_the_next_turn_on(
+    desk: ParcelDesk,
+) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as memory:
+        rate(memory, True, "cheap_courier")
+        rate(memory, False, "fast_courier")
+
+        def rating(messages: list[Any], tools: list[dict[str, Any]]) -> AIMessage:
+            if len(app.model.calls) == 1:
+                rate(memory, False, "fast_courier")
+            return parcel_script(messages, tools)
+
+        app = guided(memory, desk, rating)
+        await app.ask(PARCEL)
+        await app.ask(PARCEL)
+        assert offers(app) == [ALL] * 3 + [LEFT] * 3
+        assert desk.sent_by == ["fast_courier", "cheap_courier"]
+        app = guided(memory, desk)
+        await app.ask("How many people live in Lisbon?")
+        assert offers(app) == [ALL]
+
+
+async def test_in_a_shared_namespace_the_users_own_ratings_count_each_of_them(desk: ParcelDesk) -> None:
+    """That another one's run reads the same takes nothing away."""
+    with ToolMemory.ephemeral(tools=desk.tools, methods=[Entries()]) as memory:
+        for i, (courier, good, user) in enumerate(
+            [("fast_courier", False, "ann")] * 2 + [("cheap_courier", True, "ann"), ("fast_courier", False, "bob")]
+        ):
+            run = past_run(i, courier, name="Zoe")
+            memory.finish(run, thread_id=str(i), success=good, user_id=user, wait=True)
+        app = guided(memory, desk)
+        for user in ("ann", "bob"):
+            await app.ask(PARCEL, thread=user, user_id=user)
+        assert offers(app) == [LEFT, ALL]
+
+
+async def test_a_domain_is_left_out_as_a_whole(desk: ParcelDesk) -> None:
+    names = {"find_parcel": "desk__find", "fast_courier": "courier__fast", "cheap_courier": "courier__cheap"}
+    tools = [t.model_copy(update={"name": names[t.name]}) for t in desk.tools]
+    tools.append(tools[-1].model_copy(update={"name": "post__letter"}))
+    with ToolMemory.ephemeral(tools=tools, methods=[Entries()]) as memory:
+        for i, (courier, good) in enumerate(
+            [("courier__fast", False), ("courier__cheap", False), ("post__letter", True)]
+        ):
+            memory.finish(past_run(i, courier, name=NAMES[i]), thread_id=f"run-{i}", success=good, wait=True)
+        app = guided(memory, Chosen(*tools), domain_of=tool_prefix)
+        await app.ask(PARCEL)
+        assert offers(app) == [["desk__find", "post__letter"]]
+        app = guided(memory, Chosen(*tools))
+        await app.ask(PARCEL)
+        assert len(offers(app)[0]) == 4
+
+
+DICTS = [{"type": "function", "function": {"name": name, "description": name}} for name in ALL]
+
+
+async def test_which_tools_stay(rated: ToolMemory, desk: ParcelDesk) -> None:
+    strict = RecallPolicy(kind="fixed", n=1)
+    search: dict[str, Any] = {"type": "web_search"}
+    for tools, options, offered in (
+        (desk.tools, {}, LEFT),
+        (desk.tools, {"keep": ["fast_courier"]}, ALL),
+        (desk.tools, {"policy": strict}, ALL),  # one run is no preference
+        ([*desk.tools, search], {}, [*LEFT, "web_search"]),
+        (DICTS, {}, LEFT),
+        (desk.tools[1:2], {}, ["fast_courier"]),  # no tool would be left
+        ([], {}, []),
+    ):
+        app = guided(rated, Chosen(*tools), **options)
+        events = await app.events(PARCEL, "sync", "preferences")
+        assert offers(app) == [offered], options
+        assert [[*event["kept"]] for event in events] == [["fast_courier"] * (offered == ["fast_courier"])][
+            : len(tools)
+        ]
+
+
+async def test_a_tool_that_the_request_insists_on_stays(rated: ToolMemory, desk: ParcelDesk) -> None:
+    class Insisting(AgentMiddleware[Any, Any, Any]):
+        def __init__(self, choice: Any) -> None:
+            super().__init__()
+            self.choice = choice
+
+        def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+            return handler(request.override(tool_choice=self.choice))
+
+    for choice, offered in (
+        ("fast_courier", ALL),
+        ({"type": "function", "function": {"name": "fast_courier"}}, ALL),
+        ({"type": "tool", "name": "fast_courier"}, ALL),
+        ("find_parcel", LEFT),
+        ("any", LEFT),
+    ):
+        app = within(Insisting(choice), rated, desk, hi, preferences=True)
+        await app.ask(PARCEL)
+        assert offers(app) == [offered], choice
+
+
+async def test_the_model_may_be_told_instead(rated: ToolMemory, desk: ParcelDesk) -> None:
+    rate(rated, True, "cheap_courier")
+    for how, offered, told in (
+        ("tell", ALL, ["prefer cheap_courier", "avoid fast_courier"]),
+        ("both", LEFT, ["prefer cheap_courier"]),
+        ("leave_out", LEFT, []),
+    ):
+        app = guided(rated, desk, how=how)
+        await app.ask(PARCEL)
+        assert offers(app) == [offered], how
+        assert re.findall(r"^- (\w+ \w+):", app.hints()[0], re.MULTILINE) == told
+
+
+class Reader(ScriptedChatModel):
+    """Reads ratings: says what it was told to say."""
+
+    said: list[SaidPreference] = []  # noqa: RUF012 - a pydantic field
+    asked: list[str] = []  # noqa: RUF012
+
+    def with_structured_output(self, schema: Any, **options: Any) -> Runnable[Any, Any]:
+        assert schema is SaidPreferences
+
+        def answer(messages: list[Any]) -> SaidPreferences:
+            self.asked.append(messages[-1].text)
+            return SaidPreferences(preferences=self.said)
+
+        return RunnableLambda(answer)
+
+
+async def test_a_model_may_read_the_ratings_and_then_the_counts_say_nothing(
+    rated: ToolMemory, desk: ParcelDesk
+) -> None:
+    said = SaidPreference(kind="tool", name="fast_courier", liked=False, runs=[1, 2], text="Finds it dear.")
+    for preferences, offered in (([said], LEFT), ([], ALL)):
+        reader = Reader(script=[], said=preferences, asked=[])
+        app = guided(rated, desk, parcel_script, model=reader)
+        [event] = await app.events(PARCEL, "sync", "preferences")
+        assert offers(app) == [offered] * 3
+        assert len(reader.asked) == 1
+        assert [*event["left_out"]] == ["fast_courier"][: len(preferences)]
+
+
+async def test_the_summary_tool_stays(desk: ParcelDesk) -> None:
+    with ToolMemory.ephemeral(tools=desk.tools) as memory:
+        dislike_fast(memory)
+        app = agent_of(memory, desk, parcel_script, preferences=True, suggest=True)
+        await app.ask(PARCEL)
+        assert [sorted(each) for each in offers(app)] == [sorted([*LEFT, SUMMARY_TOOL])] * 3
+        assert "fast_courier" not in "".join(app.hints())
+
+
+def choosing(*names: str) -> ScriptedChatModel:
+    """A selector's model that chooses these of what it may choose from."""
+
+    def choose(messages: list[Any], tools: list[dict[str, Any]]) -> AIMessage:
+        offered = re.findall(r'"const": "(\w+)"', json.dumps(tools[0]))
+        return calling(tools[0]["function"]["name"], {"tools": [name for name in names if name in offered]})
+
+    return ScriptedChatModel(script=choose)
+
+
+async def test_a_selector_chooses_among_what_is_left_and_includes_what_it_always_does(
+    rated: ToolMemory, desk: ParcelDesk
+) -> None:
+    for chosen, always, offered in (
+        (("fast_courier", "cheap_courier"), [], ["cheap_courier"]),
+        (("find_parcel",), ["fast_courier"], ["find_parcel", "fast_courier"]),
+    ):
+        selector = LLMToolSelectorMiddleware(model=choosing(*chosen), always_include=always)
+        app = agent_of(rated, desk, hi, inside=[selector], preferences=True)
+        await app.ask(PARCEL)
+        assert offers(app) == [offered]
+
+
+async def test_a_person_may_still_choose_what_is_left_out(rated: ToolMemory, desk: ParcelDesk) -> None:
+    gate = HumanInTheLoopMiddleware({"cheap_courier": {"allowed_decisions": ["approve", "edit"]}})
+    app = guided(rated, desk, parcel_script, inside=[gate])
+    [waiting] = (await app.ask(PARCEL))["__interrupt__"]
+    [asked] = waiting.value["action_requests"]
+    edited = {"name": "fast_courier", "args": asked["args"]}
+    await app.ask(Command(resume={"decisions": [{"type": "edit", "edited_action": edited}]}))
+    assert desk.sent_by == ["fast_courier"]
+    assert offers(app) == [LEFT] * 3
+
+
+def state_with(*names: str) -> dict[str, Any]:
+    messages = [HumanMessage("Hello", id="1")]
+    return {"messages": messages, **new_left_out(dict.fromkeys(names, "rated badly"), messages)}
+
+
+def test_guided_tools_takes_tools_in_any_form_and_leaves_something() -> None:
+    def fast(x: int) -> int:
+        """Be fast."""
+        return x
+
+    forms = [
+        {"type": "function", "function": {"name": "fast"}},
+        {"name": "fast", "input_schema": {}},
+        fast,
+        {"type": "web_search"},
+        {"type": "function", "function": {"name": "slow"}},
+        3,
+    ]
+    tools = [{"name": "fast"}, {"name": "slow"}, {"name": SUMMARY_TOOL}]
+    for state, given, left in (
+        (state_with("fast"), forms, forms[3:]),
+        (state_with("other"), forms, forms),
+        ({"messages": []}, forms, forms),
+        ([HumanMessage("Hello")], forms, forms),
+        (state_with("fast", "slow"), tools, tools),
+        (state_with("fast"), tools, tools[1:]),
+        (state_with("fast"), [], []),
+    ):
+        assert guided_tools(state, given) == left
+
+
+def test_what_is_left_out_holds_until_the_user_speaks() -> None:
+    state = state_with("fast")
+    assert left_out_now(state) == {"fast": "rated badly"}
+    state["messages"] += [AIMessage("", id="2"), AIMessage("Hi", id=call_id(3))]
+    assert left_out_now(state) == {"fast": "rated badly"}
+    assert left_out_now({**state, "messages": [*state["messages"], HumanMessage("And now?", id="4")]}) is None
+    assert left_out_now({"messages": state["messages"]}) is None
+    old, new = state_with("fast")[LEFT_OUT], state_with("slow")[LEFT_OUT]
+    assert merge_left_out(old, new) == new
+    assert merge_left_out(old, None) == old
+    assert merge_left_out(None, None) is None

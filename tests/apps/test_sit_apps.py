@@ -1,0 +1,251 @@
+"""Suggestions and the summary tool in real apps: what is particular to them next to the contracts of a step."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import histories as h
+import pytest
+from desk import EAGER
+from kept import inertia, ledger, sit
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
+from shells import agent_of, graph_of
+from symptoms import (
+    CURES,
+    FINDINGS,
+    SCHEMAS,
+    SYMPTOM,
+    HelpDesk,
+    advised,
+    asked,
+    before_cure,
+    follower,
+    names,
+    stored,
+    teach,
+    tool_call,
+    whole,
+)
+
+from langgraph_toolmem import SIT, Inertia, SITPolicy, ToolMemory
+from langgraph_toolmem.nodes import SITSummary
+from langgraph_toolmem.runs.run import SUMMARY_TOOL
+
+pytestmark = pytest.mark.usefixtures("nothing_failed")
+ZOE = SYMPTOM.format("Zoe")
+
+
+@pytest.fixture
+def memory() -> Iterator[ToolMemory]:
+    with ToolMemory.ephemeral(tools=SCHEMAS, methods=[SIT(SITPolicy(unlabelled=0.0))]) as made:
+        yield made
+
+
+# --- the hint ---
+
+
+async def test_the_state_leads_to_the_cure_where_frequency_does_not(memory: ToolMemory) -> None:
+    teach(memory, routers=7, passwords=3)
+    steps = {}
+    for name, policy in (("frequency", SITPolicy(recall="tool", weight_words=0.0)), ("states", None)):
+        desk = HelpDesk({"Zoe": "password"})
+        app = agent_of(memory, desk, follower(), suggest=SITSummary(memory, policy=policy))
+        told = await app.events(ZOE, "sync", "sit", thread=name)
+        steps[name] = desk.done
+    assert steps == {
+        "frequency": ["read_logs", "restart_router", "reset_password"],
+        "states": ["read_logs", "reset_password"],
+    }
+    assert [each["suggestions"][0]["tool"] for each in told[:2]] == ["read_logs", "reset_password"]
+    assert len({*app.hints()}) == 3
+
+
+async def test_with_nodes_alone_nobody_calls_finish() -> None:
+    with ToolMemory.ephemeral(methods=[SIT(SITPolicy(unlabelled=0.3))]) as memory:
+        causes = {f"C{i}": "password" if i % 3 == 0 else "router" for i in range(9)}
+        desk = HelpDesk(causes)
+        app = graph_of(memory, desk, follower(knows=dict(causes)), SITSummary(memory))
+        for name in causes:
+            await app.ask(SYMPTOM.format(name), thread=name)
+        assert len(stored(memory)) > 3
+        assert sit(memory).drafts == {}
+        desk.done.clear()
+        desk.causes["Zoe"] = "password"
+        await app.ask(ZOE, thread="zoe")
+        assert desk.done == ["read_logs", "reset_password"]
+
+
+async def test_nothing_is_learned_of_runs_that_nobody_judged_if_that_is_the_policy(memory: ToolMemory) -> None:
+    await graph_of(memory, HelpDesk({"Zoe": "password"}), follower(), SITSummary(memory)).ask(ZOE, thread="zoe")
+    assert stored(memory) == []
+    assert len(sit(memory).drafts) == 1
+    memory.feedback("zoe", score=1.0)
+    assert len(stored(memory)) >= 2
+
+
+@pytest.mark.parametrize("shortcut", [False, True])
+async def test_tools_nobody_declared_are_found_by_their_descriptions(shortcut: bool) -> None:
+    with ToolMemory.ephemeral(methods=[Inertia(), SIT(SITPolicy(unlabelled=0.0))]) as memory:
+        app = agent_of(memory, HelpDesk({"Zoe": "password"}), follower(), suggest=True, shortcut=shortcut)
+        await app.ask("The password of Zoe is forgotten, give a fresh one")
+        assert advised(app.model.calls[0].messages)[0] == "reset_password"
+        assert names(memory.sit.suggest([HumanMessage("a fresh password")], k=1)) == ["reset_password"]
+        assert SUMMARY_TOOL not in {*memory.core.catalogue.specs, *memory.core.graph.tools}
+
+
+async def test_the_hosts_error_is_the_hosts_and_the_resumed_turn_is_offered_once(memory: ToolMemory) -> None:
+    teach(memory)
+    tries: list[int] = []
+
+    def broken(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> AIMessage:
+        tries.append(1)
+        raise TimeoutError("no answer")
+
+    app = agent_of(memory, HelpDesk({"Zoe": "router"}), broken, suggest=True)
+    with pytest.raises(TimeoutError):
+        await app.ask(ZOE)
+    assert len(tries) == 1
+    app.model.script = follower()
+    await app.ask(None)
+    assert ledger(memory).figures["sit"]["shown"] == 3
+    assert ledger(memory).turns == {}
+
+
+@pytest.mark.parametrize(
+    ("decision", "done", "booked"),
+    [("approve", "reset_password", [1, 1, 1]), ("edit", "restart_router", [1, 1, 0]), ("reject", None, [1, 1, 0])],
+)
+async def test_what_a_person_decides_is_the_record(
+    memory: ToolMemory, decision: str, done: str | None, booked: list[int]
+) -> None:
+    """One more is offered before the closing words. What a person put in its place is not what the model did."""
+    teach(memory)
+    desk = HelpDesk({"Zoe": "password"})
+    gate = HumanInTheLoopMiddleware(interrupt_on={"reset_password": True})
+    app = agent_of(memory, desk, follower(), suggest=True, inside=[gate])
+    assert "__interrupt__" in await app.ask(ZOE)
+    before = dict(ledger(memory).figures_of("sit"))
+    more: dict[str, Any] = {
+        "approve": {},
+        "edit": {"edited_action": {"name": "restart_router", "args": {"name": "Zoe"}}},
+        "reject": {"message": "No."},
+    }
+    if decision != "approve":
+        app.model.script = lambda messages, tools: AIMessage("Then I stop.")
+    await app.ask(Command(resume={"decisions": [{"type": decision, **more[decision]}]}))
+    gained = [ledger(memory).figures["sit"][name] - before[name] for name in ("shown", "followed", "right")]
+    assert desk.done[1:] == ([] if done is None else [done])
+    assert gained == booked
+    assert ledger(memory).turns == {}
+
+
+# --- the tool ---
+
+
+def answers(state: dict[str, Any]) -> list[ToolMessage]:
+    return [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name == SUMMARY_TOOL]
+
+
+def calling(summary: str, **more: Any) -> AIMessage:
+    return tool_call(SUMMARY_TOOL, {"summary": summary, **more}, "call_summary")
+
+
+def answered(memory: ToolMemory, messages: list[Any], *others: Any, **how: Any) -> list[BaseMessage]:
+    """The messages after the tool calls of the last one are done."""
+    builder: Any = StateGraph(MessagesState)
+    builder.add_node("tools", ToolNode([SITSummary(memory, **how).tool, *others]))
+    builder.add_edge(START, "tools")
+    found: list[BaseMessage] = builder.compile().invoke({"messages": messages})["messages"]
+    return found
+
+
+async def test_the_summary_tool_leads_to_the_cure() -> None:
+    """As published: the agent writes its state down, and reads what past runs did from there."""
+    with ToolMemory.ephemeral(methods=[Inertia(), SIT(SITPolicy.paper())]) as memory:
+        desk = HelpDesk({"Zoe": "password", "Ida": "router"})
+        for i in range(10):
+            cause = "router" if i < 7 else "password"
+            run = whole(cause, f"C{i}", summary=f"C{i}: logs say {FINDINGS[cause]}")
+            memory.finish(run, thread_id=f"r{i}", success=True)
+        memory.flush()
+        app = agent_of(memory, desk, follower(asks=True), suggest=SITSummary(memory, summary_tool=True), shortcut=EAGER)
+        for name, cause in (("Zoe", "password"), ("Ida", "router")):
+            desk.done.clear()
+            turns = memory.report().turns
+            state = await app.ask(SYMPTOM.format(name), "async", thread=name)
+            assert desk.done == ["read_logs", CURES[cause]]
+            [answer] = answers(state)
+            assert advised([answer])[0] == CURES[cause]
+            assert memory.report().turns - turns == 3  # the turn of a summary is one with that of the next call
+            memory.finish(state["messages"], thread_id=name, success=True)
+        assert f"Pages do not load. The logs say: {FINDINGS['password']}." in [each.text for each in stored(memory)]
+        assert ledger(memory).figures["sit"]["right"] >= 2
+        assert (ledger(memory).turns, inertia(memory).open_turns) == ({}, {})
+        assert SUMMARY_TOOL not in {*memory.report().tools, *memory.view().tools}
+
+
+@pytest.mark.parametrize("text", ["", "  \n ", "x" * 300_000, "ページが開きません", "password expired", "\ud800 lone"])
+def test_any_summary_is_answered(memory: ToolMemory, text: str) -> None:
+    teach(memory, summaries=True)
+    answer = answered(memory, [*before_cure("password"), calling(text)])[-1]
+    assert isinstance(answer, ToolMessage)
+    assert (answer.status, answer.name) == ("success", SUMMARY_TOOL)
+    best, other = advised([answer])
+    assert {best, other} == {*CURES.values()}
+    if "password" in text or not text.strip():  # without a summary, the history is the state
+        assert best == "reset_password"
+        assert re.search(r"1\. reset_password: .*nearest: 0\.\d\d", answer.text)
+        assert "3 of 10 times" in answer.text
+    assert len(answer.text) < 3_000
+    assert ledger(memory).figures["sit"]["shown"] == 1
+
+
+async def test_a_summary_among_other_calls_of_a_turn(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    both = calling("where I stand")
+    both.tool_calls += tool_call("read_logs", {"name": "Zoe"}, "call_logs").tool_calls
+    messages = answered(memory, [HumanMessage(ZOE), both], *HelpDesk({"Zoe": "password"}).tools)
+    assert [m.name for m in messages if isinstance(m, ToolMessage)] == [SUMMARY_TOOL, "read_logs"]
+    assert advised(messages)
+    assert ledger(memory).turns == {}
+    done = [*messages, *h.call("reset_password", {"name": "Zoe"}), *h.call("close_ticket", {"name": "Zoe"}), h.words()]
+    memory.finish(done, thread_id="r", success=True)
+    assert "where I stand" in [s.text for s in stored(memory, source="read_logs")]
+
+
+async def test_the_tool_takes_a_summary_and_its_place_from_the_graph_alone(memory: ToolMemory) -> None:
+    teach(memory, summaries=True)
+    tool = SITSummary(memory).tool
+    assert list(tool.tool_call_schema.model_json_schema()["properties"]) == ["summary"]  # type: ignore[union-attr]
+    forged = answered(memory, [*before_cure("password"), calling("x", runtime={"state": {"messages": []}})])[-1]
+    assert {*advised([forged])} == {*CURES.values()}
+    elsewhere = answered(memory, [*before_cure("password"), calling("x")], messages_key="elsewhere")[-1]
+    outside = [tool.invoke({"summary": "x"}), await tool.ainvoke({"summary": "x"}), elsewhere.text]
+    for answer in outside:  # without a history it knows the summary alone
+        assert advised([ToolMessage(answer, tool_call_id="", name=SUMMARY_TOOL)])[0] == "read_logs"
+
+
+def test_the_tool_answers_where_it_can_say_nothing(
+    memory: ToolMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ToolMemory.ephemeral(methods=[SIT()]) as unknowing:
+        [*_, empty] = answered(unknowing, [asked("Zoe"), calling("x")])
+    assert (getattr(empty, "status", ""), advised([empty])) == ("success", [])
+    teach(memory)
+    monkeypatch.setattr(memory.sit, "advise", lambda *_, **__: 1 / 0)
+    [*_, failed] = answered(memory, [*before_cure("password"), calling("x")])
+    assert (getattr(failed, "status", ""), "ZeroDivisionError" in failed.text) == ("success", True)
+    assert len([r for r in caplog.records if r.levelno >= logging.ERROR]) == 1
+
+
+async def test_the_agent_has_no_summary_tool_if_that_is_wanted(memory: ToolMemory) -> None:
+    app = agent_of(memory, HelpDesk({"Zoe": "router"}), follower(), suggest=SITSummary(memory, summary_tool=False))
+    await app.ask(ZOE)
+    assert all(SUMMARY_TOOL not in repr(call.tools) for call in app.model.calls)
