@@ -295,7 +295,7 @@ def step_times(device: str, rounds: int = 2) -> dict[str, float]:
                 given = apply(layer, given)
             loss = torch.stack([(each**2).mean() for each in given.values()]).sum()
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             if where.type == "cuda":
                 torch.cuda.synchronize()

@@ -105,7 +105,7 @@ def _named(texts: list[str], path: str, seen: Observation, state: RunState) -> l
 
 def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
     found: list[str] = []
-    used = state.used.get(slot, set())
+    used = state.used.get(slot, frozenset())
     for tool in list(state.outputs)[-_MAX_OUTPUTS:]:
         seen = state.latest_output(tool)
         if seen is None or not _plain(tool):
@@ -133,11 +133,11 @@ def _in_outputs(text: str, state: RunState, slot: tuple[str, str]) -> list[str]:
     return found
 
 
-def _first_unused(values: list[str] | tuple[str, ...], used: set[str] | None) -> str | None:
+def _first_unused(values: list[str] | tuple[str, ...], used: frozenset[str] | None) -> str | None:
     return next((v for v in values if not used or v not in used), None)
 
 
-def _in_text(value: str, text: Text, used: set[str] | None) -> list[str]:
+def _in_text(value: str, text: Text, used: frozenset[str] | None) -> list[str]:
     """Descriptors, without their first letter, of a value's place in a text."""
     if not text.words:
         return []
@@ -161,7 +161,7 @@ def _case_mark(raw: str, value: str) -> str | None:
     return "~" if raw.lower() == value else None
 
 
-def _places(text: Text, first: int, last: int, used: set[str] | None) -> list[str]:
+def _places(text: Text, first: int, last: int, used: frozenset[str] | None) -> list[str]:
     found = []
     count = last - first + 1
     words = text.words
@@ -181,12 +181,12 @@ def _places(text: Text, first: int, last: int, used: set[str] | None) -> list[st
     return [spot for spot in found if _gives(spot, text, text.span(first, last), used)]
 
 
-def _gives(spot: str, text: Text, value: str, used: set[str] | None) -> bool:
+def _gives(spot: str, text: Text, value: str, used: frozenset[str] | None) -> bool:
     kind, _, rest = spot.partition("|")
     return bool(from_text(kind, rest, text, used) == value)
 
 
-def _templates(value: str, state: RunState, used: set[str] | None) -> list[str]:
+def _templates(value: str, state: RunState, used: frozenset[str] | None) -> list[str]:
     """A value with words of the user in the middle of other words: ``Open tasks in %``."""
     parts = read_text(value)
     if not 2 <= len(parts.words) <= MAX_SPAN_WORDS or "%" in value or "|" in value:

@@ -146,7 +146,7 @@ def named_rows(seen: Observation, path: str, state: RunState) -> set[int]:
     }
 
 
-def from_text(kind: str, rest: str, text: Text, used: set[str] | None) -> Any:
+def from_text(kind: str, rest: str, text: Text, used: frozenset[str] | None) -> Any:
     """The value at a place in a text; see the module for the kinds."""
     if not text.words:
         return MISSING
