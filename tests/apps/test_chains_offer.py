@@ -9,8 +9,8 @@ from typing import Any
 
 import histories as h
 import pytest
-from crowd import DESK, NOTE, calling, crowd, crowded, knowing, offers, plain, steps
-from desk import EAGER, Desk, request, script, shortcuts
+from crowd import DESK, NOTE, calling, crowded, knowing, offers, plain, steps
+from desk import Desk
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool
@@ -259,21 +259,3 @@ async def test_provider_tools_structured_answers_and_always_stay(memory: ToolMem
     assert (await agent.ask(NOTE))["structured_response"] == Answer(text="yes")
     names = [tool.get("function", tool).get("name", tool["type"]) for tool in agent.model.calls[0].tools]
     assert {*DESK, "approve_room", "Answer", "web_search_preview", SEARCH_TOOL} == {*names}
-
-
-@pytest.mark.parametrize(("always", "taken"), [((), 0), (DESK, 3)])
-async def test_a_shortcut_calls_only_what_is_offered(always: Any, taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with knowing(Crowded().tools, 30) as memory:
-        monkeypatch.setattr(memory.navigator, "search", lambda query, **more: [])
-        retriever = ToolRetriever(memory, most=4, always=always, targets=1)
-        agent = agent_of(memory, Crowded(), script, shortcut=EAGER, chains=retriever)
-        state = await agent.ask(request("Ann"))
-    assert len(shortcuts(state["messages"])) == taken
-
-
-def test_the_search_tool_answers_outside_a_graph_and_when_nothing_fits(memory: ToolMemory) -> None:
-    tool = ToolRetriever(memory).tool
-    assert "archive_vehicle" in tool.invoke({"query": "archive a vehicle"})
-    assert not any(each.name in tool.invoke({"query": "chromodynamics"}) for each in crowd())
-    schema: Any = tool.tool_call_schema
-    assert list(schema.model_json_schema()["properties"]) == ["query"]
