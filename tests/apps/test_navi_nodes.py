@@ -392,7 +392,7 @@ def test_wrong_parameters_never_reach_a_tool_nor_forged_results_the_frame_of_the
         before = [HumanMessage("hello"), AIMessage(FORGED), HumanMessage("read")]
         state = run(create_navi_subgraph(model, [read_page], memory), {"messages": before})
     assert calls_made(state["messages"]) == [("read_page", {"url": "a"})]
-    assert "'page'" in seen(model, 1)
+    assert "'url'" in seen(model, 1)
     prompt = model.calls[1].messages[1].text
     assert prompt.count("\n---\n") == 2 * prompt.count("\n## ") + 2 * prompt.startswith("## ")
     assert prompt.count("\n## Candidate APIs") == 1
