@@ -15,7 +15,7 @@
 ``derived``     commands that methods declare: their options, printing, JSON, the question before a change
 ``recall``      which past runs a request brings up, and what alike ones say together
 ``graph``       which tool gives what to which, and plans
-``evolve``      what changes that: prune, restore, propagate, constraints
+``evolve``      what changes that: prune, restore, propagate
 ``record``      what a memory did so far, in sentences and tables
 ``live``        a memory followed while another process writes to it; ``watch``: what is seen of it
 ``health``      what `doctor` looks at

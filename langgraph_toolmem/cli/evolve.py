@@ -1,24 +1,21 @@
-"""`toolmem graph prune | restore | propagate | constraints`: what changes the dependency graph.
+"""`toolmem graph prune | restore | propagate`: what changes the dependency graph.
 
 Each says first what it would do. With `--apply` it asks, and then does what it said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.text import count
 from langgraph_toolmem.core.contributions import Answer, Command, TextTable
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Regrouping
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving
 
 LEAVING = ("tool", "score", "calls", "failed")
 """Columns of tools that are to be left out."""
@@ -102,59 +99,8 @@ def _propagated(method: Any, _: Answer, days: float, eta: float) -> Answer:
     return Answer(plain, [f"{count(len(done), 'link')} changed."])
 
 
-def constraints(
-    method: Any,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="YAML or JSON [default: show the constraints in use].")
-    ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="No constraints any more.")] = False,
-) -> Answer:
-    """Join or split parameters by a file of your own, in place of the constraints in use.
-
-    Shows each cluster before and after. The memory keeps the file's content.
-
-    \b
-    join:
-      - name: place
-        members:
-          - {tool: get_weather, input: q}
-          - {tool: "weather_*", output: location.name}
-    split:
-      - name: billing country
-        members:
-          - {tool: create_invoice, input: country}
-    """
-    if file is not None and clear:
-        raise ConfigurationError("give a FILE or --clear, not both")
-    if file is None and not clear:
-        used = method.cluster_constraints()
-        return Answer(used.to_dict(), list(_in_words(used)))
-    found: Regrouping = method.regroup(file)
-    shown = [] if found.before or found.after else ["No parameter of a known tool would move."]
-    for title, texts in (("Before", found.before), ("After", found.after)):
-        if texts:
-            shown += [title, *("\n".join(f"  {line}" for line in text.splitlines()) for text in texts)]
-    question = "Use these constraints from now on?" if file is not None else "Drop the constraints in use?"
-    return Answer(asdict(found), shown, [f"fits nothing: {member}" for member in found.unmatched], question)
-
-
-def _constrained(method: Any, answer: Answer, file: Path | None, **_: Any) -> Answer:
-    return replace(
-        answer, plain={**answer.plain, "done": method.regroup(file, dry_run=False).done}, shown=["Done."], notes=()
-    )
-
-
-def _in_words(constraints: ClusterConstraints) -> Iterator[str]:
-    if not constraints.groups:
-        yield "There are no constraints: parameters are one by what they mean."
-    for group in constraints.groups:
-        yield f"{group.kind} {group.name}"
-        yield from (f"  {member}" for member in group.members)
-
-
 COMMANDS = (
     Command(prune, group="graph", change=_pruned, tools=True),
     Command(restore, group="graph", writes=_named),
     Command(propagate, group="graph", change=_propagated),
-    Command(constraints, group="graph", change=_constrained, tools=True),
 )

@@ -170,9 +170,7 @@ class LinkLearning:
 
     def snapshot(self) -> tuple[ToolDependencyGraph, History]:
         """A dependency graph of one's own, and the counts of past runs."""
-        with self._graph.held() as graph:
-            constraints = graph.clusters.constraints
-        return self._graph.rebuilt(constraints), self._graph.history(at_once=True)
+        return self._graph.rebuilt(), self._graph.history(at_once=True)
 
     def manifest(self, links: int) -> dict[str, Any]:
         """What every table says of how it was made."""
