@@ -59,7 +59,6 @@ bench: $(STAMP) ## all figures of the README (needs the recorded runs in ../shar
 	$(BIN)/python -m benchmarks.done
 	$(BIN)/python -m benchmarks.chat
 	$(BIN)/python -m benchmarks.prefix
-	$(BIN)/python -m benchmarks.discovery
 	$(BIN)/python -m benchmarks.damage
 	$(BIN)/python -m benchmarks.workers
 
