@@ -233,9 +233,6 @@ def watch(
 def inspect(
     memory: MemoryFolder,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
-    graphml: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write GraphML, for graph tools (- for stdout).")
-    ] = None,
     as_json: Json = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file instead.")
@@ -245,13 +242,11 @@ def inspect(
 ) -> None:
     """Show what a memory knows.
 
-    Which tools, what follows what, and where arguments come from: as tables, Mermaid, GraphML or JSON.
+    Which tools, what follows what, and where arguments come from: as tables, Mermaid or JSON.
     """
-    if mermaid + (graphml is not None) + as_json > 1:
-        raise ConfigurationError("choose one of --mermaid, --graphml and --json")
-    form = Format.MERMAID if mermaid else Format.GRAPHML if graphml else Format.JSON if as_json else None
-    if graphml is not None:
-        output = None if str(graphml) == "-" else graphml
+    if mermaid and as_json:
+        raise ConfigurationError("choose one of --mermaid and --json")
+    form = Format.MERMAID if mermaid else Format.JSON if as_json else None
     if form is None:
         form = form_of(output) if output else Format.TABLES
     with open_memory(memory, read_only=True) as opened:

@@ -16,7 +16,7 @@ from langgraph_toolmem.cli.evolve import COMMANDS, LEAVING, leaving_rows
 from langgraph_toolmem.cli.inputs import adopt_tools, open_memory, read_tools_file
 from langgraph_toolmem.cli.options import Embeddings, Json, MemoryFolder
 from langgraph_toolmem.cli.tables import table
-from langgraph_toolmem.cli.terminal import answer_json, console, write_text
+from langgraph_toolmem.cli.terminal import answer_json, console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,7 +77,6 @@ def graph(
     ] = 5,
     embeddings: Embeddings = "builtin",
     as_json: Json = False,
-    graphml: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the graph as GraphML.")] = None,
 ) -> None:
     """Show the dependency graph of the tools, and plans in it.
 
@@ -88,8 +87,6 @@ def graph(
         raise ConfigurationError(f"write the command first: toolmem graph {request} --memory {memory}")
     if request is not None and target is not None:
         raise ConfigurationError("give a REQUEST or --target, not both")
-    if as_json and graphml is not None:
-        raise ConfigurationError("choose one of --json and --graphml")
     from langgraph_toolmem.navigator.evolve.evolution import prunable
 
     schemas = read_tools_file(tools)
@@ -102,11 +99,6 @@ def graph(
         if request is not None or target is not None:
             values = [value.strip() for value in known.split(",") if value.strip()]
             plan = opened.navigator.plan(request, target=target, known=values, k=ROUTES, budget=5.0)
-    if graphml is not None:
-        from langgraph_toolmem.navigator.dependencies.export import drawing
-
-        write_text(graphml, drawing(drawn, history).to_graphml())
-        return
     shared = _shared(drawn)
     gone = prunable(drawn, history, most=prune, keep=drawn.left_out)
     links = _links(drawn, history, scorer)

@@ -31,7 +31,6 @@ class Format(str, Enum):
 
     TABLES = "tables"
     MERMAID = "mermaid"
-    GRAPHML = "graphml"
     JSON = "json"
 
 
@@ -214,8 +213,7 @@ def _is_number(text: str) -> bool:
 
 def form_of(output: Path) -> Format:
     """The form that the name of a file asks for."""
-    forms = {".graphml": Format.GRAPHML, ".xml": Format.GRAPHML, ".json": Format.JSON}
-    return forms.get(output.suffix.lower(), Format.MERMAID)
+    return Format.JSON if output.suffix.lower() == ".json" else Format.MERMAID
 
 
 def render(view: Any, form: Format, *, min_count: int, max_edges: int) -> str:
@@ -223,10 +221,8 @@ def render(view: Any, form: Format, *, min_count: int, max_edges: int) -> str:
     import dataclasses
     import json
 
-    from langgraph_toolmem.graph.export import to_graphml, to_mermaid
+    from langgraph_toolmem.graph.export import to_mermaid
 
     if form is Format.MERMAID:
         return to_mermaid(view, min_count=min_count, max_edges=max_edges)
-    if form is Format.GRAPHML:
-        return to_graphml(view)
     return json.dumps(dataclasses.asdict(view), indent=2, allow_nan=False) + "\n"

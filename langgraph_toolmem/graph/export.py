@@ -1,17 +1,15 @@
-"""The evidence graph as a picture: Mermaid text, or GraphML for graph tools.
+"""The evidence graph as a picture: Mermaid text.
 
 A `GraphView` is a plain copy of what the graph knows at one moment, so nothing here depends on how counts are
-kept. Tool names come from outside and may hold anything; they are escaped for each format.
+kept. Tool names come from outside and may hold anything; they are escaped.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from itertools import count
-from typing import Any, Literal
-from xml.sax.saxutils import escape, quoteattr
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
 
 from langgraph_toolmem.base.text import printable
 
@@ -128,89 +126,6 @@ def to_mermaid(view: GraphView, *, min_count: int = 1, max_edges: int = 60) -> s
         more = f"<br/>and {len(pair.reasons) - _REASONS} more" if len(pair.reasons) > _REASONS else ""
         lines.append(f'    {ids[pair.source]} -.->|"{text}{more}"| {ids[pair.target]}')
     return "\n".join(lines) + "\n"
-
-
-@dataclass(slots=True)
-class Drawing:
-    """Nodes and edges with attributes, for graph tools.
-
-    Attributes:
-        name: of the graph.
-        nodes: attributes by the node's name.
-        edges: source, target and attributes; two nodes may have several.
-    """
-
-    name: str
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    edges: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-
-    def to_graphml(self) -> str:
-        """As GraphML text (Gephi, yEd, Cytoscape, networkx read it).
-
-        Characters that XML cannot hold become U+FFFD; two names that would then be equal get a number.
-        """
-        renamed: dict[str, str] = {}
-        taken = set[str]()
-        for name in self.nodes:
-            clean = unique = printable(name)
-            numbers = count(2)
-            while unique in taken:
-                unique = f"{clean} ({next(numbers)})"
-            taken.add(unique)
-            renamed[name] = unique
-        keys: dict[tuple[str, str, str], str] = {}
-
-        def data(kind: str, values: Mapping[str, Any]) -> str:
-            typed = (
-                (keys.setdefault((kind, key, _type(value)), f"d{len(keys)}"), value) for key, value in values.items()
-            )
-            return "".join(f'<data key="{key}">{_text(value)}</data>' for key, value in typed)
-
-        lines = [f"<node id={quoteattr(renamed[name])}>{data('node', of)}</node>" for name, of in self.nodes.items()]
-        for number, (source, target, of) in enumerate(self.edges):
-            ends = f"source={quoteattr(renamed[source])} target={quoteattr(renamed[target])}"
-            lines.append(f'<edge id="e{number}" {ends}>{data("edge", of)}</edge>')
-        head = (
-            f'<key id="{id_}" for="{kind}" attr.name="{key}" attr.type="{of}"/>'
-            for (kind, key, of), id_ in keys.items()
-        )
-        begin = [
-            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
-            *head,
-            f'<graph id={quoteattr(self.name)} edgedefault="directed">',
-        ]
-        return "\n".join([*begin, *lines, "</graph>", "</graphml>\n"])
-
-
-def _type(value: Any) -> str:
-    kinds = {bool: "boolean", int: "long", float: "double"}
-    return kinds.get(type(value), "string")
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else escape(printable(str(value)))
-
-
-def to_graphml(view: GraphView) -> str:
-    """The graph as GraphML text: nodes are tool names and `START`.
-
-    Node attributes: `kind` ("tool" or "start"), `ok`, `failed`. Edge attributes: `kind` "sequence" with
-    `count`, `ok`, `failed`, or `kind` "dataflow" with `direction`, `path`, `parameter`, `hits`, `misses`.
-    """
-    names = dict.fromkeys(view.tools)
-    names |= dict.fromkeys(name for edge in view.edges for name in (edge.source, edge.target))
-    names |= dict.fromkeys(name for flow in view.dataflow for name in (flow.source_tool, flow.target_tool))
-    drawn = Drawing("toolmem")
-    for name in names:
-        counts = view.tools.get(name, ToolCounts(0, 0))
-        drawn.nodes[name] = {"kind": "start" if name == START else "tool", "ok": counts.ok, "failed": counts.failed}
-    for edge in view.edges:
-        values = asdict(edge)
-        drawn.edges.append((values.pop("source"), values.pop("target"), {"kind": "sequence", **values}))
-    for flow in view.dataflow:
-        values = asdict(flow)
-        drawn.edges.append((values.pop("source_tool"), values.pop("target_tool"), {"kind": "dataflow", **values}))
-    return drawn.to_graphml()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
-"""The graph as Mermaid and GraphML, also for tool names that try to break out."""
+"""The graph as Mermaid, also for tool names that try to break out."""
 
 from __future__ import annotations
 
-import io
 import re
 
-import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +15,6 @@ from langgraph_toolmem.graph.export import (
     GraphView,
     ToolCounts,
     printable,
-    to_graphml,
     to_mermaid,
 )
 
@@ -127,44 +124,6 @@ def test_mermaid_lets_no_name_out_of_its_label(name):
 @given(st.lists(st.text(max_size=12), max_size=4, unique=True))
 def test_mermaid_is_well_formed_for_any_names(names):
     _assert_well_formed(to_mermaid(hostile_view(names)))
-
-
-def _read(text: str) -> nx.MultiDiGraph:
-    return nx.read_graphml(io.BytesIO(text.encode()), force_multigraph=True)
-
-
-def test_graphml_holds_all_of_it():
-    graph = _read(to_graphml(VIEW))
-
-    assert set(graph) == {START, "email.search", "email.delete", "never"}
-    assert graph.nodes["email.search"] == {"kind": "tool", "ok": 9, "failed": 1}
-    assert graph.nodes[START]["kind"] == "start"
-    between = [
-        {**values, "id": 0} for s, t, values in graph.edges(data=True) if (s, t) == ("email.search", "email.delete")
-    ]
-    assert {"id": 0, "kind": "sequence", "count": 7, "ok": 7, "failed": 0} in between
-    flow = {"kind": "dataflow", "direction": "out", "path": "[*].id", "parameter": "id", "hits": 6, "misses": 1}
-    assert {"id": 0, **flow} in between
-    assert graph.number_of_edges() == len(VIEW.edges) + len(VIEW.dataflow)
-
-
-def test_graphml_is_the_same_text_every_time():
-    assert to_graphml(VIEW) == to_graphml(VIEW)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.text(max_size=8) | st.sampled_from(HOSTILE), max_size=5, unique=True))
-def test_graphml_is_readable_for_any_names(names):
-    back = _read(to_graphml(hostile_view(names)))
-
-    assert len(set(back) - {START}) == len(set(names) - {START})
-    assert back.number_of_edges() == 2 * len(names)
-
-
-def test_graphml_keeps_names_apart_that_clean_to_the_same():
-    back = nx.read_graphml(io.BytesIO(to_graphml(hostile_view(["a\x00", "a\x01", "a\ufffd"])).encode()))
-
-    assert {name for name in back if name != START} == {"a\ufffd", "a\ufffd (2)", "a\ufffd (3)"}
 
 
 def test_printable_keeps_words_and_drops_controls():

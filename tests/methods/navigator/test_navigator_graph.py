@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 from typing import Any
 
-import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.export import drawing
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
@@ -257,35 +254,9 @@ def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], d
         answer = plan(graph, name, ["city", ""])
         assert answer.chains[0].target == name
         graph.note_outputs(name, paths_of({"id": [{}], "": 1}))
-    nx.read_graphml(io.BytesIO(drawing(graph).to_graphml().encode()))
     for name in list(graph.apis):
         graph.remove(name)
     assert len(graph.clusters) == 0
-
-
-def test_the_drawing_has_all_edges():
-    graph = ToolDependencyGraph([tool("find", ["email"], ["user_id"]), tool("get", ["user_id", "user_name?"])])
-    history = History(
-        uses={"get": 4, "find": 5},
-        failures={"get": 1},
-        transitions={("find", "get"): 2, ("gone", "get"): 2},
-        flows={Flow("find", "user_id", "get", "user_id"): 2},
-    )
-    drawn = nx.read_graphml(io.BytesIO(drawing(graph, history).to_graphml().encode()), force_multigraph=True)
-    user_id = f"parameter:{graph.cluster_of(graph.apis['find'].outputs[0]).id}"
-
-    assert drawn.nodes["api:get"] == {"kind": "api", "label": "get", "ok": 4, "failed": 1, "pruned": False}
-    graph.leave_out(["get"])
-    assert drawing(graph, history).nodes["api:get"]["pruned"] is True
-    assert list(drawn.get_edge_data("api:find", user_id).values()) == [
-        {"kind": "output", "path": "user_id", "origin": "declared"}
-    ]
-    assert list(drawn.get_edge_data(user_id, "api:get").values()) == [
-        {"kind": "input", "path": "user_id", "role": "required"}
-    ]
-    assert list(drawn.get_edge_data("api:find", "api:get").values()) == [{"kind": "follows", "weight": 0.5, "count": 2}]
-    assert list(drawn.get_edge_data(user_id, user_id).values()) == [{"kind": "flows", "count": 2}]
-    assert sum(data["kind"] == "input" and data["role"] == "optional" for *_, data in drawn.edges(data=True)) == 1
 
 
 @pytest.mark.parametrize(
