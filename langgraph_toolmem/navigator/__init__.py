@@ -6,7 +6,7 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
-``learned``       how likely links are, learned from those that were seen
+``learned``       how likely links are, by a trained table
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
 ``evolve``        pruning, propagation of weights
@@ -29,7 +29,7 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import EndedRun, Import, LearnedTurn
+from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.evidence import Table
@@ -38,7 +38,7 @@ from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
-from langgraph_toolmem.navigator.learned.refit import LinkLearning
+from langgraph_toolmem.navigator.learned.trained import TrainedLinks
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
@@ -62,9 +62,8 @@ class Navigator(GraphEvolution, Method):
     """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`). Safe for threads.
 
     Args:
-        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: what the memory has
-            learned from its own links, once that is better than structure alone (`learned`).
-        learn: False: without a scorer, structure and record alone.
+        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: the table that `hgt`
+            trained on the memory, if that is better than structure alone.
         settings: how chains are searched.
         aliases: "tool.path" of an input or output -> the name of its parameter, such as ``{"get_weather.q": "place",
             "find.location.name": "place"}``: values with one name are one parameter. A name that nothing else has
@@ -81,13 +80,12 @@ class Navigator(GraphEvolution, Method):
         self,
         *,
         scorer: EdgeScorer | None = None,
-        learn: bool = True,
         settings: PlanSettings | None = None,
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         if scorer is not None:
             check_scorer(scorer)
-        self._scorer, self._learn, self._settings = scorer, learn and scorer is None, settings
+        self._scorer, self._settings = scorer, settings
         self._decisions: DecisionLog | None = None
         if aliases is not None:
             check_aliases(aliases)
@@ -98,7 +96,7 @@ class Navigator(GraphEvolution, Method):
         super().open(core)
         self.evidence = NavigatorSources(core)
         self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
-        self.links = LinkLearning(core, self._graph, on=self._learn)
+        self.links = TrainedLinks(core, self._graph)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
 
     # --- asking ---
@@ -315,16 +313,8 @@ class Navigator(GraphEvolution, Method):
 
     # --- what happens ---
 
-    def ended(self, ended: EndedRun) -> None:
-        """Links are learned anew once enough were seen."""
-        self.links.look()
-
-    def imported(self, given: Import) -> int:
-        """Likewise."""
-        return self.links.look(now=True)
-
     def report(self) -> Section | None:
-        """What was learned of links, and which ones it foresees."""
+        """What was trained on links, and which ones it predicts."""
         return self.links.report()
 
     def turn(self, learned: LearnedTurn) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
@@ -11,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch", reason='torch is not installed; type: pip install "langgraph-toolmem[hgt]"')
 
 from langgraph_toolmem import Navigator, ToolMemory  # noqa: E402
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError  # noqa: E402
-from langgraph_toolmem.cli.app import app  # noqa: E402
 from langgraph_toolmem.hgt.attention import RelationalAttention, segment_softmax  # noqa: E402
 from langgraph_toolmem.hgt.export import pair_scorer, train, vectors_of  # noqa: E402
 from langgraph_toolmem.hgt.loss import adaptive_margin, share_of_first, soft_cross_entropy  # noqa: E402
@@ -26,7 +23,7 @@ from langgraph_toolmem.hgt.tensors import neighbourhood  # noqa: E402
 from langgraph_toolmem.hgt.train import BEFORE, Material, Trainer, Training, device_of  # noqa: E402
 from langgraph_toolmem.navigator.history import Flow, History  # noqa: E402
 from langgraph_toolmem.navigator.learned import plain  # noqa: E402
-from langgraph_toolmem.navigator.learned.refit import HGT, PLAIN  # noqa: E402
+from langgraph_toolmem.navigator.learned.trained import HGT  # noqa: E402
 from tests.methods.navigator.test_navigator_learned import (  # noqa: E402
     BUILTIN,
     MORE_THINGS,
@@ -287,19 +284,15 @@ def test_a_device_that_is_not_there_is_told():
 # --- a memory -------------------------------------------------------------------------------------------------
 
 
-def test_a_memory_is_trained_on_by_command_and_served_without_torch(tmp_path: Path):
+def test_a_memory_is_trained_on_and_served_without_torch(tmp_path: Path):
     with ToolMemory(tmp_path, tools=large_world().values(), methods=[Navigator()]) as memory:
         with pytest.raises(ConfigurationError, match="40 are needed"):
             train(memory.navigator, QUICK)
         teach(memory, MORE_THINGS[:21])
-    given = ["train", "--memory", str(tmp_path), "--device", "cpu", "--epochs", "5", "--width", "16", "--json"]
-    done = CliRunner().invoke(app, given)
-    assert done.exit_code == 0, done.output
-    manifest = json.loads(done.output)
+        manifest = train(memory.navigator, QUICK)
     assert manifest["model"] == "hgt"
     assert (tmp_path / HGT).is_file()
     assert not list(tmp_path.glob("*.ckpt"))
-    (tmp_path / PLAIN).unlink(missing_ok=True)
     code = f"""
 import sys
 from langgraph_toolmem import Navigator, ToolMemory
