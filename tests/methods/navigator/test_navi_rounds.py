@@ -13,10 +13,8 @@ from navi_script import ask, do, say, seek, shown
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.decide.decision import Decision
 from langgraph_toolmem.navigator.decide.prompt import (
-    api_lines,
     closing_messages,
     decider_messages,
-    plain_closing,
     request_at,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
@@ -171,17 +169,6 @@ def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
     assert first["candidates"] == ["d"]
 
 
-def test_answers_and_questions_are_observed() -> None:
-    pending = round_(record(), say("Paris."), ask("Which year?", 2))
-    assert pending["pending"]["questions"] == ["Which year?"]
-    after, _ = observed(pending, [], [], ["2024"], limits=LIMITS)
-    assert after["pairs"][-1]["observed"] == [
-        "Answered (): Paris.",
-        "The user was asked: Which year?",
-        "The user said: 2024",
-    ]
-
-
 def test_a_record_is_never_changed_in_place() -> None:
     before = record()
     copy = repr(before)
@@ -214,14 +201,6 @@ def test_the_prompt_shows_the_last_three_pairs_and_the_current_observation() -> 
     assert all(f"result {n}" in parts["Calls that were made"] for n in range(6))
     assert parts["Earlier in the conversation"] == "User: earlier"
     assert parts["Request"] == "do it"
-
-
-def test_long_results_are_cut_and_later_shorter() -> None:
-    limits = NaviLimits(result=300, digest=60)
-    pending = round_(record(), do("a", x="1"))
-    after, _ = observed(pending, [ToolMessage("y" * 5_000, tool_call_id="call-0")], [], [], limits=limits)
-    assert len(notes(after)) < 330
-    assert len(after["made"][0]["result"]) <= 60
 
 
 @pytest.mark.slow
@@ -294,23 +273,3 @@ def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() ->
     assert request_at([summary, assistant]) == 0
     assert request_at([SystemMessage("be kind"), assistant, AIMessage(""), answer]) == 1
     assert request_at([AIMessage("")]) is None
-
-
-def test_strange_schemas_are_documented_all_the_same() -> None:
-    either: dict[str, Any] = {"anyOf": [{"type": "string"}, {"$ref": "#"}]}
-    for name, about, schema in (
-        ("x.y", "", {}),
-        ("x", "d" * 10_000, {}),
-        ("x", "", either),
-        ("x", "", {"type": ["string", "null"], "enum": ["a"]}),
-    ):
-        parameters = {"type": "object", "properties": {"q": schema}}
-        (spec,) = read_tools([{"name": name, "description": about, "parameters": parameters}]).values()
-        line = api_lines(spec)
-        assert line.startswith(f"- {spec.name}(")
-        assert len(line) <= 1_200
-
-
-def test_the_answer_without_a_model_names_what_was_done_and_what_failed() -> None:
-    now = record(failed={"b": "down"}, made=[{"tool": "a", "args": {}, "status": "ok", "result": "1"}])
-    assert plain_closing(now, "why") == "I could not finish this: why. Done so far: a. What failed: b (down)."

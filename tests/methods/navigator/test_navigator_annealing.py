@@ -86,22 +86,3 @@ def test_it_cools_until_it_is_cold(temperature: float, cooling: float) -> None:
     for generation in range(generations):
         part = children[16 * generation : 16 * (generation + 1)]
         assert part == pytest.approx([0.3 * temperature * cooling**generation] * 16)
-
-
-def test_while_it_is_hot_it_takes_what_is_worse() -> None:
-    hot = sum(made.losses() for made in ran(temperature=1.0))
-    cold = sum(made.losses() for made in ran(temperature=0.06))
-    assert hot > 3 * cold
-
-
-def ran(temperature: float) -> list[Watched]:
-    """The same amount of change, and hardly any cooling."""
-    made = [
-        Watched(
-            problem(temperature=temperature, mutation=0.3 * 0.06 / temperature, cooling=0.9999, max_nodes=600), seed
-        )
-        for seed in range(4)
-    ]
-    for each in made:
-        each.run()
-    return made

@@ -138,16 +138,6 @@ def test_a_recorder_that_learns_a_call_before_its_answer_is_seen_does_not_miss_i
     assert outputs(memory) == {"look_up": {"person.email": ["string"]}}
 
 
-@pytest.mark.parametrize(
-    "output",
-    ["p@x.org", 7, {}, [], ["a"], {"error": "no such person"}, h.FAILED],
-    ids=["text", "number", "object", "list", "texts", "error", "failed"],
-)
-def test_what_shows_no_fields_teaches_none(memory: ToolMemory, output: Any) -> None:
-    memory.finish(mail(0, output=output), thread_id="r")
-    assert outputs(memory) == {}
-
-
 def test_what_one_users_runs_alone_showed_goes_with_the_user(tmp_path: Path) -> None:
     with ToolMemory(tmp_path / "m", tools=SCHEMAS) as memory:
         memory.finish(mail(0, output={"email": "a@b.c", "mine": 1}), thread_id="0", user_id="ann")

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.result_paths import paths_of
 
 TEXT = {"type": "string"}
@@ -90,13 +89,6 @@ def test_reading_is_better_than_writing_and_that_than_destroying():
     assert len(set(fits)) == 3
 
 
-def test_tools_with_akin_names_are_preferred():
-    others = [tool(f"unrelated_{i}", [], ["code_word"]) for i in range(9)]
-    graph = ToolDependencyGraph([*others, tool("get_spam_list", [], ["code_word"]), tool("use_spam", ["code_word"])])
-    found = links(graph, "use_spam", "code_word")
-    assert max(found.values(), key=lambda link: link.fit).producer == "get_spam_list"
-
-
 def test_of_many_producers_the_akin_ones_are_looked_at():
     many = [tool(f"source{chr(97 + i // 26)}{chr(97 + i % 26)}", [], ["city"]) for i in range(3 * MAX_PRODUCERS)]
     graph = ToolDependencyGraph([*many, tool("list_spam", [], ["city"]), tool("use_spam", ["city"])])
@@ -116,14 +108,6 @@ def test_flows_seen_in_runs_are_links_though_nothing_looks_alike():
     (link,) = links(graph, "forecast", "q", history=history).values()
     assert (link.producer, link.output, link.kind, link.fit) == ("weather", "place", "flow", 0.0)
     assert RecordScorer(history).known(link).weight == pytest.approx(3 / 6)
-
-
-def test_words_that_are_near_are_a_last_resort():
-    graph = ToolDependencyGraph([tool("sales", [], ["total_revenue"]), tool("tax", ["revenue_value"])])
-    assert links(graph, "tax", "revenue_value") == {}
-    (link,) = links(graph, "tax", "revenue_value", near=3).values()
-    assert (link.kind, link.output) == ("near", "total_revenue")
-    assert link.fit < 0.4
 
 
 def test_the_weight_is_of_the_targets_uses():
@@ -183,32 +167,6 @@ def test_the_later_of_two_tools_with_one_name_counts(caplog: pytest.LogCaptureFi
     assert [port.path for port in graph.apis["a.b"].inputs] == ["new"]
     assert len(graph) == 2
     assert not any(cluster.label == "old" for cluster in graph.clusters.by_id.values())
-
-
-def test_unknown_tools_are_named():
-    graph = ToolDependencyGraph([tool("a")])
-    with pytest.raises(ConfigurationError, match="no tool 'b' in the dependency graph of 1 tools"):
-        graph.api("b")
-
-
-def test_tools_of_all_sorts_have_ports():
-    def get_weather(city: str, units: str = "metric") -> dict[str, float]:
-        """The weather of a city."""
-        return {}
-
-    mcp = {
-        "name": "locate",
-        "inputSchema": {"type": "object", "properties": {"ip": TEXT}},
-        "outputSchema": {"type": "object", "properties": {"city": TEXT}},
-    }
-    openai = {
-        "type": "function",
-        "function": {"name": "book", "parameters": {"properties": {"city": TEXT}, "required": ["city"]}},
-    }
-    graph = ToolDependencyGraph(read_tools([get_weather, mcp, openai]).values())
-
-    for name in ("get_weather", "book"):
-        assert set(links(graph, name, "city")) == {("locate", "city")}
 
 
 anything = st.recursive(

@@ -85,32 +85,6 @@ def test_propagated_links_are_the_sum_of_products_of_likenesses():
         assert found[NAMES.index(f"like {number} ")] == pytest.approx(np.log(by_hand + 1e-3), abs=1e-4)
 
 
-@pytest.mark.parametrize("heard", [2, 256])
-def test_many_pairs_are_as_one_by_one(heard: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("langgraph_toolmem.navigator.learned.features.HEARD", heard)
-    _, views, fits, links = setting(THINGS[:6])
-    features = PairFeatures(views, fits, links)
-    pairs = np.array([[a, b] for a in range(len(views)) for b in range(3)])  # a grid, and pairs far apart
-    apart = np.stack([np.arange(len(views)), np.roll(np.arange(len(views)), 7)], axis=1)
-    for some in (pairs, apart):
-        np.testing.assert_allclose(features.of(some)[5:6], features.of(some[5:6]), atol=1e-5)
-
-
-def test_who_may_be_fed_leaves_out_nobody_that_fits():
-    tools = [
-        tool("find_order", ["name"], ["order_id", "customer_id"]),
-        tool("cancel_order", ["order_id"], ["refund_id"]),
-        tool("get_customer", ["customer_id"], ["name", "order_id"]),
-        tool("show_weather", ["city"], ["sky"]),
-    ]
-    graph = ToolDependencyGraph(read_tools(tools).values())
-    views = views_of(graph)
-    fits, every = StructuralFits(graph, views), range(len(views))
-    fed = {(p, c) for p in every for c in every if p in fits(c)}
-    assert fed
-    assert fed <= {(p, c) for p in every for c in every if fits.feeds(p)(c)} < {(p, c) for p in every for c in every}
-
-
 def test_the_regression_finds_what_labels_were_drawn_from():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4_000, 3))

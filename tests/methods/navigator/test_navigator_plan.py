@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -12,13 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
-from langgraph_toolmem.navigator.plan.chains import Chain, tree
+from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, fitness, lacking, reliability
 from langgraph_toolmem.navigator.plan.reroute import recombine
@@ -57,29 +56,10 @@ def test_a_chain_goes_from_what_is_known_to_the_target(strategy: Strategy):
     assert [(feed.input, feed.source, feed.origin) for feed in find_user.feeds] == [("email", "known", "email")]
     assert [(gift.output, gift.tool, gift.input) for gift in find_user.gives] == [("user_id", "list_orders", "user_id")]
     assert not answer.cut_short
-
-
-@both
-def test_nothing_is_called_for_what_is_known(strategy: Strategy):
-    answer = plan(ToolDependencyGraph(SHOP), "cancel_order", {"order_id": "7", "session_token": "s"}, strategy=strategy)
-    assert answer.chains[0].tools == ("cancel_order",)
-
-
-@both
-def test_what_nothing_produces_is_asked_and_named(strategy: Strategy):
-    graph = ToolDependencyGraph([tool("pay", ["invoice_id"])])
-    (chain,) = plan(graph, "pay", strategy=strategy).chains
-    (ask,) = chain.asks
-
-    assert not chain.complete
-    assert ask.findable
-    assert ask.reason == "an identifier that only a system knows, and nothing produces it"
-
-
-@both
-def test_a_tool_that_needs_nothing_is_a_chain(strategy: Strategy):
-    (chain,) = plan(ToolDependencyGraph(SHOP), "get_session", strategy=strategy).chains
-    assert (chain.tools, chain.asks, chain.complete) == (("get_session",), (), True)
+    known = plan(ToolDependencyGraph(SHOP), "cancel_order", {"order_id": "7", "session_token": "s"}, strategy=strategy)
+    assert known.chains[0].tools == ("cancel_order",)
+    (chain,) = plan(ToolDependencyGraph([tool("pay", ["invoice_id"])]), "pay", strategy=strategy).chains
+    assert (chain.complete, [ask.findable for ask in chain.asks]) == (False, [True])
 
 
 @both
@@ -216,17 +196,6 @@ def test_a_flow_seen_in_runs_links_what_looks_different():
     assert chain.steps[1].feeds[0].output == "place"
 
 
-def test_a_scorer_takes_the_place_of_the_weights():
-    class Learned(EdgeScorer):
-        def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
-            return [0.9 if link.producer == "get_b" else 0.1 for link in links]
-
-    graph = ToolDependencyGraph(
-        [tool("get_a", [], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
-    )
-    assert plan(graph, "use", scorer=Learned()).chains[0].tools == ("get_b", "use")
-
-
 class Fixed(EdgeScorer):
     """Weights by producer."""
 
@@ -253,22 +222,6 @@ def test_what_a_cut_lost_is_searched_for_again():
     assert plan(graph, "use", scorer=weights, k=1).chains[0].tools == ("get_b", "use")
 
 
-def test_a_question_that_serves_twice_costs_once():
-    graph = ToolDependencyGraph(
-        [
-            tool("get_x", [], ["user_id"]),
-            tool("get_y", ["town"], ["user_id"]),
-            tool("get_town", ["badge_id"], ["town"]),
-            tool("use", ["user_id", "town"]),
-        ]
-    )
-    weights = Fixed(get_x=0.85, get_y=1.0, get_town=0.21)
-    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=PlanSettings())
-    found = alpha_beta(problem, exact=True)
-    assert found.draft["use", "in", "user_id"].origin == "get_y", "the town is asked for anyway"
-    assert found.score == pytest.approx(1.0 * 0.2 * 0.85)
-
-
 def test_a_good_enough_producer_ends_the_search_for_its_input():
     graph = ToolDependencyGraph(
         [tool("get_a", ["city"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
@@ -278,12 +231,6 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
     assert fast.draft["use", "in", "user_id"].origin == "get_b", "it is looked at first, and its S is above β"
     assert exact.draft["use", "in", "user_id"].origin == "get_a"
     assert fast.score < exact.score
-
-
-def test_a_bare_name_that_is_known_is_not_taken_for_that_of_anything():
-    graph = ToolDependencyGraph([tool("find_user", ["name"], ["user_id"]), tool("ban", ["user_id"])])
-    assert [ask.input for ask in plan(graph, "ban", ["name"]).chains[0].asks] == ["name"]
-    assert plan(graph, "find_user", ["name"]).chains[0].asks == ()
 
 
 def test_several_targets_each_have_their_chain():
@@ -311,18 +258,6 @@ def test_the_subgraph_holds_the_chain_and_is_plain():
     ids = {node.id for node in answer.subgraph.nodes}
     assert all({edge.source, edge.target} <= ids for edge in answer.subgraph.edges)
     assert json.loads(json.dumps(answer.to_dict())) == answer.to_dict()
-
-
-def test_the_tree_starts_at_the_target():
-    chain = plan(ToolDependencyGraph(SHOP), "cancel_order", ["email"]).chains[0]
-    assert tree(chain).splitlines() == [
-        "cancel_order",
-        "  order_id <- order_id of list_orders",
-        "    user_id <- user_id of find_user",
-        "      email <- email",
-        "  session_token <- session_token of get_session",
-        "  reason <- ask the user",
-    ]
 
 
 def test_a_chain_is_no_longer_than_allowed():
@@ -376,23 +311,6 @@ def test_the_same_seed_gives_the_same_answer():
     assert answers[0] == answers[1]
     assert len({answer.chains[0].tools for answer in answers}) > 1
 
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda g: plan(g, "nobody"), "no tool 'nobody'"),
-        (lambda g: plan(g, []), "needs a target"),
-        (lambda g: plan(g, "get_session", k=0), "k is a whole number from 1, not 0"),
-        (lambda g: plan(g, "get_session", strategy="magic"), "not 'magic'"),
-    ],
-    ids=["target", "none", "k", "strategy"],
-)
-def test_wrong_arguments_are_named(call: Callable[[ToolDependencyGraph], Any], message: str):
-    with pytest.raises(ConfigurationError, match=message):
-        call(ToolDependencyGraph(SHOP))
-
-
-# --- against exhaustive search ------------------------------------------------------------------------------
 
 VALUES = ["aa_id", "town", "city", "dd_id"]
 
@@ -527,7 +445,7 @@ def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, hist
 @pytest.mark.slow
 def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
     exact = tried = 0
-    for seed in range(150):
+    for seed in range(80):
         problem = problem_of(small(Random(seed)), PlanSettings(small=0))
         if not 8 <= size(problem) <= 3_000:
             continue
@@ -536,7 +454,7 @@ def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
         assert found <= best + 1e-9
         tried += 1
         exact += found >= best - 1e-9
-    assert tried >= 20
+    assert tried >= 10
     assert exact >= 0.95 * tried
 
 

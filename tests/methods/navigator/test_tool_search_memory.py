@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,11 @@ from langchain_core.embeddings import Embeddings
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.navigator.select.candidates import Candidates, find_candidates, targets_of
+from langgraph_toolmem.navigator.select.candidates import targets_of
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.tool_index import ToolIndex
-from langgraph_toolmem.search.tool_words import Wording
 from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -82,34 +79,6 @@ def test_a_compound_request_finds_all_its_tools_and_says_why() -> None:
             == []
         )
         assert names(memory.navigator.search("hotel or mail", available=["send_mail"])) == ["send_mail"]
-
-
-@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
-async def test_the_async_twin_finds_the_same(embeddings: Any) -> None:
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=embeddings) as memory:
-        for query in ("reserve a room and send an email", "a room, then mail", ""):
-            assert await memory.navigator.asearch(query, k=3) == memory.navigator.search(query, k=3)
-        assert await memory.navigator.asearch("mail", available=["rotateImage"]) == memory.navigator.search(
-            "mail", available=["rotateImage"]
-        )
-
-
-async def test_the_async_twin_awaits_the_embedder() -> None:
-    model = Concepts()
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
-        assert names(await memory.navigator.asearch("lodging", k=1)) == ["reserve_room"]
-    assert model.awaited == 2  # the tools, and the request
-
-
-async def test_small_talk_has_no_plan_and_no_offer() -> None:
-    with ToolMemory.ephemeral(tools=[*TOOLS, tool("thanks_card", "Say thanks, good morning and yes")]) as memory:
-        for text in ("thanks!", "Good morning", "yes, please"):
-            assert memory.navigator.plan(text).chains == (await memory.navigator.aplan(text)).chains == ()
-            assert (
-                find_candidates(memory.navigator, text, [each["name"] for each in TOOLS], most=3, targets=2)
-                == Candidates()
-            )
-        assert memory.navigator.plan("Send an email").chains
 
 
 def test_what_is_far_less_likely_than_the_best_brings_no_chain() -> None:
@@ -219,50 +188,6 @@ async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: py
 # --- tools come and go ------------------------------------------------------------------------------------------
 
 
-def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [tool(f"t{i}", f"thing number {i}") for i in range(300)]
-    with ToolMemory.ephemeral(tools=many) as memory:
-        memory.navigator.search("thing")
-        search = memory.navigator.tool_search.current().tools
-        read: list[str] = []
-        real = Wording.fields
-        monkeypatch.setattr(Wording, "fields", lambda wording, spec: read.append(spec.name) or real(wording, spec))
-        memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
-        assert names(memory.navigator.search("paint the wall")) == ["paint_wall"]
-        assert read == ["paint_wall"]
-        assert memory.navigator.tool_search.current().tools is search
-        alone = ToolMemory.ephemeral(tools=[*many, tool("paint_wall", "Paint a wall")])
-        assert {hit.name: hit.score for hit in memory.navigator.search("thing 7", k=9)} == {
-            hit.name: pytest.approx(hit.score, abs=1e-5) for hit in alone.navigator.search("thing 7", k=9)
-        }
-        alone.close()
-
-
-def test_many_threads_and_tasks_find_the_same() -> None:
-    model = Concepts()
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
-        found: list[list[str]] = []
-
-        def look() -> None:
-            found.append(names(memory.navigator.search("lodging", k=2)))
-
-        threads = [threading.Thread(target=look) for _ in range(6)]
-
-        async def tasks() -> None:
-            found.extend(
-                map(names, await asyncio.gather(*(memory.navigator.asearch("lodging", k=2) for _ in range(6))))
-            )
-
-        for each in threads:
-            each.start()
-        asyncio.run(tasks())
-        for each in threads:
-            each.join()
-        assert len(found) == 12
-        assert {tuple(each) for each in found} == {tuple(found[0])}
-        assert len(model.texts) - 12 in (4, 8)  # once by the threads, once by the tasks, if both had to
-
-
 # --- finished runs ----------------------------------------------------------------------------------------------
 
 PAST = [tool("alpha", "Does this"), tool("beta", "Does that"), tool("gamma", "Books"), tool("delta", "Trip")]
@@ -278,8 +203,8 @@ def lifted(found: Any, before: dict[str, float]) -> set[str]:
     return {hit.name for hit in found if hit.score > 2 * before.get(hit.name, 0.0)}
 
 
-@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
-async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path, embeddings: Any) -> None:
+async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path) -> None:
+    embeddings = Concepts()
     query = TRIP.format(99)
     with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
         before = {hit.name: hit.score for hit in memory.navigator.search(query)}
@@ -373,18 +298,6 @@ async def test_what_is_called_before_a_target() -> None:
 
 
 # --- failures ---------------------------------------------------------------------------------------------------
-
-
-def test_an_embedder_that_fails_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
-    model = Concepts()
-    model.broken = True
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory, ToolMemory.ephemeral(tools=TOOLS) as words:
-        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
-            for _ in range(2):
-                assert memory.navigator.search("rotate image") == words.navigator.search("rotate image")
-        assert caplog.text.count("by words alone") == 1
-        model.broken = False
-        assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
 
 
 async def test_a_chroma_that_fails_leaves_the_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
