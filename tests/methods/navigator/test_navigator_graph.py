@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_navigator_schema import anything
 
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
@@ -32,16 +32,6 @@ def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
 def links(graph: ToolDependencyGraph, name: str, path: str, **more: Any) -> dict[tuple[str, str], Link]:
     port = next(port for port in graph.apis[name].inputs if port.path == path)
     return {(link.producer, link.output): link for link in graph.links_into(port, **more)}
-
-
-def test_outputs_lead_to_the_inputs_that_mean_the_same():
-    graph = ToolDependencyGraph(
-        [tool("find_customer", ["email"], ["customer_id"]), tool("get_orders", ["customer_id"], ["orders"])]
-    )
-    (link,) = links(graph, "get_orders", "customer_id").values()
-    assert link == Link("find_customer", "customer_id", "get_orders", "customer_id", link.fit, "cluster")
-    assert 0 < link.fit <= 1
-    assert links(graph, "find_customer", "email") == {}
 
 
 def test_opposite_roles_are_not_linked():
@@ -160,42 +150,6 @@ def test_a_schema_that_requires_nothing_needs_the_id_of_what_it_is_about():
     assert needs == {"update_event": ["event_id"], "search_events": [], "get_event": ["x"]}
 
 
-def test_the_later_of_two_tools_with_one_name_counts(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.WARNING, logger="langgraph_toolmem.navigator"):
-        graph = ToolDependencyGraph([tool("a.b", ["old"]), tool("c"), tool("a.b", ["new"])])
-    assert "a.b" in caplog.text
-    assert [port.path for port in graph.apis["a.b"].inputs] == ["new"]
-    assert len(graph) == 2
-    assert not any(cluster.label == "old" for cluster in graph.clusters.by_id.values())
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(["string", "array", "object"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "type",
-                    "properties",
-                    "items",
-                    "required",
-                    "$ref",
-                    "anyOf",
-                    "enum",
-                    "description",
-                    "id",
-                    "city",
-                    "is",
-                    "or",
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=16,
-)
 schemas = st.dictionaries(
     st.sampled_from(["type", "properties", "items", "anyOf", "required", "description"]), anything
 )

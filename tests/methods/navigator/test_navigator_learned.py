@@ -104,35 +104,6 @@ def test_links_between_tools_like_those_seen_are_foreseen():
             assert views.names[producers[likely.argmax()]] == producer
 
 
-def test_negatives_are_no_known_links_and_keep_the_consumer_where_the_source_is_replaced():
-    _, views, fits, links = setting(THINGS)
-    features = PairFeatures(views, fits, links)
-    chance, hard, replaced = plain.negatives(np.random.default_rng(3), features, links, {(0, 5), (5, 0)})
-    replaced, hidden = replaced
-    assert (replaced[:, 1] == hidden[:, 1]).all()
-    for pairs in (chance, hard, replaced):
-        assert len(pairs)
-        assert not features.known(pairs).any()
-        assert (pairs[:, 0] != pairs[:, 1]).all()
-    assert set(replaced[:, 1].tolist()) <= set(links[:, 1].tolist())
-    back = {(b, a) for a, b in links.tolist()}
-    assert {(a, b) for a, b in hard.tolist()} <= back | {(0, 5), (5, 0)}
-
-
-def test_of_tools_taken_for_new_no_known_link_tells():
-    _, views, fits, links = setting(THINGS)
-    new = np.unique(links[0])
-    rest = links[~np.isin(links, new).any(axis=1)]
-    taken, without = PairFeatures(views, fits, links, new=new), PairFeatures(views, fits, rest)
-    asked = links[: len(links) // 2]
-    assert taken.known(links).all()  # but they are known, and no negatives
-    np.testing.assert_array_equal(taken.of(asked, hidden=asked), without.of(asked, hidden=asked))
-    one = rest[:1]  # another one's is hidden as ever
-    np.testing.assert_array_equal(taken.of(one, hidden=one), without.of(one, hidden=one))
-    assert (taken.of(one, hidden=one) != taken.of(one)).any()
-    assert taken.of(one).shape == (1, len(NAMES)) == (1, len(set(NAMES)))
-
-
 class Says(EdgeScorer):
     """Proposes what it is told to, with a probability."""
 

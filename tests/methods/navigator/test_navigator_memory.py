@@ -11,7 +11,6 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from langgraph_toolmem import ConfigurationError, EmbedderChangedError, Navigator, ToolMemory
 from langgraph_toolmem.navigator.plan.chains import Plan
-from langgraph_toolmem.navigator.plan.settings import PlanSettings
 from langgraph_toolmem.runs.tools import read_tools
 
 SCHEMAS = [
@@ -95,12 +94,6 @@ def test_a_memory_without_the_tools_plans_like_the_one_that_had_them(tmp_path: P
     for read_only in (False, True):
         with ToolMemory(tmp_path, read_only=read_only) as memory:
             assert memory.navigator.plan(target="close_account", known=["phone"]) == expected
-
-
-def test_a_navigator_searches_by_its_settings() -> None:
-    with taught() as memory, taught(methods=[Navigator(settings=PlanSettings(depth=1))]) as shallow:
-        assert best(memory.navigator.plan(target="refund_order")) == ("find_customer", "list_orders", "refund_order")
-        assert best(shallow.navigator.plan(target="refund_order")) == ("refund_order",), "the customer lies too deep"
 
 
 class Synonyms(Embeddings):

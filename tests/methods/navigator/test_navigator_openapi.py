@@ -15,71 +15,37 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.openapi import MAX_DEFINITIONS, read_openapi
 from langgraph_toolmem.runs.tools import ToolSpec
 
-OWNER = {"$ref": "#/components/schemas/Owner"}
-PETS: dict[str, Any] = {
-    "openapi": "3.1.0",
-    "paths": {
-        "/owners": {
-            "get": {
-                "operationId": "listOwners",
-                "summary": "All owners.",
-                "tags": ["owners"],
-                "parameters": [{"name": "city", "in": "query", "schema": {"type": "string"}, "description": "Where."}],
-                "responses": {
-                    "200": {
-                        "content": {
-                            "application/json": {
-                                "schema": {"type": "array", "items": {"$ref": "#/components/schemas/Owner"}}
-                            }
-                        }
-                    }
-                },
-            }
-        },
-        "/owners/{owner_id}/pets": {
-            "parameters": [{"$ref": "#/components/parameters/Owner"}],
-            "post": {
-                "description": "Adds  a\npet.",
-                "parameters": [{"name": "Authorization", "in": "header", "schema": {"type": "string"}}],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/NewPet"}}},
-                },
-                "responses": {"201": {"$ref": "#/components/responses/Pet"}},
-            },
-            "delete": {"operationId": "drop pets!", "responses": {"204": {"description": "gone"}}},
-        },
-    },
-    "components": {
-        "parameters": {"Owner": {"name": "owner_id", "in": "path", "required": True, "schema": {"type": "string"}}},
-        "responses": {"Pet": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}}},
-        "schemas": {
-            "Owner": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "string"},
-                    "friend": OWNER,
-                    "web": {"$ref": "https://example.com/web.json"},
-                },
-            },
-            "NewPet": {
-                "allOf": [
-                    {"$ref": "#/components/schemas/Named"},
-                    {"type": "object", "properties": {"owner_id": {"type": "integer"}}},
-                ]
-            },
-            "Named": {
-                "type": "object",
-                "properties": {"name": {"type": "string"}, "made": {"type": "string", "readOnly": True}},
-                "required": ["name", "made"],
-            },
-            "Pet": {
-                "type": "object",
-                "properties": {"id": {"type": "string"}, "owner": OWNER},
-            },
-        },
-    },
-}
+PETS: dict[str, Any] = json.loads(
+    """
+{"openapi": "3.1.0", "paths": {
+  "/owners": {"get": {
+    "operationId": "listOwners", "summary": "All owners.", "tags": ["owners"],
+    "parameters": [{"name": "city", "in": "query", "schema": {"type": "string"}, "description": "Where."}],
+    "responses": {"200": {"content": {"application/json": {
+      "schema": {"type": "array", "items": {"$ref": "#/components/schemas/Owner"}}}}}}}},
+  "/owners/{owner_id}/pets": {
+    "parameters": [{"$ref": "#/components/parameters/Owner"}],
+    "post": {
+      "description": "Adds  a\\npet.",
+      "parameters": [{"name": "Authorization", "in": "header", "schema": {"type": "string"}}],
+      "requestBody": {"required": true, "content": {"application/json": {
+        "schema": {"$ref": "#/components/schemas/NewPet"}}}},
+      "responses": {"201": {"$ref": "#/components/responses/Pet"}}},
+    "delete": {"operationId": "drop pets!", "responses": {"204": {"description": "gone"}}}}},
+ "components": {
+  "parameters": {"Owner": {"name": "owner_id", "in": "path", "required": true, "schema": {"type": "string"}}},
+  "responses": {"Pet": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}}},
+  "schemas": {
+    "Owner": {"type": "object", "properties": {"id": {"type": "string"},
+      "friend": {"$ref": "#/components/schemas/Owner"}, "web": {"$ref": "https://example.com/web.json"}}},
+    "NewPet": {"allOf": [{"$ref": "#/components/schemas/Named"},
+      {"type": "object", "properties": {"owner_id": {"type": "integer"}}}]},
+    "Named": {"type": "object", "required": ["name", "made"],
+      "properties": {"name": {"type": "string"}, "made": {"type": "string", "readOnly": true}}},
+    "Pet": {"type": "object", "properties": {"id": {"type": "string"},
+      "owner": {"$ref": "#/components/schemas/Owner"}}}}}}
+"""
+)
 
 
 def by_name(document: Any) -> dict[str, ToolSpec]:

@@ -103,17 +103,6 @@ def test_a_target_that_failed_is_replaced_by_its_equivalent():
     assert recombine(graph, chain, ["send_mail", "post_mail"]).way == "none"
 
 
-def test_a_tool_that_was_removed_meanwhile_is_no_way():
-    graph = ToolDependencyGraph(FLIGHTS)
-    chain = plan(graph, "book_flight", ["city"]).chains[0]
-    for name in chain.tools[:-1]:
-        graph.remove(name)
-    found = recombine(graph, chain, chain.tools[:1], ["city"])
-    assert found.chain is None or not set(found.chain.tools) & set(chain.tools[:-1])
-    graph.remove("book_flight")
-    assert recombine(graph, chain, ["book_flight"], ["city"]).way == "none"
-
-
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -112,40 +110,12 @@ def test_each_turn_is_kept_with_what_came_of_it(shop: Shop, store: ToolMemory) -
     assert texts[4][1]["sub_intents"][0]["text"] == "The orders cannot be had."
 
 
-async def test_in_async_runs_the_disk_is_not_waited_for_on_the_event_loop(shop: Shop, store: ToolMemory) -> None:
-    threads: list[int] = []
-
-    class Looks:
-        def __call__(self, _: Any) -> None:
-            threads.append(threading.get_ident())
-
-        observed = __call__
-
-    script = decisions(do("find_customer", name="Ann"), say("Found."))
-    graph = create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store, on_decision=Looks())
-    await graph.ainvoke({"messages": [("user", REQUEST)]})
-    assert len(threads) == 3
-    assert threading.get_ident() not in threads
-
-
 def test_nothing_is_recorded_unless_it_is_asked_for(shop: Shop, store: ToolMemory) -> None:
     script = decisions(say("Hello."))
     create_navi_subgraph(ScriptedChatModel(script=script), shop.tools, store).invoke({"messages": [("user", "hello")]})
     assert store.navigator.decisions.turns() == []
     assert store.core.folder is not None
     assert not (store.core.folder / NAME).exists()
-
-
-def test_a_repaired_output_is_one_turn_without_the_repair(shop: Shop, store: ToolMemory) -> None:
-    model = ScriptedChatModel(script=decisions("I do not know.", say("Hello.")))
-    create_navi_subgraph(model, shop.tools, store, on_decision=store.navigator.decisions).invoke(
-        {"messages": [("user", "hi")]}
-    )
-    assert len(model.calls) == 2
-    ((messages, decision),) = store.navigator.decisions.texts(store.navigator.decisions.turns())
-    assert [message["role"] for message in messages] == ["system", "user"]
-    assert "could not be used" not in messages[-1]["content"]
-    assert decision["sub_intents"][0]["text"] == "Hello."
 
 
 def test_a_node_that_runs_again_replaces_what_it_recorded(tmp_path: Path) -> None:
@@ -258,16 +228,6 @@ def test_a_disk_that_fails_hurts_no_run(shop: Shop, tmp_path: Path, caplog: pyte
         assert len(store.navigator.decisions) == 1
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / NAME).write_bytes(b"this is no database, but it is long enough to be looked at" * 20)
-    log = DecisionLog(tmp_path)
-    log(event())
-    assert len(log) == 1
-    log.close()
-    assert (tmp_path / f"{NAME}.corrupt-1").exists()
-    assert "an empty one begun" in caplog.text
-
-
 def test_a_log_beside_another_only_looks_if_it_is_told_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     writer, reader = DecisionLog(tmp_path), DecisionLog(tmp_path, read_only=True)
     assert reader.turns() == []
@@ -341,11 +301,4 @@ def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     assert len(list(log.texts(log.turns()))) == len(steps)
     log(event(1))
     assert len(log) == len(steps) + 1
-    log.close()
-
-
-async def test_threads_and_coroutines_record_at_once(tmp_path: Path) -> None:
-    log = DecisionLog(tmp_path)
-    await asyncio.gather(*(asyncio.to_thread(log, event(step)) for step in range(1, 31)))
-    assert sorted(turn.step for turn in log.turns()) == list(range(1, 31))
     log.close()

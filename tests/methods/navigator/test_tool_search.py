@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,17 +14,14 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import tool
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
 from langgraph_toolmem.navigator.tool_search.ranking import (
-    Kits,
     completing,
 )
 from langgraph_toolmem.navigator.tool_search.request import read
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
 from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of
-from langgraph_toolmem.search.vectors import VectorRows
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
@@ -65,9 +61,6 @@ def names(found):
     return [each.name for each in found]
 
 
-# --- what is found ----------------------------------------------------------------------------------------------
-
-
 def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
     found = ToolSearch(travel()).search("Find flights to Oslo, reserve a hotel room and email me the plan.", 5)
     assert {"search_flights", "reserve_room", "send_mail"} <= set(names(found))
@@ -77,36 +70,10 @@ def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
     assert by_name["reserve_room"].toolkit == "Bedfinder"
 
 
-def test_tools_of_the_toolkit_that_covers_a_request_come_before_equals_elsewhere():
-    kit = [
-        of_kit(spec("a_status", "status of a parcel"), "Parcels"),
-        of_kit(spec("b_route", "route of a parcel"), "Parcels"),
-        of_kit(spec("b_route_of", "route of a parcel"), "Roads"),
-    ]
-    found = names(ToolSearch(kit).search("Give me the status of my parcel and its route", 3))
-    assert found.index("b_route") < found.index("b_route_of")
-
-
 def test_the_name_of_a_toolkit_in_the_request_counts():
     kits = [of_kit(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
     assert names(ToolSearch(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
     assert names(ToolSearch(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
-
-
-def test_a_tool_without_any_word_is_found_with_its_toolkit_only():
-    tools = [
-        of_kit(spec("open_door", "Open the door"), "House"),
-        of_kit(spec("xyz", ""), "House"),
-        of_kit(spec("unrelated", "Bake bread"), "Kitchen"),
-    ]
-    assert names(ToolSearch(tools).search("open the door", 5)) == ["open_door", "xyz"]
-
-
-def test_excluded_tools_and_lifted_ones():
-    search = ToolSearch(travel())
-    first, second = names(search.search("search hotels in a city", 2))
-    assert names(search.search("search hotels in a city", 2, exclude=[first]))[0] == second
-    assert names(search.search("search hotels in a city", 2, lift={second: 20.0, "no such tool": 9.0}))[0] == second
 
 
 @pytest.mark.parametrize(
@@ -140,16 +107,6 @@ def test_small_talk_finds_nothing_and_requests_something():
     assert read("thanks " * 60).sentences == 1
 
 
-def test_small_talk_beside_a_request_is_no_piece_of_it():
-    asked = read("Good morning! Thanks for waiting, sorry. Book a room and thank you.")
-    assert asked.texts[1:] == (
-        "Thanks for waiting, sorry.",
-        "Book a room and thank you.",
-        "Thanks for waiting",
-        "Book a room",
-    )
-
-
 def test_awkward_schemas_are_indexed():
     tools = [
         {"name": "a.b", "description": "x" * 10_000 + " hidden", "parameters": {"$ref": "#/$defs/P", "$defs": {"P": {
@@ -161,14 +118,6 @@ def test_awkward_schemas_are_indexed():
     assert names(search.search("zebra", 3))[0] == "a.b"
     assert search.search("hidden", 3) == []
     assert "c" in search
-
-
-def test_text_in_scripts_without_spaces():
-    tools = [spec("weather", "查询天气"), spec("hotel", "预订酒店")]
-    assert names(ToolSearch(tools).search("请帮我预订酒店", 2))[0] == "hotel"
-
-
-# --- listings and words -----------------------------------------------------------------------------------------
 
 
 def test_toolkits_from_dicts_metadata_and_names():
@@ -217,9 +166,6 @@ def test_what_all_tools_of_a_server_say_is_not_embedded():
     assert "part of the Math API" in embedded_text(tools[1], wording)
 
 
-# --- the index --------------------------------------------------------------------------------------------------
-
-
 def fields(**given: str) -> Fields:
     return Fields(*(tuple(given.get(field, "").split()) for field in Fields._fields))
 
@@ -249,25 +195,6 @@ def test_coverage_and_pairs_by_hand():
     assert answer.pairs == pytest.approx([math.log(3), 0])
 
 
-def test_a_toolkit_is_searched_as_one_text():
-    index = WordIndex()
-    index.add(fields(name="red"), 0)
-    index.add(fields(name="door"), 0)
-    index.add(fields(name="red"), 1)
-    kits = index.ask([("red", "door")]).kits
-    assert kits[0] > kits[1] > 0
-
-
-def test_best_of_each_toolkit_by_two_ways():
-    draw = np.random.default_rng(0)
-    kit = draw.integers(0, 7, 40).astype(np.int32)
-    values = draw.random((3, 40)).astype(np.float32)
-    best = Kits(kit, np.ones(40, dtype=bool)).best(values)
-    for k in range(7):
-        expected = values[:, kit == k].max(axis=1) if (kit == k).any() else np.zeros(3)
-        assert best[:, k] == pytest.approx(expected)
-
-
 def test_what_no_tool_so_far_answers_moves_up():
     scores = np.array([3.0, 2.9, 2.1], dtype=np.float32)
     near = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.9]], dtype=np.float32)
@@ -275,9 +202,6 @@ def test_what_no_tool_so_far_answers_moves_up():
     assert completing(scores - np.array([0, 0, 1], dtype=np.float32), near, 3) == [0, 1, 2]
     assert completing(scores, near, 1) == [0]
     assert completing(scores, near[:0], 9) == [0, 1, 2]
-
-
-# --- tools come and go ------------------------------------------------------------------------------------------
 
 
 def told(search: ToolSearch, query: str):
@@ -331,9 +255,6 @@ def test_searching_while_tools_come_and_go():
     assert errors == []
 
 
-# --- meaning ----------------------------------------------------------------------------------------------------
-
-
 class Concepts(Embeddings):
     """Knows that lodging is a hotel, and counts how often it is asked."""
 
@@ -377,19 +298,6 @@ def test_meaning_finds_what_no_word_does():
     assert "meaning" in found[0].parts
 
 
-def test_whole_and_sentences_are_composed_of_their_clauses():
-    asked = read("Find cheap lodging, book it. Take a plane.")
-    assert asked.texts[1:] == (
-        "Find cheap lodging, book it.", "Take a plane.", "Find cheap lodging", "book it", "Take a plane",
-    )  # fmt: skip
-    found = asked.composed([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    lengths = [len(words) for words in asked.words[3:]]
-    whole = np.array([2.0 * lengths[0], lengths[1], lengths[2]])
-    sentence = whole * [1, 1, 0]
-    expected = [whole, sentence, [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert found == pytest.approx(np.array([row / np.linalg.norm(row) for row in expected]))
-
-
 def test_vectors_of_another_shape_leave_the_words(caplog):
     known = Known({each.name: [1.0, 2.0] for each in travel()} | {"send_mail": [1.0]})
     search = ToolSearch(travel(), embedder=Concepts(), vectors=known)
@@ -397,20 +305,6 @@ def test_vectors_of_another_shape_leave_the_words(caplog):
         found = search.search("hotel", 2)
     assert found == ToolSearch(travel()).search("hotel", 2)
     assert "words alone" in caplog.text
-
-
-def test_rows_by_hand():
-    rows = VectorRows()
-    rows.put(2, [3.0, 4.0], name="c")
-    pieces = np.array([[1.0, 0.0]], dtype=np.float32)
-    assert rows.cosines(pieces, 4) == pytest.approx(np.array([[0, 0, 0.6, 0]]))
-    rows.put(90, [0.0, 1.0], name="d")
-    rows.drop(2)
-    rows.drop(500)
-    assert rows.row(90).tolist() == [0.0, 1.0]
-    assert not rows.cosines(pieces, 91).any()
-    with pytest.raises(ConfigurationError, match="vector of 'e' has another shape"):
-        rows.put(0, [1.0], name="e")
 
 
 def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):
@@ -422,34 +316,6 @@ def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):
     assert names(search.search("lodging", 3)) == names(before)
     assert sizes[-1] == 8
     assert model.batches == [1]
-
-
-def test_threads_and_tasks_embed_the_tools_once():
-    class Slow(Concepts):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            time.sleep(0.05)
-            return super().embed_documents(texts)
-
-        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-            await asyncio.sleep(0.05)
-            return super().embed_documents(texts)
-
-    model = Slow()
-    search = ToolSearch(travel(), embedder=model)
-    threads = [threading.Thread(target=search.search, args=("lodging", 3)) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert sorted(model.batches) == [1, 1, 1, 1, 8]
-
-    async def several() -> None:
-        await asyncio.gather(*(fresh.asearch("lodging", 3) for _ in range(4)))
-
-    model.batches.clear()
-    fresh = ToolSearch(travel(), embedder=model)
-    asyncio.run(several())
-    assert sorted(model.batches) == [1, 1, 1, 1, 8]
 
 
 def test_following_a_catalogue(monkeypatch):
@@ -500,16 +366,3 @@ def test_an_embedder_that_fails_leaves_the_words(caplog):
     assert sum("words alone" in record.message for record in caplog.records) == 1
     model.broken = False
     assert search.search("lodging", 3)
-
-
-def test_a_tool_that_comes_while_the_embedder_works():
-    class Slow(Concepts):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            if len(texts) < 8 and "late" not in search:
-                search.add([spec("late", "lodging of the late kind")])
-            return super().embed_documents(texts)
-
-    search = ToolSearch(travel(), embedder=(model := Slow()))
-    assert "late" in names(search.search("late lodging", 5))
-    assert model.batches[0] == 8
-    assert "late" in names(search.search("late lodging", 5))

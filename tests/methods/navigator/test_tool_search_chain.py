@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.tool_search.precedents import DOUBT, PRIOR, TRUST, Precedents
+from langgraph_toolmem.navigator.tool_search.precedents import PRIOR, Precedents
 from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, PrerequisiteSearch, outputs
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -33,9 +31,6 @@ def shop() -> list[ToolSpec]:
 
 def names(found):
     return [each.name for each in found]
-
-
-# --- precedents -------------------------------------------------------------------------------------------------
 
 
 def test_before_by_hand():
@@ -77,12 +72,6 @@ def test_votes_lose_their_weight_where_they_are_wrong():
     assert sum(wrong.votes("book a hotel room").values()) < 0.1
 
 
-def test_each_request_is_foretold_before_it_is_learned():
-    precedents = Precedents()
-    precedents.add(["a"], "book a hotel room")
-    assert precedents.votes("book a hotel room") == {"a": pytest.approx(TRUST[0] / TRUST[1] / (1 + DOUBT))}
-
-
 def same(one: Precedents, two: Precedents) -> None:
     for target in "abc":
         ours, theirs = one.rates("abc"), two.rates("abc")
@@ -111,23 +100,6 @@ def test_an_episode_that_is_removed_or_replaced_leaves_no_count():
     one.keep_latest(0)
     assert len(one) == 0
     assert one.votes("book a hotel room") == {}
-
-
-@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.randoms(use_true_random=False))
-def test_counts_do_not_depend_on_the_order_of_episodes(episodes, draw):
-    def rates(given):
-        precedents = Precedents()
-        for each in given:
-            precedents.add(each)
-        return [precedents.rates("abcd").before(target).tolist() for target in "abcd"]
-
-    other = list(episodes)
-    draw.shuffle(other)
-    assert rates(episodes) == rates(other)
-    assert all(0 < rate < 1 for row in rates(episodes) for rate in row)
-
-
-# --- chains -----------------------------------------------------------------------------------------------------
 
 
 def test_what_gives_what_the_target_takes_comes_first():
