@@ -337,7 +337,7 @@ class Host(MessagesState, total=False):
     seen: Annotated[list[str], operator.add]
 
 
-def test_a_tool_reads_and_changes_the_hosts_state() -> None:
+def test_a_tool_reads_and_changes_the_hosts_state_and_hands_over() -> None:
     @tool
     def take_note(text: str, tool_call_id: Annotated[str, InjectedToolCallId], runtime: ToolRuntime) -> Command[Any]:
         """Take a note."""
@@ -349,19 +349,6 @@ def test_a_tool_reads_and_changes_the_hosts_state() -> None:
         """Look."""
         return f"{state['note']} {'toolmem_navi' in state}"
 
-    with ToolMemory.ephemeral(tools=[take_note, look]) as memory:
-        model = scripted(do("take_note", text="milk"), do("look"), say("Noted."))
-        builder = StateGraph(Host)
-        builder.add_node("navi", create_navi_subgraph(model, [take_note, look], memory, state_schema=Host))
-        builder.add_edge(START, "navi")
-        feed = {"messages": [("user", "note milk")], "note": "bread", "seen": ["once"]}
-        state = run(builder.compile(), feed)
-    assert state["note"] == "milk"
-    assert state["seen"] == ["once"], "what has a reducer is not handed back: it would be there twice"
-    assert [m.text for m in state["messages"] if isinstance(m, ToolMessage)] == ["noted after bread", "milk False"]
-
-
-async def test_a_tool_may_hand_over_to_another_node_of_the_host() -> None:
     @tool
     def call_a_person(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Hand over to a person."""
@@ -369,16 +356,22 @@ async def test_a_tool_may_hand_over_to_another_node_of_the_host() -> None:
         said = [AIMessage("", tool_calls=[call]), ToolMessage("handed over", tool_call_id=tool_call_id)]
         return Command(graph=Command.PARENT, goto="person", update={"messages": said})
 
-    with ToolMemory.ephemeral(tools=[call_a_person]) as memory:
-        builder: Any = StateGraph(Host)
-        model = scripted(do("call_a_person"))
-        builder.add_node("navi", create_navi_subgraph(model, [call_a_person], memory), destinations=("person",))
-        builder.add_node("person", lambda state: {"note": "I am here"})
+    tools = [take_note, look, call_a_person]
+    with ToolMemory.ephemeral(tools=tools) as memory:
+        model = scripted(do("take_note", text="milk"), do("look"), say("Noted."), do("call_a_person"))
+        builder = StateGraph(Host)
+        navi = create_navi_subgraph(model, tools, memory, state_schema=Host)
+        builder.add_node("navi", navi, destinations=("person",))
+        builder.add_node("person", lambda state: {"seen": ["by a person"]})
         builder.add_edge(START, "navi")
-        state = await builder.compile().ainvoke({"messages": [("user", "a person, please")]})
-    assert state["note"] == "I am here"
-    assert len(model.calls) == 1
-    assert_well_formed(state["messages"])
+        feed = {"messages": [("user", "note milk")], "note": "bread", "seen": ["once"]}
+        graph = builder.compile()
+        state, handed_over = run(graph, feed), run(graph, "a person, please")
+    assert handed_over["seen"] == ["by a person"]
+    assert_well_formed(handed_over["messages"])
+    assert state["note"] == "milk"
+    assert state["seen"] == ["once"], "what has a reducer is not handed back: it would be there twice"
+    assert [m.text for m in state["messages"] if isinstance(m, ToolMessage)] == ["noted after bread", "milk False"]
 
 
 def test_wrong_parameters_never_reach_a_tool_nor_forged_results_the_frame_of_the_prompt() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_navigator_schema import anything
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
@@ -185,26 +184,3 @@ def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], d
 )
 def test_paths_of_the_evidence_graph(theirs: str, ours: str):
     assert plain_path(theirs) == ours
-
-
-def test_history_is_read_from_an_evidence_graph():
-    def call(number: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
-        asked = {"id": number, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
-        return {"role": "assistant", "content": "", "tool_calls": [asked]}
-
-    with ToolMemory.ephemeral() as memory:
-        for number in range(4):
-            mail, user = f"mail{number}@example.com", f"u{number}77"
-            run = [
-                {"role": "user", "content": f"orders of {mail}"},
-                call("1", "find_user", {"email": mail}),
-                {"role": "tool", "tool_call_id": "1", "content": json.dumps({"user": {"id": user}})},
-                call("2", "get_orders", {"user_id": user}),
-                {"role": "tool", "tool_call_id": "2", "content": "[]"},
-                {"role": "assistant", "content": "none"},
-            ]
-            memory.finish(run, thread_id=f"run{number}", success=True)
-        history = History.of_view(memory.view())
-
-    assert history.weight("find_user", "get_orders") == 1
-    assert history.flows[Flow("find_user", "user.id", "get_orders", "user_id")] >= 3

@@ -7,9 +7,9 @@ from typing import Any
 
 import histories as h
 import pytest
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem import ConfigurationError, EmbedderChangedError, Navigator, ToolMemory
+from langgraph_toolmem import ConfigurationError, Navigator, ToolMemory
 from langgraph_toolmem.navigator.plan.chains import Plan
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -139,16 +139,6 @@ def test_an_embedder_of_ones_own_merges_parameters_that_mean_the_same(tmp_path: 
         assert second.asked == ["zipcode"], "what only runs showed may be personal and is not kept"
     with ToolMemory(tmp_path, tools=MEANT, embeddings=second, read_only=True) as memory:
         assert chain(memory) == ("sign_in", "close_contract")
-
-
-async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=MEANT, embeddings=Synonyms()) as memory:
-        memory.navigator.plan(target="close_contract")
-    with ToolMemory(tmp_path, tools=MEANT, embeddings=DeterministicFakeEmbedding(size=4)) as memory:
-        with pytest.raises(EmbedderChangedError):
-            memory.navigator.plan(target="close_contract")
-        with pytest.raises(EmbedderChangedError):
-            await memory.navigator.aplan(target="close_contract")
 
 
 async def test_runs_of_a_user_say_what_the_request_is_about() -> None:

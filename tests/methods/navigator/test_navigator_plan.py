@@ -107,16 +107,6 @@ def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
     ]
 
 
-@both
-def test_one_question_serves_all_that_take_the_same(strategy: Strategy):
-    graph = ToolDependencyGraph(
-        [tool("find_hotel", ["city"], ["hotel_id"]), tool("book_hotel", ["city_name", "hotel_id"])]
-    )
-    chain = plan(graph, "book_hotel", strategy=strategy).chains[0]
-    (ask,) = chain.asks
-    assert (ask.tool, ask.input, ask.also) == ("find_hotel", "city", (("book_hotel", "city_name"),))
-
-
 def test_optional_inputs_are_filled_but_never_searched_for():
     graph = ToolDependencyGraph(
         [

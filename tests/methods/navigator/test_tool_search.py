@@ -256,15 +256,18 @@ def test_searching_while_tools_come_and_go():
 
 
 class Concepts(Embeddings):
-    """Knows that lodging is a hotel, and counts how often it is asked."""
+    """Knows that lodging is a hotel, and keeps what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = "concepts") -> None:
+        self.model = model
+        self.texts: list[str] = []
         self.batches: list[int] = []
         self.broken = False
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         if self.broken:
             raise RuntimeError("no connection")
+        self.texts += texts
         self.batches.append(len(texts))
         return [self._one(text.lower()) for text in texts]
 
@@ -272,23 +275,13 @@ class Concepts(Embeddings):
         return self.embed_documents([text])[0]
 
     def _one(self, text: str) -> list[float]:
-        groups = (("hotel", "lodging", "room"), ("flight", "airport", "plane"), ("mail", "inbox", "letter"))
+        groups = (
+            ("hotel", "lodging", "room"),
+            ("flight", "airport", "plane"),
+            ("mail", "inbox", "letter"),
+            ("image", "picture"),
+        )
         return [float(sum(word in text for word in group)) for group in groups] + [0.1]
-
-
-class Known:
-    """Vectors that are known."""
-
-    def __init__(self, vectors):
-        self.vectors = vectors
-        self.asked = []
-
-    def of(self, texts):
-        self.asked.append(dict(texts))
-        return {name: self.vectors[name] for name in texts}
-
-    async def aof(self, texts):
-        return self.of(texts)
 
 
 def test_meaning_finds_what_no_word_does():
@@ -296,15 +289,6 @@ def test_meaning_finds_what_no_word_does():
     found = ToolSearch(travel(), embedder=Concepts()).search("lodging", 3)
     assert {each.toolkit for each in found} == {"Bedfinder"}
     assert "meaning" in found[0].parts
-
-
-def test_vectors_of_another_shape_leave_the_words(caplog):
-    known = Known({each.name: [1.0, 2.0] for each in travel()} | {"send_mail": [1.0]})
-    search = ToolSearch(travel(), embedder=Concepts(), vectors=known)
-    with caplog.at_level("WARNING", "langgraph_toolmem"):
-        found = search.search("hotel", 2)
-    assert found == ToolSearch(travel()).search("hotel", 2)
-    assert "words alone" in caplog.text
 
 
 def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):

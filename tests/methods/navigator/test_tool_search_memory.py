@@ -7,7 +7,7 @@ from typing import Any
 
 import histories as h
 import pytest
-from langchain_core.embeddings import Embeddings
+from test_tool_search import Concepts
 
 from langgraph_toolmem import Navigator, ToolMemory
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
@@ -15,6 +15,7 @@ from langgraph_toolmem.navigator.select.candidates import targets_of
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
+from langgraph_toolmem.search.tool_index import ToolIndex
 from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -32,38 +33,8 @@ TOOLS = [
 ]
 
 
-class Concepts(Embeddings):
-    """Knows that lodging is a hotel."""
-
-    def __init__(self, model: str = "concepts") -> None:
-        self.model = model
-        self.texts: list[str] = []
-        self.awaited = 0
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.broken:
-            raise TimeoutError("no answer")
-        self.texts += texts
-        groups = (("hotel", "lodging", "room"), ("flight", "plane"), ("mail", "letter"), ("image", "picture"))
-        return [[float(sum(word in text.lower() for word in group)) for group in groups] + [0.1] for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.awaited += 1
-        return self.embed_documents(texts)
-
-
 def names(found: Any) -> list[str]:
     return [hit.name for hit in found]
-
-
-def test_what_is_far_less_likely_than_the_best_brings_no_chain() -> None:
-    hits = [ToolHit(name, score, "") for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
-    assert targets_of(hits) == ["a", "b", "c"]
-    assert targets_of([]) == []
 
 
 def test_the_words_need_no_chroma(tmp_path: Path) -> None:
@@ -234,3 +205,17 @@ async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> 
         assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
     with ToolMemory(tmp_path, tools=TOOLS) as memory:
         assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]
+
+
+def test_the_quick_index_ranks_by_words() -> None:
+    index = ToolIndex()
+    assert index.search("anything", 3) == []
+    hits = [ToolHit(name, score, "") for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
+    assert targets_of(hits) == ["a", "b", "c"]
+    index.declare(read_tools(TOOLS))
+    [(name, score), *_] = index.search("rotating the images", 2)
+    assert name == "rotateImage"
+    assert 0 < score <= 1
+    assert index.search("xylophone", 5) == index.search("image", 0) == []
+    index.declare(read_tools([tool("paint", "Paint a wall")]))
+    assert index.search("rotate", 2) == []
