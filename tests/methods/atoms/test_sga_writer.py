@@ -10,7 +10,7 @@ from typing import Any
 
 import histories as h
 import pytest
-from rooms import Rooms
+from rooms import Keeper, Rooms
 from typer.testing import CliRunner
 
 from langgraph_toolmem import Atoms, ToolMemory, default_methods
@@ -187,7 +187,9 @@ def test_a_discovery_words_what_it_found_once(tmp_path: Path) -> None:
         for _ in range(2):
             with (
                 ToolMemory.ephemeral() as memory,
-                Discovery(Rooms, tasks, atom_model=make_chat_model(server), folder=tmp_path) as discovery,
+                Discovery(
+                    Rooms, tasks, policy=Keeper(), atom_model=make_chat_model(server), folder=tmp_path
+                ) as discovery,
             ):
                 report = discovery.run(sink=IntoMemory(memory))
                 assert {atom.goal for atom in memory.atoms.all()} == {"get hold of the key", "have the safe open"}
@@ -202,11 +204,13 @@ def test_a_discovery_goes_without_words_where_the_budget_is_spent_or_the_model_a
     task = Task("t", "Open the safe with the Cellar key.", {"key": "Cellar"})
     with OpenAIStubServer(lambda request: json.dumps({"state": "x y", "goal": "do it", "arguments": []})) as server:
         model = make_chat_model(server, max_retries=0)
-        with Discovery(Rooms, [task], atom_model=model, budget=Budget(queries=1, model_calls=1)) as discovery:
+        with Discovery(
+            Rooms, [task], policy=Keeper(), atom_model=model, budget=Budget(queries=1, model_calls=1)
+        ) as discovery:
             report = discovery.run()
             assert "1 model calls are made" in report.stopped
             assert sorted(atom.goal == "do it" for atom in discovery.atoms()) == [False, True]
-    with Discovery(Rooms, [task], atom_model=away()) as discovery:
+    with Discovery(Rooms, [task], policy=Keeper(), atom_model=away()) as discovery:
         assert [error.split(":")[0] for error in discovery.run().errors] == ["atom model"]
         assert len(discovery.atoms()) == 2
 
