@@ -42,8 +42,8 @@ from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.learned.plain import fit, two_steps
-from langgraph_toolmem.navigator.learned.refit import LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.scorer import LearnedLinks, StructuralFits, table_of
+from langgraph_toolmem.navigator.learned.trained import LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.views import Views
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.search.embedders import Embedder

@@ -1,19 +1,33 @@
 """Discovery: no agent and no past runs yet, only tools on a sandbox. A tree search finds out what solves a task.
 
-Run it: ``python -m examples.discovery``. It needs no key: the search goes by the words of requests and tools. What it
-found is kept in a memory as atoms, and an agent would be shown them for a request that nobody searched.
-A chat model can be the policy instead.
+Run it: ``python -m examples.discovery``. It needs no key: `Clerk`, a policy written for this shop, says what to try.
+With tools of your own a chat model does, ``Discovery(make, tasks, model=model)``. What the search found is kept in a
+memory as atoms, and an agent would be shown them for a request that nobody searched.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from langchain_core.tools import StructuredTool
 
 from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task, ToolsEnvironment, read_tasks
+from langgraph_toolmem.offline.discovery import (
+    Discovery,
+    EnvironmentCall,
+    Goal,
+    IntoMemory,
+    Proposal,
+    Reflection,
+    State,
+    Task,
+    ToolsEnvironment,
+    read_tasks,
+)
+from langgraph_toolmem.offline.discovery.environment import Taken
+from langgraph_toolmem.offline.discovery.policy import call
 
 TASKS = Path(__file__).with_suffix(".jsonl")
 NAMES = ("Ann", "Ben", "Cleo", "Dora")
@@ -63,9 +77,35 @@ def make() -> ToolsEnvironment:
     return ToolsEnvironment(tools, reset=shop.reset, success=shop.is_done)
 
 
+class Clerk:
+    """A policy without a model: it proposes what can be called with what is known, and not which of it is right."""
+
+    def plan(self, state: State) -> Goal:
+        """The request is the one goal."""
+        return Goal(state.task.request, 0, 1)
+
+    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
+        """First the customer, then the order, then what can be done with it."""
+        known = {name: value for taken in state.taken for name, value in taken.observation.output.items()}
+        if "order_id" in known:
+            tools = (("cancel_order", "order_id"), ("send_invoice", "order_id"))
+            return [call(tool, {name: known[name]}) for tool, name in tools]
+        if "customer_id" in known:
+            return [call("latest_order", {"customer_id": known["customer_id"]})]
+        return [call("find_customer", {"name": name}) for name in NAMES if name in state.task.request]
+
+    def widen(self, state: State) -> Sequence[Proposal]:
+        """There is nothing else."""
+        return ()
+
+    def reflect(self, state: State, failed: Taken) -> Reflection:
+        """Nothing is learned from a failure."""
+        return Reflection("", "")
+
+
 def main() -> None:
     """Searches the tasks, and asks the memory for a step that it takes from there."""
-    with ToolMemory.ephemeral() as memory, Discovery(make, read_tasks(TASKS)) as discovery:
+    with ToolMemory.ephemeral() as memory, Discovery(make, read_tasks(TASKS), policy=Clerk()) as discovery:
         report = discovery.run(sink=IntoMemory(memory))
         now = report.progress
         print(f"{now.solved} of {now.tasks} tasks were solved, with {report.explored} calls; {report.atoms} atoms:")

@@ -94,5 +94,14 @@ class Script:
         return Reflection("it was tried", "it failed", self.pivots)
 
 
+class Keeper(Script):
+    """Looks up the key that the request names and opens the safe with it."""
+
+    def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
+        found = [row["id"] for taken in state.taken for row in taken.observation.output.get("keys", ())]
+        names = [name for name in KEYS if name in state.task.request]
+        return [*(call("open_safe", key_id=key) for key in found), *(call("find_key", name=name) for name in names)]
+
+
 def call(tool_name: str, weight: float = 1.0, /, **args: str) -> Proposal:
     return Proposal("call", weight, EnvironmentCall(tool_name, args))

@@ -19,8 +19,8 @@ from langgraph_toolmem.navigator.learned import plain
 from langgraph_toolmem.navigator.learned.features import PairFeatures
 from langgraph_toolmem.navigator.learned.heads import head_logits
 from langgraph_toolmem.navigator.learned.plain import sigmoid
-from langgraph_toolmem.navigator.learned.refit import EXPORTED, HGT, LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.scorer import StructuralFits, table_of
+from langgraph_toolmem.navigator.learned.trained import EXPORTED, HGT, LEAST_LINKS, links_of, numbered
 from langgraph_toolmem.navigator.learned.views import Floats, Ints, Views
 from langgraph_toolmem.stores.arrays import Array, dumped
 

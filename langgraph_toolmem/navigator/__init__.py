@@ -6,15 +6,15 @@ search goes backward from the tools that a request is about until every input is
 tools that fail leave, weights follow recent use. The upper one, a model that decides what is done next, is in `decide`.
 
 ``dependencies``  the graph: parameters, clusters, links, counts of past runs
-``learned``       how likely links are, learned from those that were seen
+``learned``       how likely links are, by a trained table
 ``tool_search``   which tools a request is about
 ``plan``          chains from what is known to what is wanted; other routes; what to do when a call failed
-``evolve``        pruning, propagation of weights, regrouping of parameters
+``evolve``        pruning, propagation of weights
 ``select``        which tools a model is shown
 ``decide``        the decider's subgraph
 ``openapi``       tools from OpenAPI documents
 ``evidence``      what all of it reads of the memory's evidence graph; ``history``: the counts of past runs in it
-``table``         what it keeps there: fields seen in results, tools left out, constraints
+``table``         what it keeps there: fields seen in results, tools left out
 ``step``          tools chosen at a model call; ``fields``: fields of results
 ``arguments``     checks of what a program asks
 """
@@ -29,16 +29,16 @@ from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.contributions import Section
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import EndedRun, Import, LearnedTurn
+from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.evidence import Table
-from langgraph_toolmem.navigator.arguments import check_names, check_plan, check_search
+from langgraph_toolmem.navigator.arguments import check_aliases, check_names, check_plan, check_search
 from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.dependencies.links import check_scorer
 from langgraph_toolmem.navigator.evidence import NavigatorSources
 from langgraph_toolmem.navigator.evolve.changes import GraphEvolution
-from langgraph_toolmem.navigator.learned.refit import LinkLearning
+from langgraph_toolmem.navigator.learned.trained import TrainedLinks
 from langgraph_toolmem.navigator.table import NavigatorEvidence
 from langgraph_toolmem.navigator.tool_search.current import CurrentSearch
 from langgraph_toolmem.navigator.tool_search.hit import TARGETS, ToolHit, targets_of
@@ -62,32 +62,41 @@ class Navigator(GraphEvolution, Method):
     """Searches and plans in the tools of a memory, and changes their graph (see `GraphEvolution`). Safe for threads.
 
     Args:
-        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: what the memory has
-            learned from its own links, once that is better than structure alone (`learned`).
-        learn: False: without a scorer, structure and record alone.
+        scorer: weighs and proposes links between tools (`dependencies.links.EdgeScorer`). None: the table that `hgt`
+            trained on the memory, if that is better than structure alone.
         settings: how chains are searched.
+        aliases: "tool.path" of an input or output -> the name of its parameter, such as ``{"get_weather.q": "place",
+            "find.location.name": "place"}``: values with one name are one parameter. A name that nothing else has
+            keeps a value apart from those with the same words.
 
     Raises:
-        ConfigurationError: `scorer` cannot weigh links.
+        ConfigurationError: `scorer` cannot weigh links, or `aliases` is no mapping of texts.
     """
 
     name: ClassVar[str] = "navigator"
     tables: ClassVar[tuple[type[Table], ...]] = (NavigatorEvidence,)
 
     def __init__(
-        self, *, scorer: EdgeScorer | None = None, learn: bool = True, settings: PlanSettings | None = None
+        self,
+        *,
+        scorer: EdgeScorer | None = None,
+        settings: PlanSettings | None = None,
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
         if scorer is not None:
             check_scorer(scorer)
-        self._scorer, self._learn, self._settings = scorer, learn and scorer is None, settings
+        self._scorer, self._settings = scorer, settings
         self._decisions: DecisionLog | None = None
+        if aliases is not None:
+            check_aliases(aliases)
+        self._aliases = dict(aliases or {})
 
     def open(self, core: Core) -> None:
         """Takes its table."""
         super().open(core)
         self.evidence = NavigatorSources(core)
-        self._graph = CurrentGraph(self.evidence, core.vectors)
-        self.links = LinkLearning(core, self._graph, on=self._learn)
+        self._graph = CurrentGraph(self.evidence, core.vectors, self._aliases)
+        self.links = TrainedLinks(core, self._graph)
         self.tool_search = CurrentSearch(self.evidence, self._past_runs, core.vectors, lambda: self.scorer)
 
     # --- asking ---
@@ -272,8 +281,7 @@ class Navigator(GraphEvolution, Method):
 
     aplan, areroute, aprune = twin(plan), twin(reroute), twin(GraphEvolution.prune)
     arestore, apruned = twin(GraphEvolution.restore), twin(GraphEvolution.pruned)
-    acluster_constraints = twin(GraphEvolution.cluster_constraints)
-    apropagate, aregroup = twin(GraphEvolution.propagate), twin(GraphEvolution.regroup)
+    apropagate = twin(GraphEvolution.propagate)
 
     @property
     def decisions(self) -> DecisionLog:
@@ -305,16 +313,8 @@ class Navigator(GraphEvolution, Method):
 
     # --- what happens ---
 
-    def ended(self, ended: EndedRun) -> None:
-        """Links are learned anew once enough were seen."""
-        self.links.look()
-
-    def imported(self, given: Import) -> int:
-        """Likewise."""
-        return self.links.look(now=True)
-
     def report(self) -> Section | None:
-        """What was learned of links, and which ones it foresees."""
+        """What was trained on links, and which ones it predicts."""
         return self.links.report()
 
     def turn(self, learned: LearnedTurn) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from langgraph_toolmem.base.checks import is_count
 from langgraph_toolmem.base.errors import ConfigurationError
@@ -15,6 +15,12 @@ def check_names(what: str, names: object) -> None:
         raise ConfigurationError(f"{what} is a collection of names of tools, not {names!r}.")
     if not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f"{what} holds something that is no name of a tool.")
+
+
+def check_aliases(aliases: object) -> None:
+    """Names of parameters, by ``tool.path``."""
+    if not isinstance(aliases, Mapping) or not all(isinstance(each, str) for pair in aliases.items() for each in pair):
+        raise ConfigurationError(f"aliases is a mapping of 'tool.path' to names of parameters, not {aliases!r}.")
 
 
 def check_search(query: object, k: object, available: object, target: object) -> None:

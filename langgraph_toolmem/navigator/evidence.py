@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from langgraph_toolmem.core.core import Core
 from langgraph_toolmem.core.listener import LearnedTurn
@@ -13,7 +13,6 @@ from langgraph_toolmem.navigator import fields
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.table import (
     MAX_DAYS,
-    ClustersGrouped,
     LinksShifted,
     NavigatorEvidence,
     OutputsSeen,
@@ -117,12 +116,6 @@ class NavigatorSources:
         with self.lock:
             return self._table.left_out()
 
-    def constraints(self) -> tuple[object, Any]:
-        """What a user says of clusters, in plain values; before it what is another object after each change."""
-        with self.lock:
-            decided = self._table.groups
-            return decided, decided[1]
-
     def leave_out(self, tools: Collection[str]) -> None:
         """Prunes tools, each until it has more good calls than now."""
         with self.lock:
@@ -136,10 +129,6 @@ class NavigatorSources:
     def shift(self, shifts: dict[str, dict[str, float]]) -> None:
         """Weights of links; see `evolution.shifts_of`."""
         self._decide(lambda now: LinksShifted(shifts, now))
-
-    def constrain(self, plain: Any) -> None:
-        """What a user says of clusters, in place of what was said before."""
-        self._decide(lambda now: ClustersGrouped(plain, now))
 
     def _decide(self, operation: Callable[[float], Operation]) -> None:
         with self.lock:

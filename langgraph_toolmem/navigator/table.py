@@ -1,6 +1,6 @@
 """What the navigator keeps in the evidence graph: recent uses, decisions about tools, their outputs.
 
-A decision (which tools are left out, how links weigh, which parameters are one) carries its time, and the latest one
+A decision (which tools are left out, how links weigh) carries its time, and the latest one
 counts, so that the order in which several workers' records arrive does not matter. What a decision is made of (counts
 at that time) is kept with it: a replay gives the same.
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, ClassVar, Final
 
-from langgraph_toolmem.base.shapes import Shape, anything, each, items, maybe, number, row, text
+from langgraph_toolmem.base.shapes import Shape, each, items, maybe, number, row, text
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Handler, Table
 from langgraph_toolmem.graph.operations import HOUR, Forgotten, Operation, Outcome
 from langgraph_toolmem.navigator import fields
@@ -65,15 +65,6 @@ class LinksShifted(Operation):
     when: float
 
 
-@dataclass(slots=True)
-class ClustersGrouped(Operation):
-    """What a user says about clusters of parameters, in place of what was said before."""
-
-    kind = "clusters_grouped"
-    groups: Any
-    when: float
-
-
 class NavigatorEvidence(Table):
     """Recent uses, the latest decisions, and what results looked like.
 
@@ -81,7 +72,6 @@ class NavigatorEvidence(Table):
         days: number of the day since 1970, as text -> target -> [uses, {source: good uses of source→target}].
         left: tool -> [when it was left out or put back, its good calls then]; None in place of the calls: put back.
         shifts: [when, {target: {source: uses}}]: what a link counts more (or less) than it was used.
-        groups: [when, what a user says about clusters of parameters, in plain values; None: nothing].
         outputs: tool -> the fields of its results (`navigator.fields`).
     """
 
@@ -90,7 +80,6 @@ class NavigatorEvidence(Table):
         "days": each(each(row(number, each(number))), key=str.isdigit),
         "left": each(row(number, maybe(number))),
         "shifts": row(number, each(each(number))),
-        "groups": row(number, anything),
         "outputs": each(each(row(items(text), text))),
     }
 
@@ -99,7 +88,6 @@ class NavigatorEvidence(Table):
         self.days: dict[str, dict[str, list[Any]]] = {}
         self.left: dict[str, list[Any]] = {}
         self.shifts: list[Any] = [0.0, {}]
-        self.groups: list[Any] = [0.0, None]
         self.outputs: dict[str, fields.Row] = {}
         #: tool -> number of the change; see `outputs_since`
         self._changed: dict[str, int] = {}
@@ -113,7 +101,6 @@ class NavigatorEvidence(Table):
             PrunedTool: self._leave_out,
             PutBack: self._put_back,
             LinksShifted: self._shift,
-            ClustersGrouped: self._group,
         }
 
     def _add_use(self, tool: str, status: str, after: str | None, hour: int | None) -> None:
@@ -154,10 +141,6 @@ class NavigatorEvidence(Table):
     def _shift(self, shifts: dict[str, dict[str, float]], when: float) -> None:
         if when >= self.shifts[0]:
             self.shifts = [when, shifts]
-
-    def _group(self, groups: Any, when: float) -> None:
-        if when >= self.groups[0]:
-            self.groups = [when, groups]
 
     # --- reading ---
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +24,45 @@ from langgraph_toolmem.hgt.tensors import neighbourhood  # noqa: E402
 from langgraph_toolmem.hgt.train import BEFORE, Material, Trainer, Training, device_of  # noqa: E402
 from langgraph_toolmem.navigator.history import Flow, History  # noqa: E402
 from langgraph_toolmem.navigator.learned import plain  # noqa: E402
-from langgraph_toolmem.navigator.learned.refit import HGT, PLAIN  # noqa: E402
+from langgraph_toolmem.navigator.learned.trained import HGT  # noqa: E402
+from langgraph_toolmem.runs.tools import ToolSpec, read_tools  # noqa: E402
 from tests.methods.navigator.test_navigator_learned import (  # noqa: E402
     BUILTIN,
-    MORE_THINGS,
     THINGS,
-    large_world,
     planted,
     setting,
-    teach,
+    tool,
 )
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))]
 TYPED = (("a", "r", "b"), ("b", "s", "b"), ("b", "t", "a"))
 SMALL = Sizes(width=16, heads=4, layers=2, hidden=8)
 QUICK = Training(sizes=SMALL, epochs=10, device="cpu")
+
+
+def teach(memory: ToolMemory, things: Sequence[str], times: int = 1) -> None:
+    for number in range(times):
+        for thing in things:
+            messages: list[Any] = [{"role": "user", "content": f"mail {thing}"}]
+            for place, name in enumerate((f"search_{thing}s", f"read_{thing}", f"mail_{thing}")):
+                call = {"name": name, "args": {"x": f"{place}"}, "id": f"{thing}{number}{place}"}
+                messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": "fine"})
+            memory.finish(messages, thread_id=f"{thing}{number}")
+
+
+MORE_THINGS = tuple(
+    f"{one}{other}" for one in ("car", "tax", "sea", "bed", "art") for other in ("map", "log", "box", "bill", "plan")
+)
+
+
+def large_world() -> dict[str, ToolSpec]:
+    made = [each for thing in MORE_THINGS for each in (
+        tool(f"search_{thing}s", ["text"], ["hits"], f"Search {thing}s by text"),
+        tool(f"read_{thing}", ["reference"], ["content"], f"Read a {thing}"),
+        tool(f"mail_{thing}", ["body"], ["receipt"], f"Mail a {thing} to somebody"),
+    )]  # fmt: skip
+    return read_tools(made)
 
 
 def small_graph() -> tuple[dict[str, Any], dict[Any, Any], dict[Any, Any]]:
@@ -289,11 +314,10 @@ def test_a_memory_is_trained_on_and_served_without_torch(tmp_path: Path):
         with pytest.raises(ConfigurationError, match="40 are needed"):
             train(memory.navigator, QUICK)
         teach(memory, MORE_THINGS[:21])
-        manifest = train(memory.navigator, Training(sizes=Sizes(width=16), epochs=5, device="cpu"))
+        manifest = train(memory.navigator, QUICK)
     assert manifest["model"] == "hgt"
     assert (tmp_path / HGT).is_file()
     assert not list(tmp_path.glob("*.ckpt"))
-    (tmp_path / PLAIN).unlink(missing_ok=True)
     code = f"""
 import sys
 from langgraph_toolmem import Navigator, ToolMemory

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, NamespaceError, St
 from langgraph_toolmem.core.users import User, user_digest
 from langgraph_toolmem.offline.coldstart import BOOTSTRAP, Bootstrap, Budget, Sandbox, drop
 from langgraph_toolmem.offline.coldstart.keeping import open_state
-from langgraph_toolmem.stores.cold_start import BootstrapState, forget_user
+from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.database import NAME, look
 from langgraph_toolmem.testing import OpenAIStubServer, ScriptedChatModel
 from langgraph_toolmem.testing.server import make_chat_model
@@ -70,11 +68,13 @@ class Toy:
         self.step = step
         self.seen: list[str] = []
         self.threads: list[str] = []
+        self.users: list[str | None] = []
 
     def invoke(self, state: dict[str, Any], config: Any) -> Any:
         text = state["messages"][0].text
         self.seen.append(text)
         self.threads.append(config["configurable"]["thread_id"])
+        self.users.append(config["configurable"].get("user_id"))
         given = self.step(text)
         if given is not None:
             return given
@@ -101,11 +101,7 @@ def bootstrap(memory: ToolMemory, sandbox: Any, model: Any = None, **options: An
     return Bootstrap(memory, sandbox, model, **{"budget": Budget(queries=len(REQUESTS)), **options})
 
 
-# --- the whole way ---
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_path, inventor, way):
+async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_path, inventor):
     _, model, server = inventor
     office = make_office()
     steps: list[Any] = []
@@ -113,10 +109,9 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
         ToolMemory(tmp_path, tools=office.tools) as memory,
         bootstrap(memory, office, model, tools=office.tools) as made,
     ):
-        if way == "async":
-            done = await made.arun(steps.append)
-        else:
-            done = await asyncio.to_thread(made.run, steps.append)
+        with pytest.raises(ConfigurationError, match="arun"):
+            made.run()  # in a running loop
+        done = await made.arun(steps.append)
         found = {entry.query: entry for entry in entries(memory)}
         spent = spent_on_runs(memory)[0]
         recalled = memory.entries.recall(
@@ -141,29 +136,6 @@ async def test_requests_are_invented_run_in_the_sandbox_and_become_entries(tmp_p
     assert turns == 0  # nothing is learned from invented runs but entries
 
 
-def test_without_a_model_known_requests_are_run_and_the_check_sees_the_sandbox_as_the_run_left_it(tmp_path):
-    office = make_office()
-    states: list[bool] = []
-    reset, verdict = office.reset, office.verdict
-    assert reset is not None
-    assert verdict is not None
-
-    def check(query: str, messages: list[BaseMessage]) -> Any:
-        assert messages[0].text == query
-        assert isinstance(messages[-1], AIMessage)
-        states.append(bool(verdict(query, messages)))
-        return states[-1]
-
-    office.verdict = check
-    known = [text for text in REQUESTS if text in TASKS]
-    with ToolMemory(tmp_path, tools=office.tools) as memory, bootstrap(memory, office) as made:
-        with open_state(memory, None) as state:
-            for text in known:
-                state.add(text, [], "one")
-        assert made.run().entries == len(known)
-        assert [entry.good for entry in entries(memory)] == states
-
-
 def test_a_second_session_finds_nothing_to_do_and_costs_nothing(tmp_path, inventor):
     reply, model, server = inventor
     toy = Toy()
@@ -178,26 +150,6 @@ def test_a_second_session_finds_nothing_to_do_and_costs_nothing(tmp_path, invent
         reply.requests = ["Something altogether new, please."]
         assert made.run().run == 9
     assert toy.seen == [*REQUESTS, "Something altogether new, please."]
-
-
-def test_the_same_seed_asks_for_the_same(tmp_path):
-    def asked(folder: Path, seed: int, interrupted: bool) -> list[str]:
-        with OpenAIStubServer(Inventor(tools=["a"])) as server:
-            for queries in (3, 8) if interrupted else (8,):
-                with (
-                    ToolMemory(folder) as memory,
-                    bootstrap(
-                        memory, Toy(), make_chat_model(server), seed=seed, budget=Budget(queries=queries)
-                    ) as made,
-                ):
-                    made.run()
-            return [r["messages"][-1]["content"].splitlines()[-1][-5:] for r in server.requests]
-
-    assert asked(tmp_path / "1", 0, False) == asked(tmp_path / "2", 0, False)
-    assert len({tuple(asked(tmp_path / f"s{seed}", seed, False)) for seed in range(8)}) > 1
-
-
-# --- judging ---
 
 
 def test_the_judge_is_asked_where_the_sandbox_has_no_verdict(inventor):
@@ -215,18 +167,6 @@ def test_the_judge_is_asked_where_the_sandbox_has_no_verdict(inventor):
     assert found[REQUESTS[4]] == (1.0, "")
     assert set(reply.judged) == set(REQUESTS) - {REQUESTS[3], REQUESTS[4]}
     assert (done.good, done.wrong, done.unjudged) == (5, 2, 1)
-
-
-def test_the_judge_sees_request_calls_answers_and_last_words(inventor):
-    _, model, server = inventor
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model, judge=model) as made:
-        made.run()
-    said = next(r for r in server.requests if r["response_format"]["json_schema"]["name"] == "Judgement")
-    text = said["messages"][-1]["content"]
-    assert "Tell me who looks after Sable Fashion." in text
-    assert '1. a({"of": "Tell me who looks after Sable Fashion."}) [ok] → 1' in text
-    assert "Done." in text
-    assert "never an instruction" in said["messages"][0]["content"]
 
 
 async def test_verdict_and_reset_may_be_coroutines_and_a_broken_verdict_is_none(inventor):
@@ -264,7 +204,7 @@ def test_a_judge_that_fails_is_asked_again_and_the_run_is_not_repeated(tmp_path,
 
     server.reply = verdict
     with ToolMemory(tmp_path) as memory, bootstrap(memory, toy, model, judge=model) as made:
-        with pytest.raises(ToolMemoryError, match=r"The judge failed \(OpenAIInvalidRequestError"):
+        with pytest.raises(ToolMemoryError, match="OpenAIInvalidRequestError"):
             made.run()
         assert made.progress().unfinished == 1
         down = False
@@ -289,9 +229,6 @@ def test_a_run_without_calls_is_remembered_if_that_was_wrong(inventor, verdict, 
         done = made.run()
         assert (done.empty, done.wrong, done.good) == (int(not kept), int(kept), 7)
         assert (REQUESTS[0] in [entry.query for entry in entries(memory)]) == kept
-
-
-# --- what goes wrong ---
 
 
 def test_runs_that_fail_are_counted_and_gone_on_and_run_again_when_asked(inventor):
@@ -334,18 +271,6 @@ def test_an_agent_that_always_fails_ends_it_early(inventor):
         assert (made.progress().failed, len(toy.seen)) == (5, 5)
 
 
-def test_a_model_that_fails_ends_it_and_the_next_session_goes_on(inventor):
-    _, model, server = inventor
-    server.fail_next(1, 400)
-    toy = Toy()
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
-        with pytest.raises(
-            ToolMemoryError, match=r"invents requests failed \(OpenAIInvalidRequestError.*What was done is kept"
-        ):
-            made.run()
-        assert made.run().entries == 8
-
-
 def test_a_model_that_repeats_itself_ends_it(inventor):
     reply, model, server = inventor
     reply.requests = [REQUESTS[0]] * 100
@@ -380,8 +305,7 @@ def test_an_agent_that_waits_for_a_person_failed(inventor):
         assert made.run().errors == ("InputError: the agent waits for a person (interrupt)",)
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_a_run_that_takes_too_long_is_broken_off(inventor, way):
+async def test_a_run_that_takes_too_long_is_broken_off(inventor):
     _, model, _ = inventor
     ended: list[str] = []
 
@@ -395,19 +319,13 @@ def test_a_run_that_takes_too_long_is_broken_off(inventor, way):
                 raise
             return Toy.invoke(self, state, config)
 
-        def invoke(self, state: dict[str, Any], config: Any) -> Any:
-            if state["messages"][0].text == REQUESTS[0]:
-                time.sleep(2.4)
-                ended.append("left alone")
-            return super().invoke(state, config)
-
     toy = Slow()
     budget = Budget(queries=2, seconds_per_run=0.8)
     with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model, budget=budget) as made:
-        done = asyncio.run(made.arun()) if way == "ainvoke" else made.run()
+        done = await made.arun()
     assert (done.failed, done.entries) == (1, 1)
-    assert done.errors == ("TimeoutError: broken off after 0.8 seconds",)
-    assert ended == (["cancelled"] if way == "ainvoke" else [])
+    assert done.errors[0].startswith("TimeoutError")
+    assert ended == ["cancelled"]
 
 
 def test_an_interrupted_run_is_done_another_time(tmp_path, inventor):
@@ -456,15 +374,6 @@ def test_what_ends_the_process_again_and_again_is_given_up(tmp_path):
         with bootstrap(memory, toy) as made:
             assert made.run().failed == 1
     assert toy.seen == [REQUESTS[1]]
-
-
-# --- what it may cost ---
-
-
-def office_sandbox() -> Sandbox:
-    sandbox = make_office()
-    sandbox.verdict = None
-    return sandbox
 
 
 def test_model_calls_are_bounded_to_the_call(tmp_path, inventor):
@@ -533,9 +442,6 @@ def spent_on_runs(memory: ToolMemory) -> tuple[int, int]:
         return state.spent("run")
 
 
-# --- whose it is, and taking it away ---
-
-
 def test_dropping_takes_what_was_made_and_nothing_else(tmp_path, inventor):
     _, model, _ = inventor
     own = [("user", "Mine"), AIMessage("", tool_calls=[{"name": "a", "args": {}, "id": "c1"}]), AIMessage("Done.")]
@@ -564,7 +470,7 @@ def test_each_user_has_requests_and_entries_of_their_own(tmp_path, inventor):
             toy = Toy()
             with bootstrap(memory, toy, model, user_id=user) as made:
                 assert made.run().entries == 8
-            assert toy.seen == REQUESTS
+            assert (toy.seen, toy.users) == (REQUESTS, [user] * 8)
         assert len(entries(memory, "toolmem", "ann@example.com")) == 8
         assert {entry.user for entry in entries(memory, "toolmem", "bob/../x")} == {user_digest("bob/../x")}
         with pytest.raises(NamespaceError):
@@ -574,21 +480,6 @@ def test_each_user_has_requests_and_entries_of_their_own(tmp_path, inventor):
     assert forget_user(tmp_path, str(user_digest("bob/../x"))) == 8
     assert forget_user(tmp_path, str(user_digest("bob/../x"))) == 0
     assert forget_user(tmp_path / "nowhere", "x") == 0
-
-
-def test_the_agent_runs_for_the_user(inventor):
-    _, model, _ = inventor
-    users: list[str] = []
-
-    class Asked(Toy):
-        def invoke(self, state: dict[str, Any], config: Any) -> Any:
-            users.append(config["configurable"]["user_id"])
-            return super().invoke(state, config)
-
-    apart = ToolMemory.ephemeral(namespace=("toolmem", "{user_id}"))
-    with apart as memory, bootstrap(memory, Asked(), model, user_id="ann") as made:
-        made.run()
-    assert users == ["ann"] * 8
 
 
 def test_an_agent_with_the_memory_plugged_in_makes_no_second_entry(inventor):
@@ -617,18 +508,6 @@ def test_an_agent_with_the_memory_plugged_in_makes_no_second_entry(inventor):
         assert entries(memory) == []
 
 
-def test_feedback_finds_a_run_of_a_cold_start(inventor):
-    _, model, _ = inventor
-    toy = Toy()
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, toy, model) as made:
-        made.run()
-        memory.feedback(toy.threads[2], score=0.0, comment="the wrong customer", wait=True)
-        assert [(e.query, e.comment) for e in entries(memory) if e.failed] == [(REQUESTS[2], "the wrong customer")]
-
-
-# --- what cannot be ---
-
-
 def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
     with ToolMemory(tmp_path) as memory:
         memory.finish([("user", "x"), AIMessage("y")], success=False)
@@ -649,20 +528,6 @@ def test_what_cannot_work_is_told_before_anything_is_done(tmp_path):
     assert (tmp_path / f"{NAME}.corrupt-1").read_bytes().startswith(b"no database")
 
 
-def test_a_file_of_a_newer_version_is_left_alone(tmp_path):
-    with sqlite3.connect(tmp_path / NAME) as database:
-        database.execute("PRAGMA user_version = 99")
-    with pytest.raises(StorageError, match="newer version"):
-        BootstrapState(tmp_path, ("toolmem",))
-
-
-async def test_run_says_what_to_do_where_a_loop_runs(inventor):
-    _, model, _ = inventor
-    refused = pytest.raises(ConfigurationError, match=r"await arun\(\)")
-    with ToolMemory.ephemeral() as memory, bootstrap(memory, Toy(), model) as made, refused:
-        made.run()
-
-
 def test_tools_are_found_in_the_agents_tool_nodes():
     office = make_office()
     with ToolMemory.ephemeral() as memory, Bootstrap(memory, Sandbox(office.agent)) as made:
@@ -672,9 +537,4 @@ def test_tools_are_found_in_the_agents_tool_nodes():
 
 def test_the_example_fills_an_empty_memory(capsys):
     bootstrap_office.main()
-    out = capsys.readouterr().out
-    assert "40 invented requests were run in the sandbox: 35 went well, 5 went wrong." in out
-    assert "Past runs recalled: 0 before, and now:" in out
-    moved, noted = out.split("\n> ")[1:]
-    assert "went well: list_events -> find_free_slot -> move_event -> send_email" in moved
-    assert "went wrong: search_customers -> get_customer -> send_email -> add_note -> add_note" in noted
+    assert "35 went well, 5 went wrong" in capsys.readouterr().out

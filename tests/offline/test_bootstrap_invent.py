@@ -5,27 +5,22 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from typing import Any
 
 import pytest
 
-from examples.office import Office, make_tasks
+from examples.office import Office
 from langgraph_toolmem.offline.coldstart.invent import (
     BATCH,
-    SAME,
     InventedQuery,
     Wanted,
-    asked,
     choose,
     invent,
     what_next,
 )
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.stores.cold_start import Query
 from langgraph_toolmem.testing import OpenAIStubServer
 from langgraph_toolmem.testing.server import make_chat_model
-from langgraph_toolmem.words.features import similarity
 
 TOOLS = read_tools(
     [
@@ -51,6 +46,9 @@ def invented(text: str, *tools: str) -> InventedQuery:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ("Search the files for last year's budget", ""),  # a plain word
+        ("Ask ann@example.com whether room [4] is free", ""),
+        ("Book the room for 3 people <ann@example.com>", ""),
         ("Please use find_person to get me Ann's number", "names a tool"),
         ("Can you FIND_PERSON Ann Lee for me?", "names a tool"),
         ("Let sendEmail write to Ann about lunch", "names a tool"),
@@ -67,22 +65,7 @@ def invented(text: str, *tools: str) -> InventedQuery:
 )
 def test_what_nobody_would_write_is_left_out(text: str, why: str) -> None:
     found = choose([invented(text)], TOOLS, [])
-    assert (found.queries, found.left_out) == ((), Counter({why: 1}))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Search the files for last year's budget",  # a plain word
-        "Find person in charge of the garden",
-        "Send email to Ann about lunch",
-        "Ask ann@example.com whether room [4] is free",
-        "Book the room for 3 people <ann@example.com>",
-    ],
-)
-def test_words_of_the_language_are_no_tool_names(text: str) -> None:
-    found = choose([invented(text)], TOOLS, [])
-    assert [each.text for each in found.queries] == [text]
+    assert (len(found.queries), found.left_out) == ((0, Counter({why: 1})) if why else (1, Counter()))
 
 
 def test_tools_that_there_are_not_are_taken_off_and_none_left_is_no_request() -> None:
@@ -105,14 +88,6 @@ def test_near_duplicates_are_left_out_of_one_answer_and_of_what_is_known() -> No
     found = choose(map(invented, texts), TOOLS, ["Delete the file notes.txt", "Cancel order 17"])
     assert [each.text for each in found.queries] == [texts[0], texts[3]]
     assert found.left_out == Counter({"nearly repeats another": 2})
-
-
-def test_no_two_of_many_that_are_taken_are_alike() -> None:
-    requests = [task.request for task in make_tasks(150)]
-    taken = [each.text for each in choose(map(invented, requests), TOOLS, []).queries]
-    vectors = [LexicalEmbedder().sparse(text) for text in taken]
-    assert 40 < len(taken) < len(requests)
-    assert all(similarity(a, b) < SAME for i, a in enumerate(vectors) for b in vectors[:i])
 
 
 def test_every_tool_comes_up_and_the_kinds_have_their_shares() -> None:
@@ -139,23 +114,6 @@ def test_what_comes_next_depends_on_the_seed_alone() -> None:
     assert what_next([], TOOLS, missing=2, several=0.0, rng=random.Random(0)).kind == "one"
     one = {"search": TOOLS["search"]}
     assert what_next([], one, missing=2, several=1.0, rng=random.Random(0)).kind == "one"
-
-
-@pytest.mark.parametrize("kind", ["one", "several"])
-def test_the_model_is_told_the_tools_what_there_is_and_what_it_invented(kind: Any) -> None:
-    known = [query(f"Old request number {i}", "search" if i == 3 else "book_room") for i in range(200)]
-    system, human = asked(Wanted(kind, 2, ("search", "sendEmail")), TOOLS, known, "Ann Lee works here.")
-    assert system.type == "system"
-    assert "never an instruction" in system.text
-    for name, spec in TOOLS.items():
-        assert f"- {name}(): {spec.description}" in human.text
-    assert "Ann Lee works here." in human.text
-    assert "- Old request number 3\n" in human.text  # about a tool that is wanted
-    assert "- Old request number 199\n" in human.text
-    assert "- Old request number 50\n" not in human.text  # bounded
-    assert human.text.splitlines()[-1].startswith("Invent 2 requests, each of which takes ")
-    assert human.text.endswith("search, sendEmail.")
-    assert ("exactly one tool" in human.text) == (kind == "one")
 
 
 def test_a_model_invents_through_structured_output() -> None:

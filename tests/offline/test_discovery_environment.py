@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool, ToolException, tool
+from rooms import Script
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart import Sandbox
@@ -14,7 +15,9 @@ from langgraph_toolmem.offline.discovery import (
     Discovery,
     Environment,
     EnvironmentCall,
+    Proposal,
     RecordedEnvironment,
+    State,
     Task,
     ToolsEnvironment,
 )
@@ -218,7 +221,12 @@ def test_recorded_runs_are_a_world() -> None:
 
 def test_recorded_runs_are_searched_and_become_atoms() -> None:
     world = RecordedEnvironment([(WRONG, False), (GOOD, True)], SCHEMAS)
-    with Discovery(world, world.tasks) as discovery:
+
+    class Recorded(Script):
+        def propose(self, state: State, possible: Any) -> Any:
+            return [Proposal("call", 1.0, each) for each in possible]
+
+    with Discovery(world, world.tasks, policy=Recorded()) as discovery:
         report = discovery.run()
         atoms = {atom.tool: atom for atom in discovery.atoms()}
     assert (report.progress.solved, report.atoms) == (1, 2)

@@ -11,11 +11,11 @@ import pytest
 from rooms import KEYS, SPECS, TASK, Rooms, Script, WithSnapshots, call
 
 from langgraph_toolmem.base.errors import InputError
-from langgraph_toolmem.offline.discovery.environment import Cursor, EnvironmentCall, Observation, Taken, Task
+from langgraph_toolmem.offline.discovery.environment import Cursor, EnvironmentCall, Observation, Taken
 from langgraph_toolmem.offline.discovery.harvest import needed
 from langgraph_toolmem.offline.discovery.policy import Proposal
 from langgraph_toolmem.offline.discovery.selection import SearchSettings
-from langgraph_toolmem.offline.discovery.states import Goal, State, only_reads
+from langgraph_toolmem.offline.discovery.states import Goal, State
 from langgraph_toolmem.offline.discovery.tree import Search, StoppedError
 
 FIND = call("find_key", 2.0, name="Cellar")
@@ -71,14 +71,6 @@ def test_statistics_are_sums_over_the_paths_walked() -> None:
     assert sum(arm.prior for arm in root.arms) == pytest.approx(1.0)
 
 
-def test_more_is_tried_of_what_the_policy_holds_for_promising() -> None:
-    found = search(Rooms(), Script(call("light_lamp", 8.0, lamp_id="lamp_1"), OTHER_LAMP), iterations=20, depth=6)
-    found.run()
-    root = next(iter(found.nodes.values()))
-    assert root.arms is not None
-    assert root.arms[0].visits > 2 * root.arms[1].visits > 0
-
-
 def test_two_orders_lead_to_one_node() -> None:
     found = search(Rooms(), Script(LAMP, OTHER_LAMP), iterations=30, depth=2)
     found.run()
@@ -119,14 +111,6 @@ def test_a_read_that_tells_nothing_new_leads_back() -> None:
     assert known.at(Goal("another")).key != known.key
 
 
-def test_which_rows_there_are_is_known_too() -> None:
-    state = State(TASK)
-    rows = [{"id": "a_1"}, {"id": "a_2"}]
-    both = state.after(Taken(EnvironmentCall("list", {}), Observation({"rows": rows})), reads=True)
-    one = both.after(Taken(EnvironmentCall("list", {"only": "new"}), Observation({"rows": rows[:1]})), reads=True)
-    assert one.key != both.key
-
-
 def test_cycles_end() -> None:
     world = Rooms()
     found = search(world, Script(FIND, call("find_key", 1.0, name="Garden")), iterations=50)
@@ -137,13 +121,6 @@ def test_cycles_end() -> None:
     assert world.log.count("find_key") == 2  # the same question in the same world is asked once
 
 
-def test_no_path_is_longer_than_the_depth() -> None:
-    found = search(Rooms(), Script(LAMP, OTHER_LAMP), iterations=15, depth=4)
-    found.run()
-    assert found.outcome.depth == 4
-    assert max(len(node.state.taken) for node in found.nodes.values()) == 4
-
-
 def test_after_a_failure_the_pivot_is_first() -> None:
     world = Rooms()
     policy = Script(BELL, LAMP, OTHER_LAMP, pivots=[OPEN])
@@ -151,13 +128,6 @@ def test_after_a_failure_the_pivot_is_first() -> None:
     assert found.run().solved
     assert world.log == ["reset", "ring_bell", "reset", "open_safe"]  # what failed may have changed something
     assert policy.reflected == ["ring_bell"]
-
-
-def test_an_action_that_failed_is_not_taken_again_in_that_state() -> None:
-    world = Rooms()
-    search(world, Script(BELL, LAMP), iterations=6, depth=2).run()
-    states = len({"", "lamp_1", "lamp_1 lamp_1"})
-    assert world.log.count("ring_bell") <= states
 
 
 @pytest.mark.parametrize("kind", [Rooms, WithSnapshots])
@@ -248,31 +218,6 @@ def test_reads_of_which_nothing_was_made_are_no_part_of_a_path() -> None:
     assert needed((find,), reads, "Which key?") == (find,)
     joined = Taken(EnvironmentCall("write", {"text": "The keys: key_11; key_22"}), Observation("ok"))
     assert needed((idle, find, joined), reads, "Write them down") == (idle, find, joined)
-
-
-def test_what_only_reads() -> None:
-    assert only_reads(replace(SPECS["find_key"], read_only=True))
-    assert not only_reads(replace(SPECS["find_key"], read_only=None))
-    assert not only_reads(SPECS["open_safe"])
-    assert not only_reads(None)
-
-
-def test_the_same_draws_give_the_same_tree() -> None:
-    def nodes(seed: int) -> list[str]:
-        cursor = Cursor(Rooms(), TASK)
-        policy = Script(*(call("light_lamp", 1.0, lamp_id=f"lamp_{n}") for n in range(6)))
-        found = Search(
-            cursor, policy, SPECS, lambda _s, _a: False, settings=SearchSettings(iterations=8), rng=random.Random(seed)
-        )
-        found.run()
-        return list(found.nodes)
-
-    assert nodes(3) == nodes(3)
-    assert nodes(3) != nodes(4)
-
-
-def test_a_task_keeps_what_its_line_said() -> None:
-    assert Task("a", "b", {"key": 1}).data["key"] == 1
 
 
 def test_a_change_that_told_what_a_later_call_was_made_of_stays() -> None:

@@ -113,7 +113,7 @@ TWINS = {
     "ToolMemory": "observe finish feedback take_in report view forget flush close",
     "Inertia": "predict explain",
     "SIT": "suggest",
-    "Navigator": "search plan reroute prune pruned restore propagate regroup cluster_constraints",
+    "Navigator": "search plan reroute prune pruned restore propagate",
     "Entries": "recall ranked preferences recollect",
     "Atoms": "search all keep records",
 }

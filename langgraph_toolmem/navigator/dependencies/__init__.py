@@ -3,7 +3,6 @@
 ``graph``        tools and parameters, and the links between them
 ``clusters``     parameters of many tools that mean the same, merged into one node
 ``vectors``      meanings as vectors, for merging what words do not tell
-``constraints``  what a user says of clusters: these are one, these are not
 ``links``        how likely a link works: structure, record, or a scorer of one's own
 ``current``      the graph of a memory, in step with its tools and what its runs showed
 """

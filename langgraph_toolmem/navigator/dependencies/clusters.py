@@ -2,14 +2,14 @@
 
 A value joins, in this order [O]:
 
-1. the group of the user's constraints that names it;
+1. the cluster of its alias, a name that the program gave it;
 2. the cluster of the same words, if shape, format and choices agree;
 3. a cluster whose words are its own with one more that its surroundings have, or one less that the cluster's
    surroundings have: ``sku`` of ``get_product`` and ``product_sku``;
 4. given an embedder: the nearest cluster, from a stated cosine on, if both or neither are identifiers;
 5. a new one.
 
-Every member keeps the reason it is there, so that a cluster can be explained and corrected (`constraints`). Words are
+Every member keeps the reason it is there, so that a cluster can be explained. Words are
 looked up in inverted indexes: what one value costs does not depend on the number of clusters.
 """
 
@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.split import stem
 from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
@@ -28,14 +27,14 @@ from langgraph_toolmem.words.vocabulary import GENERIC, IDENTIFIERS
 if TYPE_CHECKING:
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
-Reason = Literal["first", "words", "context", "embedding", "user"]
+Reason = Literal["first", "words", "context", "embedding", "alias"]
 
 _REASONS: Final[dict[Reason, str]] = {
     "first": "opened the cluster",
     "words": "same words",
     "context": "same words with its surroundings",
     "embedding": "similar meaning (embedder)",
-    "user": "user's constraints",
+    "alias": "alias",
 }
 _EXAMPLES: Final = 3
 _SHARED_CONTEXT: Final = 0.5
@@ -55,13 +54,13 @@ class Cluster:
         consumers: tool -> its inputs here.
     """
 
-    __slots__ = ("choices", "consumers", "context", "format", "id", "label", "members", "producers", "user", "words")
+    __slots__ = ("choices", "consumers", "context", "format", "id", "label", "members", "named", "producers", "words")
 
-    def __init__(self, number: int, label: str, words: frozenset[str], *, user: bool = False) -> None:
+    def __init__(self, number: int, label: str, words: frozenset[str], *, named: bool = False) -> None:
         self.id = number
         self.label = label
         self.words = words
-        self.user = user
+        self.named = named
         self.format = ""
         self.choices: frozenset[str] = frozenset()
         self.members: dict[tuple[str, str, str], tuple[Port, Reason]] = {}
@@ -75,7 +74,7 @@ class Cluster:
     @property
     def vague(self) -> bool:
         """Nothing says of what its members are the id, name, count …"""
-        return not self.user and self.words <= GENERIC
+        return not self.named and self.words <= GENERIC
 
     def add(self, port: Port, reason: Reason) -> None:
         """Takes a port in."""
@@ -122,18 +121,16 @@ class Clusters:
     """All parameter nodes.
 
     Args:
-        constraints: what the user says.
+        aliases: "tool.path" of an input or output -> the name of its parameter.
         vectors: meanings of parameters; None: words alone.
     """
 
-    def __init__(
-        self, constraints: ClusterConstraints | None = None, *, vectors: ParameterVectors | None = None
-    ) -> None:
-        self.constraints = constraints or ClusterConstraints()
+    def __init__(self, aliases: Mapping[str, str] | None = None, *, vectors: ParameterVectors | None = None) -> None:
+        self.aliases = dict(aliases or {})
         self.by_id: dict[int, Cluster] = {}
         self.of_port: dict[tuple[str, str, str], Cluster] = {}
         self._keys: dict[tuple[frozenset[str], str], list[Cluster]] = {}
-        self._user: dict[str, Cluster] = {}
+        self._named: dict[str, Cluster] = {}
         self._stems: dict[str, dict[int, float]] = {}
         self._vectors = vectors
         self._centres: dict[str, list[int]] = {}  # text -> clusters whose first port with a vector has it
@@ -150,18 +147,18 @@ class Clusters:
 
     def add(self, port: Port) -> Cluster:
         """Puts a port into its cluster and returns that."""
-        group = self.constraints.group_of(port)
-        if group is not None:
-            cluster = self._user.get(group.name)
+        alias = self._alias(port)
+        if alias is not None:
+            cluster = self._named.get(alias)
             if cluster is None:
-                cluster = self._user[group.name] = self._new(group.name, port.meaning.words, user=True)
-            reason: Reason = "user"
+                cluster = self._named[alias] = self._new(alias, port.meaning.words, named=True)
+            reason: Reason = "alias"
         else:
             found, reason = self._find(port)
             cluster = found or self._open(port)
         cluster.add(port, reason)
         self.of_port[port.key] = cluster
-        if not cluster.user and cluster.id not in self._centre_of and (near := self._near(port)):
+        if not cluster.named and cluster.id not in self._centre_of and (near := self._near(port)):
             self._centre_of[cluster.id] = near[0]
             self._centres.setdefault(near[0], []).append(cluster.id)
         return cluster
@@ -175,7 +172,7 @@ class Clusters:
         if cluster.members:
             return
         del self.by_id[cluster.id]
-        self._user.pop(cluster.label, None) if cluster.user else self._close(cluster)
+        self._named.pop(cluster.label, None) if cluster.named else self._close(cluster)
         for word in _stems(cluster.words):
             row = self._stems[word]
             del row[cluster.id]
@@ -186,8 +183,8 @@ class Clusters:
 
     def find(self, port: Port) -> Cluster | None:
         """The cluster a port would join; None if it would open one. Nothing changes."""
-        group = self.constraints.group_of(port)
-        return self._user.get(group.name) if group is not None else self._find(port)[0]
+        alias = self._alias(port)
+        return self._named.get(alias) if alias is not None else self._find(port)[0]
 
     def near(self, port: Port, k: int = 5) -> list[tuple[Cluster, float]]:
         """Clusters that share words with a port without being its own, most similar first, with a cosine from 0 to 1.
@@ -213,6 +210,9 @@ class Clusters:
         ]
         ranked.sort(key=lambda found: (-found[1], found[0].id))
         return [(cluster, min(1.0, score)) for cluster, score in ranked[:k] if score > 0]
+
+    def _alias(self, port: Port) -> str | None:
+        return self.aliases.get(f"{port.tool}.{port.path}")
 
     def _length(self, number: int, total: int) -> float:
         found = 0.0
@@ -249,8 +249,8 @@ class Clusters:
     def _near(self, port: Port) -> list[str]:
         return [] if self._vectors is None or port.meaning.vague else self._vectors.near(port)
 
-    def _new(self, label: str, words: frozenset[str], *, user: bool = False) -> Cluster:
-        cluster = self.by_id[self._next] = Cluster(self._next, label, words, user=user)
+    def _new(self, label: str, words: frozenset[str], *, named: bool = False) -> Cluster:
+        cluster = self.by_id[self._next] = Cluster(self._next, label, words, named=named)
         for word in _stems(words):
             self._stems.setdefault(word, {})[self._next] = 1.0
         self._next += 1

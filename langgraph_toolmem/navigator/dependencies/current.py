@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.evidence import NavigatorSources, Outputs
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -17,7 +16,6 @@ from langgraph_toolmem.stores.text_vectors import PARAMETERS, text_vectors
 from langgraph_toolmem.stores.vectors import VectorStore
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
     from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 
@@ -34,14 +32,16 @@ class CurrentGraph:
         evidence: what the graph is made of.
         vectors: where the vectors of parameters are kept, and the embedder that says which mean the same; the built-in
             one: those with the same words.
+        aliases: as for `ToolDependencyGraph`.
     """
 
-    def __init__(self, evidence: NavigatorSources, vectors: VectorStore) -> None:
-        self._evidence, self._store = evidence, vectors
+    def __init__(
+        self, evidence: NavigatorSources, vectors: VectorStore, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self._evidence, self._store, self._aliases = evidence, vectors, aliases
         self._vectors: ParameterVectors | None = None
         self._lock = locks.lock()
         self._graph: ToolDependencyGraph | None = None
-        self._constrained: object = None
         self._outputs: int | None = None
         self._history: tuple[float, History] | None = None
 
@@ -66,35 +66,29 @@ class CurrentGraph:
         """What was decided changes the counts: they are read anew when they are needed."""
         self._history = None
 
-    def rebuilt(self, constraints: ClusterConstraints) -> ToolDependencyGraph:
-        """Another graph of the same tools, with other constraints. It may take seconds; the present one is free."""
-        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-
+    def rebuilt(self) -> ToolDependencyGraph:
+        """Another graph of the same tools. It may take seconds; the present one is free."""
         with self.held() as present:
             specs, observed = [node.spec for node in present.apis.values()], present.observed
-        return ToolDependencyGraph(specs, constraints=constraints, vectors=self._vectors, observed=observed)
-
-    def use(self, graph: ToolDependencyGraph) -> None:
-        """Takes another graph in place of the one that the caller holds."""
-        self._graph, self._constrained = graph, self._evidence.constraints()[0]
+        return self._made(specs, observed)
 
     def _current(self) -> ToolDependencyGraph:
         evidence = self._evidence
-        specs, left_out, (constrained, plain) = dict(evidence.tools()), evidence.left_out(), evidence.constraints()
-        if self._graph is None or self._constrained is not constrained:
-            from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-
+        specs, left_out = dict(evidence.tools()), evidence.left_out()
+        if self._graph is None:
             self._vectors = self._vectors or self._meanings()
             self._outputs, observed = evidence.outputs(None)
-            self._graph = ToolDependencyGraph(
-                specs.values(), constraints=_readable(plain), vectors=self._vectors, observed=observed
-            )
+            self._graph = self._made(specs.values(), observed)
             self._graph.leave_out(left_out)
-            self._constrained = constrained
         else:
             self._outputs, changed = evidence.outputs(self._outputs)
             follow(self._graph, specs, left_out, changed=changed, outputs_of=evidence.outputs_of)
         return self._graph
+
+    def _made(self, specs: Iterable[ToolSpec], observed: Outputs) -> ToolDependencyGraph:
+        from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
+
+        return ToolDependencyGraph(specs, aliases=self._aliases, vectors=self._vectors, observed=observed)
 
     def _meanings(self) -> ParameterVectors | None:
         kept = text_vectors(self._store, PARAMETERS, read_only=self._evidence.read_only)
@@ -134,14 +128,3 @@ def follow(
         for spec in new:
             graph.note_outputs(spec.name, known.get(spec.name, {}))
         graph.update(new)
-
-
-def _readable(plain: object) -> ClusterConstraints | None:
-    """What a user said of clusters; None, and the log says so, if it cannot be read."""
-    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-
-    try:
-        return ClusterConstraints.from_dict(plain)
-    except ConfigurationError as error:
-        logger.warning("the cluster constraints in the memory cannot be used: %s", error)
-        return None

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.clusters import Cluster, Clusters
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.links import Link, likeness
 from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.runs.tools import ToolSpec
@@ -70,7 +69,7 @@ class ToolDependencyGraph:
 
     Args:
         specs: the tools. Of two with the same name the later counts, and the log says so.
-        constraints: a user's word on clusters.
+        aliases: "tool.path" of an input or output -> the name of its parameter; equal names are one parameter.
         vectors: meanings of parameters, for merging those whose words differ; None: words alone.
         observed: tool -> path -> JSON types of results that runs showed; see `note_outputs`.
     """
@@ -79,12 +78,12 @@ class ToolDependencyGraph:
         self,
         specs: Iterable[ToolSpec] = (),
         *,
-        constraints: ClusterConstraints | None = None,
+        aliases: Mapping[str, str] | None = None,
         vectors: ParameterVectors | None = None,
         observed: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
     ) -> None:
         self.apis: dict[str, ApiNode] = {}
-        self.clusters = Clusters(constraints, vectors=vectors)
+        self.clusters = Clusters(aliases, vectors=vectors)
         self._observed: dict[str, dict[str, frozenset[str]]] = {
             tool: {path: frozenset(types) for path, types in paths.items()} for tool, paths in (observed or {}).items()
         }

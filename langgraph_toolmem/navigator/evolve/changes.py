@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from langgraph_toolmem.base.checks import is_count, is_number, is_share
 from langgraph_toolmem.base.errors import ConfigurationError, StorageError
 from langgraph_toolmem.graph.view import START
 from langgraph_toolmem.navigator.arguments import check_names
-from langgraph_toolmem.navigator.dependencies.current import CurrentGraph, follow
+from langgraph_toolmem.navigator.dependencies.current import CurrentGraph
 from langgraph_toolmem.navigator.evidence import MOST_DAYS, NavigatorSources
 from langgraph_toolmem.navigator.history import History
 
 if TYPE_CHECKING:
-    from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
     from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
-    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved, Regrouping
+    from langgraph_toolmem.navigator.evolve.evolution import Leaving, Moved
 
 
 class GraphEvolution:
-    """Prunes, restores, propagates and regroups (NaviAgent, section 5).
+    """Prunes, restores and propagates (NaviAgent, section 5).
 
     Each method says first what it would do (``dry_run=True``, the default). What is decided holds for all processes
     that use the memory, and nothing is deleted by it.
@@ -148,52 +146,6 @@ class GraphEvolution:
                 self.evidence.shift(shifts_of(found, history))
                 self._graph.expire()
         return found
-
-    def cluster_constraints(self) -> ClusterConstraints:
-        """What a user said about clusters of parameters (`regroup`); empty if nothing."""
-        from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-
-        self.evidence.refresh()
-        return ClusterConstraints.from_dict(self.evidence.constraints()[1])
-
-    def regroup(
-        self, constraints: ClusterConstraints | Mapping[str, Any] | str | Path | None, *, dry_run: bool = True
-    ) -> Regrouping:
-        """Splits or joins clusters of parameters as a user says, in place of what was said before.
-
-        Args:
-            constraints: a YAML or JSON file, or its content (`dependencies.constraints` says what it holds); None: none
-                any more. The memory keeps the content, not the path.
-            dry_run: only say what would change.
-
-        Raises:
-            ConfigurationError: the constraints cannot be read.
-            StorageError: the memory is read-only, and this is no dry run.
-        """
-        from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
-        from langgraph_toolmem.navigator.evolve.evolution import regrouping
-
-        if isinstance(constraints, (str, Path)):
-            new = ClusterConstraints.from_file(constraints)
-        else:
-            new = (
-                constraints
-                if isinstance(constraints, ClusterConstraints)
-                else ClusterConstraints.from_dict(constraints)
-            )
-        self._check_writable(dry_run)
-        made = self._graph.rebuilt(new)  # others plan meanwhile
-        with self._graph.held() as old:
-            specs = {name: node.spec for name, node in old.apis.items()}
-            seen = old.observed
-            follow(made, specs, old.left_out, changed=seen, outputs_of=lambda _: seen)
-            found = regrouping(old, made)
-            if dry_run:
-                return found
-            with self.evidence.lock:
-                self.evidence.constrain(new.to_dict() or None)
-                self._graph.use(made)
-        return replace(found, done=True)
 
     def _check_writable(self, dry_run: bool) -> None:
         if not isinstance(dry_run, bool):

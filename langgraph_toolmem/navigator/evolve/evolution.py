@@ -172,33 +172,5 @@ def shifts_of(changes: Iterable[Moved], history: History) -> dict[str, dict[str,
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Regrouping:
-    """What a file of cluster constraints does.
-
-    Attributes:
-        before: the clusters whose members change, each explained in a few lines.
-        after: those that the same values are in afterwards.
-        unmatched: members of the constraints that fit no value there is: misspelt, or their tool is not known yet.
-        done: it was done (False in a dry run).
-    """
-
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    unmatched: tuple[str, ...]
-    done: bool = False
-
-
-def regrouping(old: ToolDependencyGraph, new: ToolDependencyGraph) -> Regrouping:
-    """What the constraints of one graph do beside those of another one of the same tools."""
-    ports = [port for node in new.apis.values() for port in (*node.inputs, *node.outputs)]
-    old_group, new_group = old.clusters.constraints.group_of, new.clusters.constraints.group_of
-    moved = [port for port in ports if old_group(port) != new_group(port)]
-    before = dict.fromkeys(old.cluster_of(port).id for port in moved)
-    after = dict.fromkeys(new.cluster_of(port).id for port in moved)
-    unmatched = tuple(new.clusters.constraints.unmatched(ports))
-    return Regrouping(tuple(map(old.explain, before)), tuple(map(new.explain, after)), unmatched)
-
-
 def _sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value))

@@ -1,8 +1,8 @@
-"""Learned links: how likely an output of one tool feeds an input of another, learned from what the memory has seen.
+"""How likely an output of one tool feeds an input of another: a trained table, and what training is made of.
 
 ``views``     what is said of tools, as vectors
 ``features``  features of a pair of tools
 ``plain``     a logistic regression on them: fitting, negatives, validation
 ``scorer``    what was learned, as a scorer of links, and its table
-``refit``     fitting in the background; which scorer plans use
+``trained``   the table of a memory
 """

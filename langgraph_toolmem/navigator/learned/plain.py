@@ -179,25 +179,6 @@ def negatives(
     return chance, every[rng.integers(len(every), size=count)] if len(every) else every, (replaced[fine], hidden[fine])
 
 
-def validated(
-    views: Views, fits: Fits, links: Ints, *, together: Collection[tuple[int, int]] = (), seed: int = 0
-) -> dict[str, float]:
-    """How well links that were not learned are told from other producers of their consumers.
-
-    Returns:
-        ``learned`` and ``structural``: the mean share of other producers that score less than the right one (AUC
-        within a consumer), by a regression fitted to four fifths of the links and by structure alone; ``held_out``: how
-        many links that were.
-    """
-    out, kept = held_out(links, seed)
-    model = fit(views, fits, kept, together=together, seed=seed)
-    asked, rest = rivals(out, links, len(views), seed)
-    sums = model.sums(np.concatenate([asked, paired(rest, asked[:, 1].tolist())]))
-    learned = within(sums[: len(asked)], np.split(sums[len(asked) :], _ends(rest)))
-    structural = structural_within(fits, out, links, len(views), seed)
-    return {"learned": learned, "structural": structural, "held_out": float(len(asked))}
-
-
 def structural_within(fits: Fits, asked: Ints, links: Ints, total: int, seed: int = 0) -> float:
     """`within` of links by structure alone."""
     asked, rest = rivals(asked, links, total, seed)

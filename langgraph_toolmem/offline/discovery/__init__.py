@@ -7,7 +7,7 @@
         office = Office()
         return ToolsEnvironment(office.tools(), reset=office.reset, success=office.is_right)
 
-    with Discovery(make, [Task("t1", "Forward the latest email from Ann to Ben")]) as discovery:
+    with Discovery(make, [Task("t1", "Forward the latest email from Ann to Ben")], model=model) as discovery:
         with ToolMemory("memory") as memory:
             print(discovery.run(sink=IntoMemory(memory)))
 
@@ -21,8 +21,6 @@
 ``tree``         Monte Carlo tree search over states
 ``selection``    how far a search goes, and which action is taken next
 ``policy``       what a search asks for: plans, actions, reflections
-``plain_policy`` a policy without a model
-``plain_values`` the values it knows, and how well they fit
 ``asking``       a policy that asks a chat model
 ``questions``    model calls: counted before they are made, made once
 ``checker``      whether a task is done: the environment's word, or a judge's

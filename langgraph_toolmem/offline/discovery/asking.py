@@ -7,7 +7,7 @@ tools, or with arguments that a tool's schema refuses, are left out before anyth
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -96,19 +96,10 @@ class ModelPolicy:
     Args:
         ask: asks it.
         specs: the tools, by name.
-        fallback: is asked for calls where the model's answer cannot be read, none of its calls can be made, or all of
-            them led nowhere.
     """
 
-    def __init__(
-        self,
-        ask: Ask,
-        specs: Mapping[str, ToolSpec],
-        *,
-        fallback: Callable[[State, Sequence[EnvironmentCall] | None], Sequence[Proposal]] | None = None,
-    ) -> None:
+    def __init__(self, ask: Ask, specs: Mapping[str, ToolSpec]) -> None:
         self._ask, self._specs = ask, dict(specs)
-        self._fallback = fallback or (lambda _state, _possible: ())
 
     def plan(self, state: State) -> Goal:
         """See `Policy`. One model call."""
@@ -120,22 +111,22 @@ class ModelPolicy:
         return Goal(" ".join(said.focus.split()), number, number + max(1, len(said.steps)), tools)
 
     def propose(self, state: State, possible: Sequence[EnvironmentCall] | None) -> Sequence[Proposal]:
-        """See `Policy`. One model call."""
+        """See `Policy`. One model call; an answer that cannot be read proposes nothing."""
         extra = {}
         if possible is not None:
             extra["Calls that are possible now"] = bounded([_call(call) for call in possible])
         said = self._ask(ActAnswer, self._prompt(_ACTOR, state, state.goal.tools or tuple(self._specs), extra))
         if said is None:
-            return self._fallback(state, possible)
+            return []
         if said.finished:
             return [Proposal("finish", 1.0, answer=said.answer), *self._calls(said.calls, state)]
         if said.completed and state.goal.number + 1 < state.goal.of:
             return [Proposal("plan")]
-        return self._calls(said.calls, state) or self._fallback(state, possible)
+        return self._calls(said.calls, state)
 
     def widen(self, state: State) -> Sequence[Proposal]:
-        """See `Policy`. What the fallback holds for right; the model is not asked."""
-        return self._fallback(state, None)
+        """See `Policy`. Nothing: the model proposed what it knows."""
+        return ()
 
     def reflect(self, state: State, failed: Taken) -> Reflection:
         """See `Policy`. One model call."""

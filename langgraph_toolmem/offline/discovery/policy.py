@@ -1,6 +1,6 @@
 """What a search asks a policy for: a plan, the next actions, and what to try after a call that failed.
 
-A `Policy` is `plain_policy.PlainPolicy` (no model) or `asking.ModelPolicy` (any chat model).
+`asking.ModelPolicy` asks any chat model; another one is given to `Discovery` as ``policy=``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ from langgraph_toolmem.offline.discovery.asking import ModelPolicy
 from langgraph_toolmem.offline.discovery.checker import ExactChecker, JudgeChecker
 from langgraph_toolmem.offline.discovery.environment import Cursor, Environment, Task
 from langgraph_toolmem.offline.discovery.harvest import Found, atoms_of_paths, steps_of_paths
-from langgraph_toolmem.offline.discovery.plain_policy import PlainPolicy
 from langgraph_toolmem.offline.discovery.policy import Policy
 from langgraph_toolmem.offline.discovery.questions import WORDS, Questions
 from langgraph_toolmem.offline.discovery.report import DiscoveryProgress, DiscoveryReport, summed_up
@@ -66,7 +65,8 @@ class Discovery:
         environment: makes an environment (or a `Sandbox` with a reset): one for each worker. An environment itself
             will do for one worker.
         tasks: what is to be searched.
-        model: the policy's; None: schemas and known values (`PlainPolicy`).
+        model: plans, acts and reflects.
+        policy: a `Policy` in place of a model.
         judge: says whether a task is done where the environment does not.
         atom_model: words the atoms, one call for each new kind of step; they count in the budget. None: the words of
             requests, and types read off schemas.
@@ -87,6 +87,7 @@ class Discovery:
         tasks: Sequence[Task],
         *,
         model: BaseChatModel | None = None,
+        policy: Policy | None = None,
         judge: BaseChatModel | None = None,
         atom_model: BaseChatModel | None = None,
         settings: SearchSettings | None = None,
@@ -97,12 +98,14 @@ class Discovery:
     ) -> None:
         if workers < 1:
             raise ConfigurationError(f"workers is a number from 1 on, not {workers!r}.")
+        if (model is None) == (policy is None):
+            raise ConfigurationError("Discovery needs a chat model, model=, or a policy=, and not both.")
         if len({task.id for task in tasks}) < len(tasks):
             raise ConfigurationError("Two tasks have the same id.")
         self._named = str(getattr(environment, "toolmem_name", ""))
         self._factory = factory_of(environment, workers)
         self.tasks = list(tasks)
-        self._model, self._judge, self._atom_model = model, judge, atom_model
+        self._model, self._policy, self._judge, self._atom_model = model, policy, judge, atom_model
         self.settings, self.budget = settings or SearchSettings(), budget or Budget(queries=max(1, len(tasks)))
         self._seed, self._workers = seed, workers
         self._first: Environment | None = self._factory()
@@ -286,10 +289,10 @@ class Discovery:
                     "Nothing says whether a task is done: give the environment a success(), or name a judge."
                 )
             checker = JudgeChecker(self._judge, questions)
-        plain = PlainPolicy(self.specs, finishes=not checker.stepwise)
-        policy: Policy = plain
+        policy = self._policy
         if self._model is not None:
-            policy = ModelPolicy(questions.ask(self._model), self.specs, fallback=plain.propose)
+            policy = ModelPolicy(questions.ask(self._model), self.specs)
+        assert policy is not None
         search = Search(
             cursor,
             policy,
@@ -329,7 +332,8 @@ class Discovery:
     def _scope(self) -> str:
         tools = (f"{name}\n{spec.description}\n{canonical(spec.parameters)}" for name, spec in self.specs.items())
         models = (_model_name(model) for model in (self._model, self._judge))
-        return digest("discovery", self._seed, repr(self.settings), self._named, *models, *tools)
+        policy = "" if self._policy is None else type(self._policy).__qualname__
+        return digest("discovery", self._seed, repr(self.settings), self._named, policy, *models, *tools)
 
 
 def _found(task: Task, outcome: SearchOutcome, cursor: Cursor) -> Found:

@@ -11,7 +11,7 @@ from examples.many_tools import generated
 from examples.office.office import ALTERNATIVES, Office
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.decide.fallbacks import MOST, Fallbacks
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import read_tools
 
 
 def tool(name: str, about: str, /, *, hints: dict[str, Any] | None = None, **parameters: str) -> dict[str, Any]:
@@ -86,14 +86,6 @@ def test_only_a_tool_with_the_same_side_effects_stands_in(one: Any, other: Any, 
     about = "The quaint zeppelins of the harbour."
     specs = read_tools([tool(name, about, hints=hints) for name, hints in (one, other)])
     assert Fallbacks(specs, nothing).of(one[0], specs) == ([other[0]] if akin else [])
-
-
-def test_strange_schemas_do_no_harm() -> None:
-    parameters: dict[str, Any] = {"type": "object", "properties": {"q": {}, "r": {"description": 3}}}
-    odd: dict[str, ToolSpec] = read_tools(
-        [{"name": "a.b", "description": "", "parameters": parameters}, {"name": "a.c", "description": "x " * 9_000}]
-    )
-    assert Fallbacks(odd, nothing).of("a.b", odd) == []
 
 
 @pytest.mark.parametrize("others", [0, 300])

@@ -10,17 +10,13 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from navi_script import ask, do, say, seek, shown
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.decide.decision import Decision
 from langgraph_toolmem.navigator.decide.prompt import (
-    api_lines,
     closing_messages,
     decider_messages,
-    plain_closing,
     request_at,
 )
 from langgraph_toolmem.navigator.decide.rounds import (
-    RESULTS,
     begun,
     decided,
     given_values,
@@ -32,10 +28,8 @@ from langgraph_toolmem.navigator.decide.state import (
     NaviLimits,
     NaviRecord,
     Retrieved,
-    chain_of,
     new_record,
     retrieved_of,
-    tools_of,
 )
 from langgraph_toolmem.runs.tools import read_tools
 
@@ -132,14 +126,6 @@ def test_refused_arguments_and_a_persons_refusal_put_no_tool_out() -> None:
         assert [c["args"] for c in again["pending"]["calls"]] == [{"x": "2"}]
 
 
-def test_the_host_may_judge_errors() -> None:
-    pending = round_(record(), do("a", x="1"))
-    answer = ToolMessage("there is no entry 1", tool_call_id="call-0", status="error")
-    after, broken = observed(pending, [answer], [], [], limits=LIMITS, judge=lambda said: "no entry" not in said.text)
-    assert broken == []
-    assert after["made"][0]["status"] == "refused"
-
-
 def test_a_tool_that_was_taken_away_is_treated_like_one_that_failed() -> None:
     pending = round_(record(), do("a", x="1"), allowed={"b"})
     assert pending["pending"]["calls"] == []
@@ -171,36 +157,6 @@ def test_too_many_candidates_leave_those_of_chains_and_those_in_use() -> None:
     assert first["candidates"] == ["d"]
 
 
-def test_answers_and_questions_are_observed() -> None:
-    pending = round_(record(), say("Paris."), ask("Which year?", 2))
-    assert pending["pending"]["questions"] == ["Which year?"]
-    after, _ = observed(pending, [], [], ["2024"], limits=LIMITS)
-    assert after["pairs"][-1]["observed"] == [
-        "Answered (): Paris.",
-        "The user was asked: Which year?",
-        "The user said: 2024",
-    ]
-
-
-def test_a_record_is_never_changed_in_place() -> None:
-    before = record()
-    copy = repr(before)
-    after = round_(before, do("a", x="1"))
-    middle = repr(after)
-    answered(after, "no", failed=True)
-    assert repr(before) == copy
-    assert repr(after) == middle
-
-
-def test_chains_survive_as_plain_values() -> None:
-    with ToolMemory.ephemeral(tools=[h.schema("find_customer", "name"), h.schema("list_orders", "customer_id")]) as m:
-        chain = m.navigator.plan(target="list_orders").chain
-        found = retrieved_of("r", m.navigator.plan(target="list_orders"))
-    assert chain is not None
-    assert chain_of(found["chains"][0]) == chain
-    assert tools_of(found["chains"][0]) == list(chain.tools)
-
-
 def test_the_prompt_shows_the_last_three_pairs_and_the_current_observation() -> None:
     now = record()
     for n in range(6):
@@ -216,14 +172,6 @@ def test_the_prompt_shows_the_last_three_pairs_and_the_current_observation() -> 
     assert parts["Request"] == "do it"
 
 
-def test_long_results_are_cut_and_later_shorter() -> None:
-    limits = NaviLimits(result=300, digest=60)
-    pending = round_(record(), do("a", x="1"))
-    after, _ = observed(pending, [ToolMessage("y" * 5_000, tool_call_id="call-0")], [], [], limits=limits)
-    assert len(notes(after)) < 330
-    assert len(after["made"][0]["result"]) <= 60
-
-
 @pytest.mark.slow
 def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
     huge, now = "z" * 100_000, record("a", "b", "c", "d")
@@ -235,19 +183,6 @@ def test_a_prompt_has_a_bound_whatever_comes_back() -> None:
     messages = [HumanMessage(huge), AIMessage(huge), HumanMessage(huge), AIMessage(huge)]
     texts = [decider_messages(now, SPECS, messages)[1].text, closing_messages(now, messages, "why")[1].text]
     assert all(len(text) < 220_000 for text in texts), [len(text) for text in texts]
-
-
-def test_many_long_results_share_the_room_and_short_ones_stay_whole() -> None:
-    limits = NaviLimits(result=100)
-    pending = round_(record(), *(do("a", x=str(n)) for n in range(12)))
-    texts = ["y" * 99, *("z" * 5_000 for _ in range(11))]
-    answers = [ToolMessage(t, tool_call_id=f"call-{n}") for n, t in enumerate(texts)]
-    after, _ = observed(pending, answers, [], [], limits=limits)
-    shown_results = [line.partition("ok: ")[2] for line in after["pairs"][-1]["observed"]]
-    assert sum(map(len, shown_results)) <= RESULTS * 100
-    assert min(map(len, shown_results)) >= 40
-    few = answered(round_(record(), do("a", x="1"), do("a", x="2")), "y" * 90, "z" * 90)
-    assert notes(few).count("y") == notes(few).count("z") == 90
 
 
 def test_what_only_reads_may_be_read_again_after_a_change() -> None:
@@ -294,23 +229,3 @@ def test_the_request_is_the_users_latest_words_or_else_the_latest_there_are() ->
     assert request_at([summary, assistant]) == 0
     assert request_at([SystemMessage("be kind"), assistant, AIMessage(""), answer]) == 1
     assert request_at([AIMessage("")]) is None
-
-
-def test_strange_schemas_are_documented_all_the_same() -> None:
-    either: dict[str, Any] = {"anyOf": [{"type": "string"}, {"$ref": "#"}]}
-    for name, about, schema in (
-        ("x.y", "", {}),
-        ("x", "d" * 10_000, {}),
-        ("x", "", either),
-        ("x", "", {"type": ["string", "null"], "enum": ["a"]}),
-    ):
-        parameters = {"type": "object", "properties": {"q": schema}}
-        (spec,) = read_tools([{"name": name, "description": about, "parameters": parameters}]).values()
-        line = api_lines(spec)
-        assert line.startswith(f"- {spec.name}(")
-        assert len(line) <= 1_200
-
-
-def test_the_answer_without_a_model_names_what_was_done_and_what_failed() -> None:
-    now = record(failed={"b": "down"}, made=[{"tool": "a", "args": {}, "status": "ok", "result": "1"}])
-    assert plain_closing(now, "why") == "I could not finish this: why. Done so far: a. What failed: b (down)."

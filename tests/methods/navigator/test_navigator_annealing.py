@@ -41,38 +41,15 @@ def takes(*names: str) -> dict[str, Any]:
 
 
 class Watched(annealing.Population):
-    """Notes how much each child was changed, and what each parent was worth."""
+    """Notes how much each child was changed."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
         super().__init__(problem, Random(seed), lambda: False)
         self.changes: list[float] = []
-        self.worth: list[float] = []
 
     def born(self, genes: annealing.Genes, changed: float = 0.0) -> tuple[annealing.Genes, float]:
         self.changes.append(changed)
         return super().born(genes, changed)
-
-    def mixed(self, one: annealing.Genes, other: annealing.Genes) -> annealing.Genes:
-        self.worth.append(self.seen[frozenset(one.items())])
-        return super().mixed(one, other)
-
-    def losses(self) -> float:
-        """By how much parents got worse, all in all."""
-        size = self.problem.settings.population
-        return sum(max(0.0, before - after) for before, after in zip(self.worth, self.worth[size:], strict=False))
-
-
-def test_the_answer_is_the_best_that_was_ever_seen() -> None:
-    later = lost = 0
-    for seed in range(12):
-        made = Watched(problem(), seed)
-        found = made.run()
-        assert found.score == max(made.seen.values())
-        first = dict(list(made.seen.items())[:16])
-        later += found.score > max(first.values())
-        lost += found.score > max(made.worth[-16:])
-    assert later, "no seed found its best after the first generation: the test shows nothing"
-    assert lost, "no seed left its best again: the test shows nothing"
 
 
 @pytest.mark.parametrize(("temperature", "cooling"), [(1.0, 0.9), (1.0, 0.5), (0.2, 0.8)])
@@ -81,27 +58,9 @@ def test_it_cools_until_it_is_cold(temperature: float, cooling: float) -> None:
     found = made.run()
     generations = math.ceil(math.log(0.05 / temperature) / math.log(cooling))
     assert not found.cut_short
+    assert found.score == max(made.seen.values())
     assert found.nodes == 16 * (1 + generations)
     children = made.changes[16:]
     for generation in range(generations):
         part = children[16 * generation : 16 * (generation + 1)]
         assert part == pytest.approx([0.3 * temperature * cooling**generation] * 16)
-
-
-def test_while_it_is_hot_it_takes_what_is_worse() -> None:
-    hot = sum(made.losses() for made in ran(temperature=1.0))
-    cold = sum(made.losses() for made in ran(temperature=0.06))
-    assert hot > 3 * cold
-
-
-def ran(temperature: float) -> list[Watched]:
-    """The same amount of change, and hardly any cooling."""
-    made = [
-        Watched(
-            problem(temperature=temperature, mutation=0.3 * 0.06 / temperature, cooling=0.9999, max_nodes=600), seed
-        )
-        for seed in range(4)
-    ]
-    for each in made:
-        each.run()
-    return made

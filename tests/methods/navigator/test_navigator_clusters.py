@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
-from langgraph_toolmem.base.errors import ConfigurationError
-from langgraph_toolmem.navigator.dependencies.constraints import ClusterConstraints
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.vectors import ParameterVectors
 from langgraph_toolmem.navigator.plan.planner import plan
@@ -49,9 +45,6 @@ def test_spellings_and_places_of_one_meaning_are_one_node():
         node(graph, "locate", "out", "place.city_name"),
     }
     assert len(nodes) == 1
-    told = graph.explain(nodes.pop())
-    assert told.startswith("city: 3 inputs of 3 tools, 1 outputs of 1 tools")
-    assert "same words: find_hotels.cityName, get_forecast.name, locate.place.city_name" in told
 
 
 def test_ids_of_different_things_stay_apart():
@@ -69,29 +62,7 @@ def test_surroundings_close_a_gap_of_one_word_either_way():
 
     for graph in (later, earlier):
         assert node(graph, "buy", "in", "product_sku") == node(graph, "get_product", "out", "sku")
-    assert "same words with its surroundings" in later.explain(node(later, "buy", "in", "product_sku"))
     assert node(other, "buy", "in", "product_sku") != node(other, "get_shelf", "out", "sku")
-
-
-def test_surroundings_leave_with_their_tool():
-    graph = ToolDependencyGraph([tool("get_shelf", None, {"sku": TEXT}), tool("get_product", None, {"sku": TEXT})])
-    graph.remove("get_product")
-    graph.update([tool("buy", {"product_sku": TEXT})])
-    assert node(graph, "buy", "in", "product_sku") != node(graph, "get_shelf", "out", "sku")
-
-
-def test_lists_of_texts_hold_ids_or_what_is_said_of_them():
-    many = {"type": "array", "items": TEXT}
-    graph = ToolDependencyGraph(
-        [
-            tool("get_order", {"order_id": TEXT}),
-            tool("get_price", {"symbol": TEXT}),
-            tool("get_user", None, {"orders": many}),
-            tool("get_watchlist", None, {"watched": {**many, "description": "A list of all stock symbols in it."}}),
-        ]
-    )
-    assert node(graph, "get_user", "out", "orders[]") == node(graph, "get_order", "in", "order_id")
-    assert node(graph, "get_watchlist", "out", "watched[]") == node(graph, "get_price", "in", "symbol")
 
 
 @pytest.mark.parametrize(
@@ -107,11 +78,6 @@ def test_lists_of_texts_hold_ids_or_what_is_said_of_them():
 def test_values_that_cannot_be_the_same_stay_apart(one: dict[str, Any], other: dict[str, Any]):
     graph = ToolDependencyGraph([tool("a", {"colour": one}), tool("b", {"colour": other})])
     assert node(graph, "a", "in", "colour") != node(graph, "b", "in", "colour")
-
-
-def test_numbers_and_texts_are_one():
-    graph = ToolDependencyGraph([tool("a", {"order_id": {"type": "integer"}}), tool("b", {"order_id": TEXT})])
-    assert node(graph, "a", "in", "order_id") == node(graph, "b", "in", "order_id")
 
 
 VECTORS = {"client": (1.0, 0.0), "customer": (0.96, 0.28), "invoice": (0.0, 1.0)}
@@ -149,27 +115,10 @@ def test_an_embedder_joins_what_words_do_not():
 
     assert node(plain, "a", "in", "client_id") != node(plain, "b", "in", "customer_id")
     assert node(dense, "a", "in", "client_id") == node(dense, "b", "in", "customer_id")
-    assert "similar meaning (embedder): b.customer_id" in dense.explain(node(dense, "a", "in", "client_id"))
     assert node(dense, "c", "in", "customer") != node(dense, "b", "in", "customer_id"), "a thing is not its id"
     assert node(dense, "d", "in", "invoice_id") != node(dense, "b", "in", "customer_id")
     strict = ToolDependencyGraph(specs, vectors=meanings(Synonyms(), threshold=0.97))
     assert node(strict, "a", "in", "client_id") != node(strict, "b", "in", "customer_id")
-
-
-def test_an_embedder_is_asked_once_for_a_meaning_and_in_one_go_and_forgets_what_left():
-    model = Synonyms()
-    graph = ToolDependencyGraph(
-        [tool("a", {"client_id": TEXT, "invoice": TEXT}), tool("b", {"client_id": TEXT})], vectors=meanings(model)
-    )
-    assert model.asked == [["client id", "invoice"]]
-    graph.remove("a")
-    graph.remove("b")
-    graph.update([tool("c", {"customer_id": TEXT})])
-    graph.update([tool("d", {"client_id": TEXT})])
-
-    assert model.asked[1:] == [["customer id"]]
-    assert node(graph, "c", "in", "customer_id") == node(graph, "d", "in", "client_id")
-    assert not any(cluster.label == "invoice" for cluster in graph.clusters.by_id.values())
 
 
 def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture):
@@ -191,102 +140,22 @@ def test_without_its_embedder_words_tell_and_the_log_says_so_once(caplog: pytest
     assert node(graph, "a", "in", "client_id") == node(graph, "e", "in", "customer_id"), "new tools are"
 
 
-def test_a_known_value_is_a_parameter_of_the_same_meaning():
-    model = Synonyms()
-    specs = [tool("a", {"client_id": TEXT})]
-    dense = ToolDependencyGraph(specs, vectors=meanings(model))
-    for graph, asked in ((ToolDependencyGraph(specs), True), (dense, False)):
-        chain = plan(graph, "a", {"customer_id": "c1"}).chain
-        assert chain is not None
-        assert bool(chain.asks) is asked
-    plan(dense, "a", {"customer_id": "c2"})
-    assert model.asked == [["client id"], ["customer id"]]
-
-
-CONSTRAINTS = """
-join:
-  - name: place
-    members:
-      - {tool: get_weather, input: q}
-      - {tool: "Geo.*", output: "*.name"}
-split:
-  - name: billing city
-    members:
-      - {tool: invoice, input: city}
-"""
-
-
-def test_the_users_file_joins_and_splits(tmp_path: Path):
-    file = tmp_path / "clusters.yaml"
-    file.write_text(CONSTRAINTS, encoding="utf-8")
-    constraints = ClusterConstraints.from_file(file)
+def test_aliases_join_and_split():
+    aliases = {"get_weather.q": "place", "find.hit.name": "place", "invoice.city": "billing city"}
     specs = [
         tool("get_weather", {"q": TEXT}),
-        tool("Geo.find", None, {"hit": {"properties": {"name": TEXT, "city": TEXT}}}),
+        tool("find", None, {"hit": {"properties": {"name": TEXT, "city": TEXT}}}),
         tool("invoice", {"city": TEXT}),
         tool("travel", {"city": TEXT}),
     ]
-    graph = ToolDependencyGraph(specs, constraints=constraints)
-
-    assert node(graph, "get_weather", "in", "q") == node(graph, "Geo.find", "out", "hit.name")
-    assert "user's constraints: get_weather.q, Geo.find.hit.name" in graph.explain(
-        node(graph, "get_weather", "in", "q")
-    )
-    assert node(graph, "travel", "in", "city") == node(graph, "Geo.find", "out", "hit.city")
+    graph = ToolDependencyGraph(specs, aliases=aliases)
+    assert node(graph, "get_weather", "in", "q") == node(graph, "find", "out", "hit.name")
+    assert graph.clusters.by_id[node(graph, "get_weather", "in", "q")].label == "place"
+    assert node(graph, "travel", "in", "city") == node(graph, "find", "out", "hit.city")
     assert node(graph, "invoice", "in", "city") != node(graph, "travel", "in", "city")
-    ports = [port for api in graph.apis.values() for port in (*api.inputs, *api.outputs)]
-    assert constraints.unmatched(ports) == []
-    assert constraints.unmatched(ports[:1]) == ["Geo.* output '*.name'", "invoice input 'city'"]
-
-
-def test_of_two_groups_that_fit_the_first_counts():
-    member = {"tool": "travel", "input": "city"}
-    plain = {
-        "split": [{"name": "wide", "members": [{"tool": "*", "input": "city"}]}],
-        "join": [{"name": "narrow", "members": [member, member]}, {"name": "later", "members": [member, member]}],
-    }
-    graph = ToolDependencyGraph([tool("travel", {"city": TEXT})], constraints=ClusterConstraints.from_dict(plain))
-    assert graph.clusters.by_id[node(graph, "travel", "in", "city")].label == "narrow"
-
-
-def test_constraints_in_json_are_the_same(tmp_path: Path):
-    plain = {"join": [{"name": "p", "members": [{"tool": "a", "input": "x"}, {"tool": "b", "output": ""}]}]}
-    file = tmp_path / "clusters.json"
-    file.write_text(json.dumps(plain), encoding="utf-8")
-    assert ClusterConstraints.from_file(file) == ClusterConstraints.from_dict(plain)
-    assert ClusterConstraints.from_dict(None) == ClusterConstraints()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ([], "is list, not a mapping of join, split"),
-        ({"merge": []}, "has no 'merge'; it may have: join, split"),
-        ({"join": {}}, "join is dict, not a list"),
-        ({"join": [{"members": []}]}, r"join\[0\] needs a name"),
-        ({"join": [{"name": "p", "members": [{"tool": "a", "input": "x"}]}]}, "needs at least 2 members"),
-        ({"split": [{"name": "p", "members": [{"input": "x"}]}]}, r"split\[0\].members\[0\] names no tool"),
-        ({"split": [{"name": "p", "members": [{"tool": "a"}]}]}, "needs one of `input` and `output`"),
-        ({"split": [{"name": "p", "members": [{"tool": "a", "input": 3}]}]}, "a path is a text, not int"),
-        (
-            {"split": [{"name": "p", "members": [{"tool": "a", "input": "x"}]}] * 2},
-            r"split\[1\] has the name of split\[0\], 'p'",
-        ),
-    ],
-    ids=["top", "unknown", "no_list", "no_name", "one_member", "no_tool", "no_side", "no_path", "twice"],
-)
-def test_wrong_constraints_are_named(wrong: Any, message: str):
-    with pytest.raises(ConfigurationError, match=message):
-        ClusterConstraints.from_dict(wrong)
-
-
-@pytest.mark.parametrize(("name", "text"), [("a.yaml", "join: [}"), ("a.json", "{")], ids=["yaml", "json"])
-def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, text: str):
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=name):
-        ClusterConstraints.from_file(tmp_path / name)
-    with pytest.raises(ConfigurationError, match="cannot be read"):
-        ClusterConstraints.from_file(tmp_path / "missing.yaml")
+    graph.remove("invoice")
+    graph.update(specs[2:3])
+    assert graph.clusters.by_id[node(graph, "invoice", "in", "city")].label == "billing city"
 
 
 NAMES = ["city", "city_name", "id", "order_id", "sku", "product_sku", "name", "origin_city", "status"]
@@ -324,14 +193,6 @@ def test_adding_the_last_tool_is_building_with_it_and_removing_it_undoes_that(gi
     for _ in range(2):
         grown.remove(last.name)
         assert shape(grown) == before
-
-
-@settings(max_examples=40, deadline=None)
-@given(specs)
-def test_a_graph_of_removed_tools_is_empty(given_specs: list[ToolSpec]):
-    graph = ToolDependencyGraph(given_specs)
-    for spec in given_specs:
-        graph.remove(spec.name)
-    clusters = graph.clusters
-    left = [graph.apis, clusters.by_id, clusters.of_port]
-    assert not any(left)
+    for spec in first:
+        grown.remove(spec.name)
+    assert not any([grown.apis, grown.clusters.by_id, grown.clusters.of_port])

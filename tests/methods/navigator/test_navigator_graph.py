@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_navigator_schema import anything
 
-from langgraph_toolmem import ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import MAX_PRODUCERS, ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import Link, RecordScorer
 from langgraph_toolmem.navigator.history import Flow, History, plain_path
 from langgraph_toolmem.navigator.plan.planner import plan
-from langgraph_toolmem.runs.tools import ToolSpec, read_tools
+from langgraph_toolmem.runs.tools import ToolSpec
 from langgraph_toolmem.words.result_paths import paths_of
 
 TEXT = {"type": "string"}
@@ -33,16 +31,6 @@ def tool(name: str, takes: Any = (), gives: Any = (), **more: Any) -> ToolSpec:
 def links(graph: ToolDependencyGraph, name: str, path: str, **more: Any) -> dict[tuple[str, str], Link]:
     port = next(port for port in graph.apis[name].inputs if port.path == path)
     return {(link.producer, link.output): link for link in graph.links_into(port, **more)}
-
-
-def test_outputs_lead_to_the_inputs_that_mean_the_same():
-    graph = ToolDependencyGraph(
-        [tool("find_customer", ["email"], ["customer_id"]), tool("get_orders", ["customer_id"], ["orders"])]
-    )
-    (link,) = links(graph, "get_orders", "customer_id").values()
-    assert link == Link("find_customer", "customer_id", "get_orders", "customer_id", link.fit, "cluster")
-    assert 0 < link.fit <= 1
-    assert links(graph, "find_customer", "email") == {}
 
 
 def test_opposite_roles_are_not_linked():
@@ -90,13 +78,6 @@ def test_reading_is_better_than_writing_and_that_than_destroying():
     assert len(set(fits)) == 3
 
 
-def test_tools_with_akin_names_are_preferred():
-    others = [tool(f"unrelated_{i}", [], ["code_word"]) for i in range(9)]
-    graph = ToolDependencyGraph([*others, tool("get_spam_list", [], ["code_word"]), tool("use_spam", ["code_word"])])
-    found = links(graph, "use_spam", "code_word")
-    assert max(found.values(), key=lambda link: link.fit).producer == "get_spam_list"
-
-
 def test_of_many_producers_the_akin_ones_are_looked_at():
     many = [tool(f"source{chr(97 + i // 26)}{chr(97 + i % 26)}", [], ["city"]) for i in range(3 * MAX_PRODUCERS)]
     graph = ToolDependencyGraph([*many, tool("list_spam", [], ["city"]), tool("use_spam", ["city"])])
@@ -116,14 +97,6 @@ def test_flows_seen_in_runs_are_links_though_nothing_looks_alike():
     (link,) = links(graph, "forecast", "q", history=history).values()
     assert (link.producer, link.output, link.kind, link.fit) == ("weather", "place", "flow", 0.0)
     assert RecordScorer(history).known(link).weight == pytest.approx(3 / 6)
-
-
-def test_words_that_are_near_are_a_last_resort():
-    graph = ToolDependencyGraph([tool("sales", [], ["total_revenue"]), tool("tax", ["revenue_value"])])
-    assert links(graph, "tax", "revenue_value") == {}
-    (link,) = links(graph, "tax", "revenue_value", near=3).values()
-    assert (link.kind, link.output) == ("near", "total_revenue")
-    assert link.fit < 0.4
 
 
 def test_the_weight_is_of_the_targets_uses():
@@ -176,68 +149,6 @@ def test_a_schema_that_requires_nothing_needs_the_id_of_what_it_is_about():
     assert needs == {"update_event": ["event_id"], "search_events": [], "get_event": ["x"]}
 
 
-def test_the_later_of_two_tools_with_one_name_counts(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.WARNING, logger="langgraph_toolmem.navigator"):
-        graph = ToolDependencyGraph([tool("a.b", ["old"]), tool("c"), tool("a.b", ["new"])])
-    assert "a.b" in caplog.text
-    assert [port.path for port in graph.apis["a.b"].inputs] == ["new"]
-    assert len(graph) == 2
-    assert not any(cluster.label == "old" for cluster in graph.clusters.by_id.values())
-
-
-def test_unknown_tools_are_named():
-    graph = ToolDependencyGraph([tool("a")])
-    with pytest.raises(ConfigurationError, match="no tool 'b' in the dependency graph of 1 tools"):
-        graph.api("b")
-
-
-def test_tools_of_all_sorts_have_ports():
-    def get_weather(city: str, units: str = "metric") -> dict[str, float]:
-        """The weather of a city."""
-        return {}
-
-    mcp = {
-        "name": "locate",
-        "inputSchema": {"type": "object", "properties": {"ip": TEXT}},
-        "outputSchema": {"type": "object", "properties": {"city": TEXT}},
-    }
-    openai = {
-        "type": "function",
-        "function": {"name": "book", "parameters": {"properties": {"city": TEXT}, "required": ["city"]}},
-    }
-    graph = ToolDependencyGraph(read_tools([get_weather, mcp, openai]).values())
-
-    for name in ("get_weather", "book"):
-        assert set(links(graph, name, "city")) == {("locate", "city")}
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(["string", "array", "object"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "type",
-                    "properties",
-                    "items",
-                    "required",
-                    "$ref",
-                    "anyOf",
-                    "enum",
-                    "description",
-                    "id",
-                    "city",
-                    "is",
-                    "or",
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=16,
-)
 schemas = st.dictionaries(
     st.sampled_from(["type", "properties", "items", "anyOf", "required", "description"]), anything
 )
@@ -273,26 +184,3 @@ def test_no_tool_breaks_the_graph(given_tools: list[tuple[str, dict[str, Any], d
 )
 def test_paths_of_the_evidence_graph(theirs: str, ours: str):
     assert plain_path(theirs) == ours
-
-
-def test_history_is_read_from_an_evidence_graph():
-    def call(number: str, name: str, args: dict[str, Any]) -> dict[str, Any]:
-        asked = {"id": number, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
-        return {"role": "assistant", "content": "", "tool_calls": [asked]}
-
-    with ToolMemory.ephemeral() as memory:
-        for number in range(4):
-            mail, user = f"mail{number}@example.com", f"u{number}77"
-            run = [
-                {"role": "user", "content": f"orders of {mail}"},
-                call("1", "find_user", {"email": mail}),
-                {"role": "tool", "tool_call_id": "1", "content": json.dumps({"user": {"id": user}})},
-                call("2", "get_orders", {"user_id": user}),
-                {"role": "tool", "tool_call_id": "2", "content": "[]"},
-                {"role": "assistant", "content": "none"},
-            ]
-            memory.finish(run, thread_id=f"run{number}", success=True)
-        history = History.of_view(memory.view())
-
-    assert history.weight("find_user", "get_orders") == 1
-    assert history.flows[Flow("find_user", "user.id", "get_orders", "user_id")] >= 3

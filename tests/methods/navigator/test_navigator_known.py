@@ -7,7 +7,6 @@ from typing import Any
 import histories as h
 import pytest
 
-from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.navigator.decide.known_values import known_values
 
 
@@ -89,13 +88,3 @@ def test_there_is_an_end_to_it():
     assert known_values(again, most=2) == {"field_td": 19, "field_aa": 99}
     assert known_values(run, most=0) == {}
     assert known_values(h.run_of()) == {}
-
-
-def test_a_plan_need_not_look_for_it():
-    schemas = [h.schema("find_customer", "name"), h.schema("list_orders", "customer_id")]
-    with ToolMemory.ephemeral(tools=schemas) as memory:
-        run = h.run_of(h.user("orders of Ann"), h.call("find_customer", {"name": "Ann"}, {"customer_id": "C-1"}))
-        chain = memory.navigator.plan(target="list_orders", known=known_values(run)).chain
-        assert chain is not None
-        assert chain.tools == ("list_orders",)
-        assert chain.complete

@@ -6,7 +6,7 @@ import pytest
 
 from langgraph_toolmem.navigator.history import Flow, History
 from langgraph_toolmem.navigator.plan.value_source import value_source
-from langgraph_toolmem.words.meaning import canonical, entity_of, meaning_of, singular
+from langgraph_toolmem.words.meaning import entity_of, meaning_of
 from langgraph_toolmem.words.ports import Port
 from langgraph_toolmem.words.schema import Leaf
 
@@ -80,18 +80,6 @@ def test_a_bare_id_of_nothing_is_vague():
 )
 def test_the_noun_of_a_tool(tool: str, entity: str):
     assert entity_of(tool) == entity
-
-
-def test_spellings():
-    assert canonical("phoneNumber") == ("phone",)
-    assert [singular(word) for word in ("cities", "movies", "addresses", "status", "news", "bus")] == [
-        "city",
-        "movie",
-        "address",
-        "status",
-        "news",
-        "bus",
-    ]
 
 
 def port(name: str, tool: str = "use", **said: object) -> Port:

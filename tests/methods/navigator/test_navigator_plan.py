@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -12,13 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.navigator.dependencies.graph import ToolDependencyGraph
 from langgraph_toolmem.navigator.dependencies.links import EdgeScorer, Known, Link
-from langgraph_toolmem.navigator.history import Flow, History
+from langgraph_toolmem.navigator.history import History
 from langgraph_toolmem.navigator.plan.alphabeta import alpha_beta
 from langgraph_toolmem.navigator.plan.annealing import anneal
-from langgraph_toolmem.navigator.plan.chains import Chain, tree
+from langgraph_toolmem.navigator.plan.chains import Chain
 from langgraph_toolmem.navigator.plan.planner import Strategy, plan
 from langgraph_toolmem.navigator.plan.problem import Choice, Draft, Problem, fitness, lacking, reliability
 from langgraph_toolmem.navigator.plan.reroute import recombine
@@ -57,29 +56,10 @@ def test_a_chain_goes_from_what_is_known_to_the_target(strategy: Strategy):
     assert [(feed.input, feed.source, feed.origin) for feed in find_user.feeds] == [("email", "known", "email")]
     assert [(gift.output, gift.tool, gift.input) for gift in find_user.gives] == [("user_id", "list_orders", "user_id")]
     assert not answer.cut_short
-
-
-@both
-def test_nothing_is_called_for_what_is_known(strategy: Strategy):
-    answer = plan(ToolDependencyGraph(SHOP), "cancel_order", {"order_id": "7", "session_token": "s"}, strategy=strategy)
-    assert answer.chains[0].tools == ("cancel_order",)
-
-
-@both
-def test_what_nothing_produces_is_asked_and_named(strategy: Strategy):
-    graph = ToolDependencyGraph([tool("pay", ["invoice_id"])])
-    (chain,) = plan(graph, "pay", strategy=strategy).chains
-    (ask,) = chain.asks
-
-    assert not chain.complete
-    assert ask.findable
-    assert ask.reason == "an identifier that only a system knows, and nothing produces it"
-
-
-@both
-def test_a_tool_that_needs_nothing_is_a_chain(strategy: Strategy):
-    (chain,) = plan(ToolDependencyGraph(SHOP), "get_session", strategy=strategy).chains
-    assert (chain.tools, chain.asks, chain.complete) == (("get_session",), (), True)
+    known = plan(ToolDependencyGraph(SHOP), "cancel_order", {"order_id": "7", "session_token": "s"}, strategy=strategy)
+    assert known.chains[0].tools == ("cancel_order",)
+    (chain,) = plan(ToolDependencyGraph([tool("pay", ["invoice_id"])]), "pay", strategy=strategy).chains
+    assert (chain.complete, [ask.findable for ask in chain.asks]) == (False, [True])
 
 
 @both
@@ -127,25 +107,6 @@ def test_outputs_of_calls_that_were_made_are_there(strategy: Strategy):
     ]
 
 
-@both
-def test_one_output_in_two_roles_means_two_calls(strategy: Strategy):
-    graph = ToolDependencyGraph(
-        [tool("search_airport", ["query"], ["sky_id"]), tool("find_flight", ["origin_sky_id", "destination_sky_id"])]
-    )
-    chain = plan(graph, "find_flight", strategy=strategy).chains[0]
-    assert [(step.tool, step.calls) for step in chain.steps] == [("search_airport", 2), ("find_flight", 1)]
-
-
-@both
-def test_one_question_serves_all_that_take_the_same(strategy: Strategy):
-    graph = ToolDependencyGraph(
-        [tool("find_hotel", ["city"], ["hotel_id"]), tool("book_hotel", ["city_name", "hotel_id"])]
-    )
-    chain = plan(graph, "book_hotel", strategy=strategy).chains[0]
-    (ask,) = chain.asks
-    assert (ask.tool, ask.input, ask.also) == ("find_hotel", "city", (("book_hotel", "city_name"),))
-
-
 def test_optional_inputs_are_filled_but_never_searched_for():
     graph = ToolDependencyGraph(
         [
@@ -162,23 +123,6 @@ def test_optional_inputs_are_filled_but_never_searched_for():
         "team": ("step", "find_user", False),
         "floor": ("known", "floor", False),
     }
-
-
-def test_a_step_that_could_answer_a_question_is_named():
-    graph = ToolDependencyGraph(
-        [tool("find_bus", ["city"], ["bus_id", "comment"]), tool("book_bus", ["bus_id", "comment"])]
-    )
-    chain = plan(graph, "book_bus", ["city"]).chains[0]
-    (ask,) = chain.asks
-    assert (ask.input, ask.reason, ask.instead) == ("comment", "free text", ("find_bus", "comment"))
-
-
-def test_a_time_is_the_users_wish_unless_a_kin_tool_tells_it():
-    book = tool("book_bus", ["departure_time"])
-    kin = ToolDependencyGraph([tool("find_bus", ["city"], ["departure_time"]), book])
-    strange = ToolDependencyGraph([tool("get_weather", ["city"], ["departure_time"]), book])
-    assert plan(kin, "book_bus").chains[0].tools == ("find_bus", "book_bus")
-    assert plan(strange, "book_bus").chains[0].tools == ("book_bus",)
 
 
 @pytest.mark.parametrize(
@@ -207,26 +151,6 @@ def test_the_record_decides_between_producers():
         assert [chain.tools[0] for chain in plan(graph, "use", history=history).chains] == [best, other]
 
 
-def test_a_flow_seen_in_runs_links_what_looks_different():
-    graph = ToolDependencyGraph([tool("weather", [], ["place"]), tool("forecast", ["q"])])
-    history = History(uses={"forecast": 5}, flows={Flow("weather", "place", "forecast", "q"): 5})
-    assert plan(graph, "forecast").chains[0].tools == ("forecast",)
-    chain = plan(graph, "forecast", history=history).chains[0]
-    assert chain.tools == ("weather", "forecast")
-    assert chain.steps[1].feeds[0].output == "place"
-
-
-def test_a_scorer_takes_the_place_of_the_weights():
-    class Learned(EdgeScorer):
-        def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
-            return [0.9 if link.producer == "get_b" else 0.1 for link in links]
-
-    graph = ToolDependencyGraph(
-        [tool("get_a", [], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
-    )
-    assert plan(graph, "use", scorer=Learned()).chains[0].tools == ("get_b", "use")
-
-
 class Fixed(EdgeScorer):
     """Weights by producer."""
 
@@ -253,22 +177,6 @@ def test_what_a_cut_lost_is_searched_for_again():
     assert plan(graph, "use", scorer=weights, k=1).chains[0].tools == ("get_b", "use")
 
 
-def test_a_question_that_serves_twice_costs_once():
-    graph = ToolDependencyGraph(
-        [
-            tool("get_x", [], ["user_id"]),
-            tool("get_y", ["town"], ["user_id"]),
-            tool("get_town", ["badge_id"], ["town"]),
-            tool("use", ["user_id", "town"]),
-        ]
-    )
-    weights = Fixed(get_x=0.85, get_y=1.0, get_town=0.21)
-    problem = Problem(graph, "use", (), scorer=weights, history=History(), settings=PlanSettings())
-    found = alpha_beta(problem, exact=True)
-    assert found.draft["use", "in", "user_id"].origin == "get_y", "the town is asked for anyway"
-    assert found.score == pytest.approx(1.0 * 0.2 * 0.85)
-
-
 def test_a_good_enough_producer_ends_the_search_for_its_input():
     graph = ToolDependencyGraph(
         [tool("get_a", ["city"], ["user_id"]), tool("get_b", [], ["user_id"]), tool("use", ["user_id"])]
@@ -278,12 +186,6 @@ def test_a_good_enough_producer_ends_the_search_for_its_input():
     assert fast.draft["use", "in", "user_id"].origin == "get_b", "it is looked at first, and its S is above β"
     assert exact.draft["use", "in", "user_id"].origin == "get_a"
     assert fast.score < exact.score
-
-
-def test_a_bare_name_that_is_known_is_not_taken_for_that_of_anything():
-    graph = ToolDependencyGraph([tool("find_user", ["name"], ["user_id"]), tool("ban", ["user_id"])])
-    assert [ask.input for ask in plan(graph, "ban", ["name"]).chains[0].asks] == ["name"]
-    assert plan(graph, "find_user", ["name"]).chains[0].asks == ()
 
 
 def test_several_targets_each_have_their_chain():
@@ -311,18 +213,6 @@ def test_the_subgraph_holds_the_chain_and_is_plain():
     ids = {node.id for node in answer.subgraph.nodes}
     assert all({edge.source, edge.target} <= ids for edge in answer.subgraph.edges)
     assert json.loads(json.dumps(answer.to_dict())) == answer.to_dict()
-
-
-def test_the_tree_starts_at_the_target():
-    chain = plan(ToolDependencyGraph(SHOP), "cancel_order", ["email"]).chains[0]
-    assert tree(chain).splitlines() == [
-        "cancel_order",
-        "  order_id <- order_id of list_orders",
-        "    user_id <- user_id of find_user",
-        "      email <- email",
-        "  session_token <- session_token of get_session",
-        "  reason <- ask the user",
-    ]
 
 
 def test_a_chain_is_no_longer_than_allowed():
@@ -355,44 +245,6 @@ def test_time_that_is_up_ends_the_search_with_a_chain(strategy: Strategy):
     assert answer.cut_short
     assert answer.chains[0].tools[-1] == "use"
 
-
-def test_nodes_that_are_used_up_end_the_search_with_a_chain():
-    answer = plan(wide(8), "use", settings=PlanSettings(alpha=0, beta=6, max_nodes=50))
-    assert answer.cut_short
-    assert answer.chains[0].complete
-
-
-def test_the_same_seed_gives_the_same_answer():
-    class Weak(EdgeScorer):
-        def weigh(self, links: Sequence[Link], known: Sequence[Known]) -> list[float | None]:
-            return [0.1 if link.producer == "create_all" else 0.5 for link in links]
-
-    graph = wide(6)
-    graph.update([tool("create_all", ["city"], [port.path for port in graph.apis["use"].needs])])
-    chosen = PlanSettings(small=0, max_nodes=24, confidence=0, simplicity=1)  # one step is best, and comes last
-    answers = [
-        plan(graph, "use", strategy="annealing", settings=chosen, scorer=Weak(), seed=seed) for seed in (1, 1, 2, 3, 4)
-    ]
-    assert answers[0] == answers[1]
-    assert len({answer.chains[0].tools for answer in answers}) > 1
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda g: plan(g, "nobody"), "no tool 'nobody'"),
-        (lambda g: plan(g, []), "needs a target"),
-        (lambda g: plan(g, "get_session", k=0), "k is a whole number from 1, not 0"),
-        (lambda g: plan(g, "get_session", strategy="magic"), "not 'magic'"),
-    ],
-    ids=["target", "none", "k", "strategy"],
-)
-def test_wrong_arguments_are_named(call: Callable[[ToolDependencyGraph], Any], message: str):
-    with pytest.raises(ConfigurationError, match=message):
-        call(ToolDependencyGraph(SHOP))
-
-
-# --- against exhaustive search ------------------------------------------------------------------------------
 
 VALUES = ["aa_id", "town", "city", "dd_id"]
 
@@ -527,7 +379,7 @@ def test_annealing_agrees_with_exhaustive_search_on_small_graphs(seed: int, hist
 @pytest.mark.slow
 def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
     exact = tried = 0
-    for seed in range(150):
+    for seed in range(80):
         problem = problem_of(small(Random(seed)), PlanSettings(small=0))
         if not 8 <= size(problem) <= 3_000:
             continue
@@ -536,7 +388,7 @@ def test_annealing_proper_is_hardly_worse_than_exhaustive_search():
         assert found <= best + 1e-9
         tried += 1
         exact += found >= best - 1e-9
-    assert tried >= 20
+    assert tried >= 10
     assert exact >= 0.95 * tried
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langgraph_toolmem.runs.tools import ToolSpec
-from langgraph_toolmem.words.ports import inputs_of, outputs_of
+from langgraph_toolmem.words.ports import outputs_of
 from langgraph_toolmem.words.result_paths import paths_of
-from langgraph_toolmem.words.schema import MAX_DEPTH, MAX_DESCRIPTION, MAX_LEAVES, leaves_of, lookup
+from langgraph_toolmem.words.schema import MAX_DEPTH, MAX_LEAVES, leaves_of
 
 
 def paths(schema: dict[str, Any]) -> list[str]:
@@ -54,11 +54,6 @@ def test_references_that_lead_nowhere_leave_an_untyped_value(reference: str):
     assert (leaf.path, leaf.types) == ("a", frozenset())
 
 
-def test_lookup_reads_escaped_names_and_list_places():
-    assert lookup({"a/b": {"~": [1, {"c": 2}]}}, "#/a~1b/~0/1/c") == 2
-    assert lookup({"a": [1]}, "#/a/7") is None
-
-
 def test_alternatives_are_joined():
     schema = {
         "properties": {
@@ -90,12 +85,6 @@ def test_types_are_judged_where_none_is_given():
     assert (leaves["n"].types, leaves["n"].has_default) == ({"integer"}, True)
     assert (leaves["e"].types, leaves["e"].choices) == ({"string"}, ("a", "None"))
     assert leaves["c"].choices == ("True",)
-
-
-def test_what_is_too_much_is_cut():
-    (leaf,) = leaves_of({"properties": {"a": {"description": "word " * 2_000}}})
-    assert len(leaf.description) == MAX_DESCRIPTION
-    assert len(leaves_of({"properties": {f"p{i}": {} for i in range(1_000)}})) == MAX_LEAVES
 
 
 anything = st.recursive(
@@ -140,37 +129,6 @@ def spec(name: str, returns: dict[str, Any] | None = None, **parameters: Any) ->
 def test_a_tool_that_says_little_of_its_output_gives_an_id(tool: str, returns: dict[str, Any] | None, words: set[str]):
     implied = [port for port in outputs_of(spec(tool, returns)) if port.origin == "implied"]
     assert [port.meaning.words for port in implied] == [words]
-
-
-def test_what_takes_an_id_does_not_seem_to_find_it():
-    assert outputs_of(spec("get_order_details", order_id={"type": "string"})) == ()
-
-
-def test_observed_outputs_stand_beside_declared_ones():
-    declared = {"type": "object", "properties": {"status": {"type": "string"}}}
-    ports = outputs_of(spec("get_order", declared), paths_of({"status": "ok", "order": {"user_id": 3}}))
-
-    assert [(port.path, port.origin) for port in ports] == [("status", "declared"), ("order.user_id", "observed")]
-
-
-def test_nested_inputs_are_ports_of_their_parameter():
-    (port,) = inputs_of(spec("pay", card={"type": "object", "properties": {"number": {}}}))
-    assert (port.path, port.parameter) == ("card.number", "card")
-
-
-def test_observed_paths_hold_no_values():
-    output = {"orders": [{"id": 1, "tags": []}, {"id": None, "note": "secret"}], "total": 2.5}
-    found = paths_of(output)
-
-    assert found["orders[].id"] == {"integer"}
-    assert found["orders[].note"] == {"string"}
-    assert "secret" not in str(found)
-    assert paths_of("plain text") == {"": {"string"}}
-
-
-def test_ids_as_keys_are_a_table():
-    assert paths_of({"8341": {"name": "x"}, "9912": {"name": "y"}}) == {"[].name": {"string"}}
-    assert set(paths_of({"address1": "x", "address2": "y"})) == {"address1", "address2"}
 
 
 @pytest.mark.parametrize(

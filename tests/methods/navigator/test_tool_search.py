@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,21 +14,14 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 from langchain_core.tools import tool
 
-from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
 from langgraph_toolmem.navigator.tool_search.index import DESCRIPTION, K1, NAME, TOOLKIT, B, WordIndex
 from langgraph_toolmem.navigator.tool_search.ranking import (
-    MEANING_SIGNALS,
-    SIGNALS,
-    WEIGHTS,
-    WEIGHTS_WITH_MEANING,
-    Kits,
     completing,
 )
 from langgraph_toolmem.navigator.tool_search.request import read
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec, read_tools
-from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of, stems
-from langgraph_toolmem.search.vectors import VectorRows
+from langgraph_toolmem.search.tool_words import Fields, Wording, embedded_text, kit_name, kit_of
 
 
 def spec(name: str, description: str = "", *parameters: str, said: str = "") -> ToolSpec:
@@ -69,9 +61,6 @@ def names(found):
     return [each.name for each in found]
 
 
-# --- what is found ----------------------------------------------------------------------------------------------
-
-
 def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
     found = ToolSearch(travel()).search("Find flights to Oslo, reserve a hotel room and email me the plan.", 5)
     assert {"search_flights", "reserve_room", "send_mail"} <= set(names(found))
@@ -81,46 +70,10 @@ def test_a_compound_request_finds_a_tool_for_each_of_its_clauses():
     assert by_name["reserve_room"].toolkit == "Bedfinder"
 
 
-def test_scores_say_what_they_are_made_of():
-    found = ToolSearch(travel()).search("hotel reviews", 8)
-    assert names(found)[0] == "hotel_reviews"
-    assert all(0 <= each.score <= 1 for each in found)
-    assert found[0].score == max(each.score for each in found)
-    parts = found[0].parts
-    assert set(parts) <= set(SIGNALS)
-    assert [abs(value) for value in parts.values()] == sorted(map(abs, parts.values()), reverse=True)
-
-
-def test_tools_of_the_toolkit_that_covers_a_request_come_before_equals_elsewhere():
-    kit = [
-        of_kit(spec("a_status", "status of a parcel"), "Parcels"),
-        of_kit(spec("b_route", "route of a parcel"), "Parcels"),
-        of_kit(spec("b_route_of", "route of a parcel"), "Roads"),
-    ]
-    found = names(ToolSearch(kit).search("Give me the status of my parcel and its route", 3))
-    assert found.index("b_route") < found.index("b_route_of")
-
-
 def test_the_name_of_a_toolkit_in_the_request_counts():
     kits = [of_kit(spec(f"shorten_{i}", "Shorten a link"), kit) for i, kit in enumerate(("Bitly", "Tiny", "Cut"))]
     assert names(ToolSearch(kits).search("Shorten a link using bitly", 3))[0] == "shorten_0"
     assert names(ToolSearch(kits).search("Shorten a link using cut", 3))[0] == "shorten_2"
-
-
-def test_a_tool_without_any_word_is_found_with_its_toolkit_only():
-    tools = [
-        of_kit(spec("open_door", "Open the door"), "House"),
-        of_kit(spec("xyz", ""), "House"),
-        of_kit(spec("unrelated", "Bake bread"), "Kitchen"),
-    ]
-    assert names(ToolSearch(tools).search("open the door", 5)) == ["open_door", "xyz"]
-
-
-def test_excluded_tools_and_lifted_ones():
-    search = ToolSearch(travel())
-    first, second = names(search.search("search hotels in a city", 2))
-    assert names(search.search("search hotels in a city", 2, exclude=[first]))[0] == second
-    assert names(search.search("search hotels in a city", 2, lift={second: 20.0, "no such tool": 9.0}))[0] == second
 
 
 @pytest.mark.parametrize(
@@ -141,36 +94,17 @@ SMALL_TALK = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("query", SMALL_TALK, ids=range(len(SMALL_TALK)))
-def test_small_talk_finds_nothing(query):
+def test_small_talk_finds_nothing_and_requests_something():
     cards = [
         spec("thanks_card", "Good morning and thanks, a great day: yes"), spec("understand", "go ahead, bye, sorry"),
         spec("guten_tag", "merci, amazing moment"), spec("sounds", "good sounds, never mind today"),
     ]  # fmt: skip
-    assert ToolSearch(cards).search(query, 5) == []
-    assert ToolSearch(cards, embedder=Concepts()).search(query, 5) == []
-
-
-def test_small_talk_beside_a_request_is_no_piece_of_it():
-    asked = read("Good morning! Thanks for waiting, sorry. Book a room and thank you.")
-    assert asked.texts[1:] == (
-        "Thanks for waiting, sorry.",
-        "Book a room and thank you.",
-        "Thanks for waiting",
-        "Book a room",
-    )
-
-
-@pytest.mark.parametrize("query", ["What day is it today?", "play music", "send thanks to Ann", "Wetter morgen"])
-def test_what_asks_for_something_is_no_small_talk(query):
-    assert read(query).texts
+    for query in SMALL_TALK:
+        assert ToolSearch(cards).search(query, 5) == []
+        assert ToolSearch(cards, embedder=Concepts()).search(query, 5) == []
+    for query in ("What day is it today?", "play music", "send thanks to Ann", "Wetter morgen"):
+        assert read(query).texts
     assert read("thanks " * 60).sentences == 1
-
-
-def test_nothing_to_find():
-    assert ToolSearch().search("hotel", 5) == []
-    assert ToolSearch(travel()).search("hotel", 0) == []
-    assert ToolSearch(travel()).search("zebra", 5) == []
 
 
 def test_awkward_schemas_are_indexed():
@@ -184,14 +118,6 @@ def test_awkward_schemas_are_indexed():
     assert names(search.search("zebra", 3))[0] == "a.b"
     assert search.search("hidden", 3) == []
     assert "c" in search
-
-
-def test_text_in_scripts_without_spaces():
-    tools = [spec("weather", "查询天气"), spec("hotel", "预订酒店")]
-    assert names(ToolSearch(tools).search("请帮我预订酒店", 2))[0] == "hotel"
-
-
-# --- listings and words -----------------------------------------------------------------------------------------
 
 
 def test_toolkits_from_dicts_metadata_and_names():
@@ -212,15 +138,8 @@ def test_toolkits_from_dicts_metadata_and_names():
         ("Wiki", "Reference"), ("Kit", ""), ("calendar", ""), ("", ""),
     ]  # fmt: skip
     assert [kit_of(each) for each in listed] == ["Reference\nWiki", "\nKit", "\ncalendar", ""]
-
-
-@pytest.mark.parametrize(
-    ("name", "kit"),
-    [("a/b", "a"), ("mcp__server__tool", "mcp__server"), ("get_it", ""), (".x", ""), ("x.", "")],
-    ids=["slash", "underscores", "one word", "leading", "trailing"],
-)
-def test_toolkits_in_names(name, kit):
-    assert kit_name(spec(name)) == kit
+    named = {"a/b": "a", "mcp__server__tool": "mcp__server", "get_it": "", ".x": "", "x.": ""}
+    assert {name: kit_name(spec(name)) for name in named} == named
 
 
 def test_glued_words_are_split_by_the_words_of_others():
@@ -237,13 +156,6 @@ def test_glued_words_are_split_by_the_words_of_others():
     )
 
 
-def test_a_word_as_usual_as_its_parts_stays_whole():
-    wording = Wording()
-    for i in range(4):
-        wording.learn(spec(f"t{i}", "key word and keyword"))
-    assert wording.pieces("keyword") == ()
-
-
 def test_what_all_tools_of_a_server_say_is_not_embedded():
     wording = Wording()
     tools = [of_kit(spec(f"t{i}", f"This is part of the Math API. Does thing {i}.", "x"), "Math") for i in range(3)]
@@ -252,9 +164,6 @@ def test_what_all_tools_of_a_server_say_is_not_embedded():
     assert embedded_text(tools[1], wording) == "Math: t 1. Does thing 1.. x"
     wording.forget(tools[2])
     assert "part of the Math API" in embedded_text(tools[1], wording)
-
-
-# --- the index --------------------------------------------------------------------------------------------------
 
 
 def fields(**given: str) -> Fields:
@@ -286,32 +195,6 @@ def test_coverage_and_pairs_by_hand():
     assert answer.pairs == pytest.approx([math.log(3), 0])
 
 
-def test_a_toolkit_is_searched_as_one_text():
-    index = WordIndex()
-    index.add(fields(name="red"), 0)
-    index.add(fields(name="door"), 0)
-    index.add(fields(name="red"), 1)
-    kits = index.ask([("red", "door")]).kits
-    assert kits[0] > kits[1] > 0
-
-
-def test_best_of_each_toolkit_by_two_ways():
-    draw = np.random.default_rng(0)
-    kit = draw.integers(0, 7, 40).astype(np.int32)
-    values = draw.random((3, 40)).astype(np.float32)
-    best = Kits(kit, np.ones(40, dtype=bool)).best(values)
-    for k in range(7):
-        expected = values[:, kit == k].max(axis=1) if (kit == k).any() else np.zeros(3)
-        assert best[:, k] == pytest.approx(expected)
-
-
-def test_every_signal_has_a_weight():
-    assert len(WEIGHTS) == len(SIGNALS)
-    assert len(WEIGHTS_WITH_MEANING) == len(SIGNALS) + len(MEANING_SIGNALS)
-    labels, found = ToolSearch(travel()).signals("find a hotel")
-    assert found.shape == (len(SIGNALS), len(labels))
-
-
 def test_what_no_tool_so_far_answers_moves_up():
     scores = np.array([3.0, 2.9, 2.1], dtype=np.float32)
     near = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.9]], dtype=np.float32)
@@ -319,9 +202,6 @@ def test_what_no_tool_so_far_answers_moves_up():
     assert completing(scores - np.array([0, 0, 1], dtype=np.float32), near, 3) == [0, 1, 2]
     assert completing(scores, near, 1) == [0]
     assert completing(scores, near[:0], 9) == [0, 1, 2]
-
-
-# --- tools come and go ------------------------------------------------------------------------------------------
 
 
 def told(search: ToolSearch, query: str):
@@ -346,23 +226,6 @@ def test_tools_added_one_by_one_or_removed_are_as_if_they_had_come_at_once(gone,
     assert len(search) == len(left)
 
 
-def test_order_of_addition_does_not_matter():
-    query = "find a hotel and mail the flight status"
-    one = ToolSearch(travel())
-    two = ToolSearch()
-    for listing in reversed(travel()):
-        two.add([listing])
-    assert told(one, query) == {each.name: each.score for each in two.search(query, 20)}
-
-
-def test_a_tool_of_the_same_name_takes_the_place_of_the_old_one():
-    search = ToolSearch([spec("t", "paint a wall"), spec("u", "bake bread")])
-    search.add([spec("t", "ride a horse")])
-    assert len(search) == 2
-    assert names(search.search("horse", 3)) == ["t"]
-    assert search.search("paint", 3) == []
-
-
 @pytest.fixture
 def sizes(monkeypatch):
     """How many tools each question went through, removed ones too."""
@@ -370,18 +233,6 @@ def sizes(monkeypatch):
     ask = WordIndex.ask
     monkeypatch.setattr(WordIndex, "ask", lambda index, pieces: found.append(len(index)) or ask(index, pieces))
     return found
-
-
-def test_many_removals_rebuild_the_index(sizes):
-    search = ToolSearch([spec(f"t{i}", f"thing number {i}") for i in range(300)])
-    search.remove(f"t{i}" for i in range(299))
-    assert names(search.search("thing number", 5)) == ["t299"]
-    assert search.sums("thing")[0] == ["t299"]
-    assert max(sizes) < 100
-    alone = ToolSearch([spec("t299", "thing number 299")])
-    assert told(search, "thing number") == {each.name: each.score for each in alone.search("thing number", 5)}
-    search.remove(["t299", "t299", "never there"])
-    assert search.search("thing", 5) == []
 
 
 def test_searching_while_tools_come_and_go():
@@ -404,19 +255,19 @@ def test_searching_while_tools_come_and_go():
     assert errors == []
 
 
-# --- meaning ----------------------------------------------------------------------------------------------------
-
-
 class Concepts(Embeddings):
-    """Knows that lodging is a hotel, and counts how often it is asked."""
+    """Knows that lodging is a hotel, and keeps what it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = "concepts") -> None:
+        self.model = model
+        self.texts: list[str] = []
         self.batches: list[int] = []
         self.broken = False
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         if self.broken:
             raise RuntimeError("no connection")
+        self.texts += texts
         self.batches.append(len(texts))
         return [self._one(text.lower()) for text in texts]
 
@@ -424,23 +275,13 @@ class Concepts(Embeddings):
         return self.embed_documents([text])[0]
 
     def _one(self, text: str) -> list[float]:
-        groups = (("hotel", "lodging", "room"), ("flight", "airport", "plane"), ("mail", "inbox", "letter"))
+        groups = (
+            ("hotel", "lodging", "room"),
+            ("flight", "airport", "plane"),
+            ("mail", "inbox", "letter"),
+            ("image", "picture"),
+        )
         return [float(sum(word in text for word in group)) for group in groups] + [0.1]
-
-
-class Known:
-    """Vectors that are known."""
-
-    def __init__(self, vectors):
-        self.vectors = vectors
-        self.asked = []
-
-    def of(self, texts):
-        self.asked.append(dict(texts))
-        return {name: self.vectors[name] for name in texts}
-
-    async def aof(self, texts):
-        return self.of(texts)
 
 
 def test_meaning_finds_what_no_word_does():
@@ -448,67 +289,6 @@ def test_meaning_finds_what_no_word_does():
     found = ToolSearch(travel(), embedder=Concepts()).search("lodging", 3)
     assert {each.toolkit for each in found} == {"Bedfinder"}
     assert "meaning" in found[0].parts
-
-
-def test_the_pieces_of_a_request_are_one_batch_and_tools_are_embedded_once():
-    model = Concepts()
-    search = ToolSearch(travel(), embedder=model)
-    query = "Find lodging and then a plane."
-    search.search(query, 3)
-    assert read(query).embedded == ("Find lodging", "a plane")
-    assert model.batches == [8, 2]
-    search.add([spec("new", "a letter")])
-    search.search(query, 3)
-    assert model.batches[2:] == [1, 2]
-
-
-def test_whole_and_sentences_are_composed_of_their_clauses():
-    asked = read("Find cheap lodging, book it. Take a plane.")
-    assert asked.texts[1:] == (
-        "Find cheap lodging, book it.", "Take a plane.", "Find cheap lodging", "book it", "Take a plane",
-    )  # fmt: skip
-    found = asked.composed([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    lengths = [len(words) for words in asked.words[3:]]
-    whole = np.array([2.0 * lengths[0], lengths[1], lengths[2]])
-    sentence = whole * [1, 1, 0]
-    expected = [whole, sentence, [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert found == pytest.approx(np.array([row / np.linalg.norm(row) for row in expected]))
-
-
-def test_vectors_that_are_known_are_not_made_again():
-    first = ToolSearch(travel())
-    model = Concepts()
-    texts = {each.name: first.text(each.name) for each in travel()}
-    known = Known(dict(zip(texts, model.embed_documents(list(texts.values())), strict=True)))
-    model.batches.clear()
-    search = ToolSearch(travel(), embedder=model, vectors=known)
-    search.search("lodging", 3)
-    assert model.batches == [1]
-    assert known.asked == [texts]
-
-
-@pytest.mark.parametrize("first", ["sync", "async"])
-def test_vectors_of_another_shape_leave_the_words(caplog, first):
-    known = Known({each.name: [1.0, 2.0] for each in travel()} | {"send_mail": [1.0]})
-    search = ToolSearch(travel(), embedder=Concepts(), vectors=known)
-    with caplog.at_level("WARNING", "langgraph_toolmem"):
-        found = search.search("hotel", 2) if first == "sync" else asyncio.run(search.asearch("hotel", 2))
-    assert found == ToolSearch(travel()).search("hotel", 2)
-    assert "words alone" in caplog.text
-
-
-def test_rows_by_hand():
-    rows = VectorRows()
-    rows.put(2, [3.0, 4.0], name="c")
-    pieces = np.array([[1.0, 0.0]], dtype=np.float32)
-    assert rows.cosines(pieces, 4) == pytest.approx(np.array([[0, 0, 0.6, 0]]))
-    rows.put(90, [0.0, 1.0], name="d")
-    rows.drop(2)
-    rows.drop(500)
-    assert rows.row(90).tolist() == [0.0, 1.0]
-    assert not rows.cosines(pieces, 91).any()
-    with pytest.raises(ConfigurationError, match="vector of 'e' has another shape"):
-        rows.put(0, [1.0], name="e")
 
 
 def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):
@@ -520,46 +300,6 @@ def test_vectors_stay_when_many_removals_rebuild_the_index(sizes):
     assert names(search.search("lodging", 3)) == names(before)
     assert sizes[-1] == 8
     assert model.batches == [1]
-
-
-def test_threads_and_tasks_embed_the_tools_once():
-    class Slow(Concepts):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            time.sleep(0.05)
-            return super().embed_documents(texts)
-
-        async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-            await asyncio.sleep(0.05)
-            return super().embed_documents(texts)
-
-    model = Slow()
-    search = ToolSearch(travel(), embedder=model)
-    threads = [threading.Thread(target=search.search, args=("lodging", 3)) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert sorted(model.batches) == [1, 1, 1, 1, 8]
-
-    async def several() -> None:
-        await asyncio.gather(*(fresh.asearch("lodging", 3) for _ in range(4)))
-
-    model.batches.clear()
-    fresh = ToolSearch(travel(), embedder=model)
-    asyncio.run(several())
-    assert sorted(model.batches) == [1, 1, 1, 1, 8]
-
-
-def test_another_embedder_s_vectors_are_no_reason_to_go_on_by_words():
-    class Changed(Known):
-        def of(self, texts):
-            raise EmbedderChangedError("made by another one")
-
-    search = ToolSearch(travel(), embedder=Concepts(), vectors=Changed({}))
-    with pytest.raises(EmbedderChangedError):
-        search.search("lodging", 3)
-    with pytest.raises(EmbedderChangedError):
-        asyncio.run(search.asearch("lodging", 3))
 
 
 def test_following_a_catalogue(monkeypatch):
@@ -610,40 +350,3 @@ def test_an_embedder_that_fails_leaves_the_words(caplog):
     assert sum("words alone" in record.message for record in caplog.records) == 1
     model.broken = False
     assert search.search("lodging", 3)
-
-
-def test_a_tool_that_comes_while_the_embedder_works():
-    class Slow(Concepts):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            if len(texts) < 8 and "late" not in search:
-                search.add([spec("late", "lodging of the late kind")])
-            return super().embed_documents(texts)
-
-    search = ToolSearch(travel(), embedder=(model := Slow()))
-    assert "late" in names(search.search("late lodging", 5))
-    assert model.batches[0] == 8
-    assert "late" in names(search.search("late lodging", 5))
-
-
-def test_a_tool_that_comes_after_the_comparison(monkeypatch):
-    search = ToolSearch(travel(), embedder=Concepts())
-    cosines = VectorRows.cosines
-
-    def late(rows, pieces, count):
-        found = cosines(rows, pieces, count)
-        search.add([spec("late", "lodging of the late kind")])
-        return found
-
-    monkeypatch.setattr(VectorRows, "cosines", late)
-    assert names(search.search("late lodging", 1)) == ["late"]
-
-
-def test_the_built_in_embedder_is_the_words():
-    query = "find a hotel"
-    assert ToolSearch(travel(), embedder=None).search(query) == ToolSearch(travel()).search(query)
-
-
-def test_plain_specs_are_listings_without_a_toolkit():
-    specs = read_tools([{"name": "a", "description": "open the door"}]).values()
-    assert ToolSearch(specs).search("door", 1)[0].toolkit == ""
-    assert stems("Opening the doors") == ["open", "door"]

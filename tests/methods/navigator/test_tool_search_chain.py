@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from langgraph_toolmem.navigator.tool_search.index import WordIndex
-from langgraph_toolmem.navigator.tool_search.precedents import DOUBT, PRIOR, TRUST, Precedents
-from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, WEIGHTS, PrerequisiteSearch, outputs
+from langgraph_toolmem.navigator.tool_search.precedents import PRIOR, Precedents
+from langgraph_toolmem.navigator.tool_search.prerequisites import SIGNALS, PrerequisiteSearch, outputs
 from langgraph_toolmem.navigator.tool_search.search import ToolSearch
 from langgraph_toolmem.runs.tools import ToolSpec
 
@@ -36,9 +33,6 @@ def names(found):
     return [each.name for each in found]
 
 
-# --- precedents -------------------------------------------------------------------------------------------------
-
-
 def test_before_by_hand():
     precedents = Precedents()
     precedents.add(["a", "b", "c"])
@@ -56,13 +50,6 @@ def test_before_by_hand():
     assert precedents.rates(["c", "b"]).together("a") == pytest.approx(
         [(2 + PRIOR * share["c"]) / (2 + PRIOR), (1 + PRIOR * share["b"]) / (2 + PRIOR)]
     )
-
-
-def test_a_target_never_seen_leaves_the_general_use():
-    precedents = Precedents()
-    precedents.add(["a", "b"])
-    assert precedents.rates(["a", "unheard of"]).before("new") == pytest.approx([1.5 / 2, 0.5 / 2])
-    assert Precedents().rates(["a"]).before("new").tolist() == [0.5]
 
 
 def test_votes_come_from_similar_requests():
@@ -83,19 +70,6 @@ def test_votes_lose_their_weight_where_they_are_wrong():
         wrong.add([f"t{i}"], "book a hotel room")
     assert sum(right.votes("book a hotel room").values()) > 0.8
     assert sum(wrong.votes("book a hotel room").values()) < 0.1
-
-
-def test_each_request_is_foretold_before_it_is_learned():
-    precedents = Precedents()
-    precedents.add(["a"], "book a hotel room")
-    assert precedents.votes("book a hotel room") == {"a": pytest.approx(TRUST[0] / TRUST[1] / (1 + DOUBT))}
-
-
-def test_an_episode_without_calls_teaches_nothing():
-    precedents = Precedents()
-    precedents.add([], "hello")
-    assert len(precedents) == 0
-    assert precedents.votes("hello") == {}
 
 
 def same(one: Precedents, two: Precedents) -> None:
@@ -128,44 +102,6 @@ def test_an_episode_that_is_removed_or_replaced_leaves_no_count():
     assert one.votes("book a hotel room") == {}
 
 
-def test_many_removals_leave_no_requests_behind(monkeypatch):
-    sizes, ask = [], WordIndex.ask
-    monkeypatch.setattr(WordIndex, "ask", lambda index, pieces: sizes.append(len(index)) or ask(index, pieces))
-    precedents = Precedents()
-    for i in range(300):
-        precedents.add(["a"], f"book room {i}", key=f"{i}")
-        precedents.keep_latest(3)
-    assert {*precedents.votes("book a room")} == {"a"}
-    assert 0 < max(sizes) < 80
-
-
-@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.randoms(use_true_random=False))
-def test_counts_do_not_depend_on_the_order_of_episodes(episodes, draw):
-    def rates(given):
-        precedents = Precedents()
-        for each in given:
-            precedents.add(each)
-        return [precedents.rates("abcd").before(target).tolist() for target in "abcd"]
-
-    other = list(episodes)
-    draw.shuffle(other)
-    assert rates(episodes) == rates(other)
-    assert all(0 < rate < 1 for row in rates(episodes) for rate in row)
-
-
-def test_what_similar_requests_called_is_lifted_in_a_search():
-    precedents = Precedents()
-    for _ in range(20):
-        precedents.add(["log_in"], "give my money back")
-    search = ToolSearch(shop())
-    assert "log_in" not in names(search.search("please give my money back", 5))
-    found = search.search("please give my money back", 2, lift=precedents.lift("please give my money back"))
-    assert set(names(found)) == {"refund_order", "log_in"}
-
-
-# --- chains -----------------------------------------------------------------------------------------------------
-
-
 def test_what_gives_what_the_target_takes_comes_first():
     found = PrerequisiteSearch(ToolSearch(shop())).search("I want my money back", "refund_order", 4)
     assert found[0].name == "get_order"
@@ -182,14 +118,6 @@ def test_what_always_came_before_comes_first():
     assert names(chains.search("I want my money back", "refund_order", 2))[0] == "log_in"
     alone = PrerequisiteSearch(ToolSearch(shop()))
     assert names(alone.search("I want my money back", "refund_order", 4))[0] != "log_in"
-
-
-def test_similar_requests_help_a_target_never_seen():
-    precedents = Precedents()
-    for _ in range(20):
-        precedents.add(["log_in", "get_order"], "I want my money back for a broken lamp")
-    chains = PrerequisiteSearch(ToolSearch(shop()), precedents)
-    assert "log_in" in names(chains.search("I want my money back for a broken chair", "refund_order", 2))
 
 
 def test_tools_of_one_toolkit_come_together():
@@ -258,10 +186,6 @@ async def test_async_chains_are_the_same():
     assert chains.search(query, "refund_order", 0) == []
 
 
-def test_one_tool_alone():
-    assert PrerequisiteSearch(ToolSearch([spec("a")])).search("x", "a", 3) == []
-
-
 def test_outputs_of_any_schema():
     inner = {"type": "array", "items": {"properties": {"c": {}, "d": {"properties": {"e": 1}}}}}
     schema = {"properties": {"a": inner, "b": True}, "anyOf": [{"properties": {"f": {}}}, None], "allOf": "?"}
@@ -270,7 +194,3 @@ def test_outputs_of_any_schema():
     deep: dict = {}
     deep["properties"] = {"again": deep}
     assert len(outputs(ToolSpec("t", "", {}, deep))) < 20
-
-
-def test_every_signal_has_a_weight():
-    assert len(WEIGHTS) == len(SIGNALS)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import threading
 from pathlib import Path
 from typing import Any
 
 import histories as h
 import pytest
-from langchain_core.embeddings import Embeddings
+from test_tool_search import Concepts
 
 from langgraph_toolmem import Navigator, ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
-from langgraph_toolmem.navigator.select.candidates import Candidates, find_candidates, targets_of
+from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError
+from langgraph_toolmem.navigator.select.candidates import targets_of
 from langgraph_toolmem.navigator.tool_search.hit import ToolHit
 from langgraph_toolmem.runs.tools import read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.search.tool_index import ToolIndex
-from langgraph_toolmem.search.tool_words import Wording
 from langgraph_toolmem.stores.text_vectors import TOOLS as KIND
 from langgraph_toolmem.stores.text_vectors import TextVectors
 from langgraph_toolmem.stores.vectors import VectorStore
@@ -37,88 +33,8 @@ TOOLS = [
 ]
 
 
-class Concepts(Embeddings):
-    """Knows that lodging is a hotel."""
-
-    def __init__(self, model: str = "concepts") -> None:
-        self.model = model
-        self.texts: list[str] = []
-        self.awaited = 0
-        self.broken = False
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        if self.broken:
-            raise TimeoutError("no answer")
-        self.texts += texts
-        groups = (("hotel", "lodging", "room"), ("flight", "plane"), ("mail", "letter"), ("image", "picture"))
-        return [[float(sum(word in text.lower() for word in group)) for group in groups] + [0.1] for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        self.awaited += 1
-        return self.embed_documents(texts)
-
-
 def names(found: Any) -> list[str]:
     return [hit.name for hit in found]
-
-
-def test_a_compound_request_finds_all_its_tools_and_says_why() -> None:
-    with ToolMemory.ephemeral(tools=TOOLS) as memory:
-        found = memory.navigator.search("Find flights to Oslo, reserve a hotel room and send an email", k=4)
-        assert {*names(found)} >= {"search_flights", "reserve_room", "send_mail"}
-        hit = next(hit for hit in found if hit.name == "reserve_room")
-        assert (hit.toolkit, hit.piece) == ("Bedfinder", "reserve a hotel room")
-        assert hit.text == "Bedfinder: reserve room. Reserve a room in a hotel. hotel_id. Travel"
-        assert 0 < hit.score <= 1
-        assert hit.parts
-        assert memory.navigator.search("rotating the images", k=1)[0].name == "rotateImage"
-        assert (
-            memory.navigator.search("mushroom")
-            == memory.navigator.search("hotel", k=0)
-            == memory.navigator.search("")
-            == []
-        )
-        assert names(memory.navigator.search("hotel or mail", available=["send_mail"])) == ["send_mail"]
-
-
-@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
-async def test_the_async_twin_finds_the_same(embeddings: Any) -> None:
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=embeddings) as memory:
-        for query in ("reserve a room and send an email", "a room, then mail", ""):
-            assert await memory.navigator.asearch(query, k=3) == memory.navigator.search(query, k=3)
-        assert await memory.navigator.asearch("mail", available=["rotateImage"]) == memory.navigator.search(
-            "mail", available=["rotateImage"]
-        )
-
-
-async def test_the_async_twin_awaits_the_embedder() -> None:
-    model = Concepts()
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
-        assert names(await memory.navigator.asearch("lodging", k=1)) == ["reserve_room"]
-    assert model.awaited == 2  # the tools, and the request
-
-
-async def test_small_talk_has_no_plan_and_no_offer() -> None:
-    with ToolMemory.ephemeral(tools=[*TOOLS, tool("thanks_card", "Say thanks, good morning and yes")]) as memory:
-        for text in ("thanks!", "Good morning", "yes, please"):
-            assert memory.navigator.plan(text).chains == (await memory.navigator.aplan(text)).chains == ()
-            assert (
-                find_candidates(memory.navigator, text, [each["name"] for each in TOOLS], most=3, targets=2)
-                == Candidates()
-            )
-        assert memory.navigator.plan("Send an email").chains
-
-
-def test_what_is_far_less_likely_than_the_best_brings_no_chain() -> None:
-    hits = [ToolHit(name, score, "") for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
-    assert targets_of(hits) == ["a", "b", "c"]
-    assert targets_of([]) == []
-
-
-# --- the next process -------------------------------------------------------------------------------------------
 
 
 def test_the_words_need_no_chroma(tmp_path: Path) -> None:
@@ -140,23 +56,6 @@ def test_a_memory_without_tools_finds_those_it_was_told_of_before(tmp_path: Path
             assert names(memory.navigator.search("reserve a room or paint a wall")) == ["paint_wall"]
 
 
-def test_what_results_showed_tells_what_comes_before_a_target(tmp_path: Path) -> None:
-    tools = [tool("alpha", "Does this", "key"), tool("beta", "Does that", "key"), tool("gamma", "Books", "ticket_code")]
-
-    def parts(memory: ToolMemory) -> dict[str, float]:
-        found = memory.navigator.search("x", target="gamma")
-        return {hit.name: hit.parts["gives what it takes"] for hit in found if hit.parts["gives what it takes"]}
-
-    run = h.history(h.user("x"), h.call("beta", {"key": "1"}, [{"ticket_code": "t-1"}]), h.words())
-    with ToolMemory(tmp_path, tools=tools) as memory:
-        assert parts(memory) == {}
-        memory.finish(run, thread_id="1", success=True)
-        assert parts(memory).keys() == {"beta"}
-        assert memory.navigator.plan(target="gamma").chain is not None, "it follows the outputs, too"
-    with ToolMemory(tmp_path) as memory:
-        assert parts(memory).keys() == {"beta"}
-
-
 def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
     first, second = Concepts(), Concepts()
     with ToolMemory(tmp_path, tools=TOOLS, embeddings=first) as memory:
@@ -167,16 +66,6 @@ def test_the_next_process_embeds_the_request_only(tmp_path: Path) -> None:
         assert second.texts == ["lodging"]
         assert names(found) == names(expected)
         assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=1e-5)
-
-
-def test_of_changed_tools_only_the_changed_are_embedded_again(tmp_path: Path) -> None:
-    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts()) as memory:
-        memory.navigator.search("lodging")
-    model = Concepts()
-    later = [tool("send_mail", "Send a letter by plane", "to"), *TOOLS[:2], tool("new", "Show an image")]
-    with ToolMemory(tmp_path, tools=later, embeddings=model) as memory:
-        assert "rotateImage" not in names(memory.navigator.search("picture", k=9))
-        assert model.texts == ["send mail. Send a letter by plane. to", "new. Show an image", "picture"]
 
 
 def test_a_read_only_memory_keeps_no_vectors(tmp_path: Path) -> None:
@@ -216,53 +105,6 @@ async def test_vectors_are_made_in_parts_and_what_was_made_stays(monkeypatch: py
         assert {*again} == {*texts, "f"}
 
 
-# --- tools come and go ------------------------------------------------------------------------------------------
-
-
-def test_one_new_tool_among_many_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [tool(f"t{i}", f"thing number {i}") for i in range(300)]
-    with ToolMemory.ephemeral(tools=many) as memory:
-        memory.navigator.search("thing")
-        search = memory.navigator.tool_search.current().tools
-        read: list[str] = []
-        real = Wording.fields
-        monkeypatch.setattr(Wording, "fields", lambda wording, spec: read.append(spec.name) or real(wording, spec))
-        memory.core.catalogue.adopt(read_tools([tool("paint_wall", "Paint a wall")]))
-        assert names(memory.navigator.search("paint the wall")) == ["paint_wall"]
-        assert read == ["paint_wall"]
-        assert memory.navigator.tool_search.current().tools is search
-        alone = ToolMemory.ephemeral(tools=[*many, tool("paint_wall", "Paint a wall")])
-        assert {hit.name: hit.score for hit in memory.navigator.search("thing 7", k=9)} == {
-            hit.name: pytest.approx(hit.score, abs=1e-5) for hit in alone.navigator.search("thing 7", k=9)
-        }
-        alone.close()
-
-
-def test_many_threads_and_tasks_find_the_same() -> None:
-    model = Concepts()
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory:
-        found: list[list[str]] = []
-
-        def look() -> None:
-            found.append(names(memory.navigator.search("lodging", k=2)))
-
-        threads = [threading.Thread(target=look) for _ in range(6)]
-
-        async def tasks() -> None:
-            found.extend(
-                map(names, await asyncio.gather(*(memory.navigator.asearch("lodging", k=2) for _ in range(6))))
-            )
-
-        for each in threads:
-            each.start()
-        asyncio.run(tasks())
-        for each in threads:
-            each.join()
-        assert len(found) == 12
-        assert {tuple(each) for each in found} == {tuple(found[0])}
-        assert len(model.texts) - 12 in (4, 8)  # once by the threads, once by the tasks, if both had to
-
-
 # --- finished runs ----------------------------------------------------------------------------------------------
 
 PAST = [tool("alpha", "Does this"), tool("beta", "Does that"), tool("gamma", "Books"), tool("delta", "Trip")]
@@ -278,8 +120,8 @@ def lifted(found: Any, before: dict[str, float]) -> set[str]:
     return {hit.name for hit in found if hit.score > 2 * before.get(hit.name, 0.0)}
 
 
-@pytest.mark.parametrize("embeddings", [None, Concepts()], ids=["words", "meaning"])
-async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path, embeddings: Any) -> None:
+async def test_finished_runs_lift_the_tools_they_called(tmp_path: Path) -> None:
+    embeddings = Concepts()
     query = TRIP.format(99)
     with ToolMemory(tmp_path, tools=PAST, embeddings=embeddings) as memory:
         before = {hit.name: hit.score for hit in memory.navigator.search(query)}
@@ -318,24 +160,6 @@ def test_failed_runs_lift_nothing_and_forgotten_ones_neither() -> None:
         assert names(memory.navigator.search(query, user_id="ann")) == plain
 
 
-def test_runs_that_cannot_be_read_leave_the_search(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    with ToolMemory.ephemeral(tools=PAST) as memory:
-        went(memory, 1, "alpha")
-        memory.entries.recall("trip")
-
-        def broken(*_: Any, **__: Any) -> Any:
-            raise StorageError("down")
-
-        monkeypatch.setattr(memory.entries.rows, "changes", broken)
-        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
-            assert (
-                names(memory.navigator.search(TRIP.format(9)))
-                == names(memory.navigator.search(TRIP.format(9)))
-                == ["delta"]
-            )
-        assert caplog.text.count("past runs could not be read for a search of tools") == 1
-
-
 def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langgraph_toolmem.navigator.tool_search.precedents.MOST", 3)
     with ToolMemory.ephemeral(tools=PAST, now=iter(range(10**6)).__next__) as memory:
@@ -351,9 +175,6 @@ def test_only_the_latest_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
         assert memory.navigator.tool_search.precedents(None) is past
         assert len(past) == 3
         assert past.votes(TRIP.format(5)).keys() == {"beta", "gamma"}
-
-
-# --- what comes before a tool -----------------------------------------------------------------------------------
 
 
 async def test_what_is_called_before_a_target() -> None:
@@ -372,31 +193,6 @@ async def test_what_is_called_before_a_target() -> None:
             await memory.navigator.asearch("trip", target="omega")
 
 
-# --- failures ---------------------------------------------------------------------------------------------------
-
-
-def test_an_embedder_that_fails_leaves_the_words(caplog: pytest.LogCaptureFixture) -> None:
-    model = Concepts()
-    model.broken = True
-    with ToolMemory.ephemeral(tools=TOOLS, embeddings=model) as memory, ToolMemory.ephemeral(tools=TOOLS) as words:
-        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
-            for _ in range(2):
-                assert memory.navigator.search("rotate image") == words.navigator.search("rotate image")
-        assert caplog.text.count("by words alone") == 1
-        model.broken = False
-        assert names(memory.navigator.search("lodging", k=1)) == ["reserve_room"]
-
-
-async def test_a_chroma_that_fails_leaves_the_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "chroma").write_text("no folder")
-    with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts()) as memory:
-        with caplog.at_level(logging.WARNING, "langgraph_toolmem"):
-            assert names(memory.navigator.search("rotate image", k=1)) == ["rotateImage"]
-            assert names(await memory.navigator.asearch("rotate image", k=1)) == ["rotateImage"]
-        assert caplog.text.count("by words alone") == 1
-        assert memory.navigator.search("lodging") == []
-
-
 async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> None:
     with ToolMemory(tmp_path, tools=TOOLS, embeddings=Concepts("one")) as memory:
         memory.navigator.search("lodging")
@@ -411,17 +207,15 @@ async def test_a_changed_embedder_is_not_hidden_by_the_words(tmp_path: Path) -> 
         assert names(memory.navigator.search("room", k=1)) == ["reserve_room"]
 
 
-# --- words for suggestions --------------------------------------------------------------------------------------
-
-
 def test_the_quick_index_ranks_by_words() -> None:
     index = ToolIndex()
     assert index.search("anything", 3) == []
+    hits = [ToolHit(name, score, "") for name, score in (("a", 0.4), ("b", 0.5), ("c", 0.16), ("d", 0.1))]
+    assert targets_of(hits) == ["a", "b", "c"]
     index.declare(read_tools(TOOLS))
     [(name, score), *_] = index.search("rotating the images", 2)
     assert name == "rotateImage"
     assert 0 < score <= 1
-    assert index.search("recipient", 5) == [("rotateImage", pytest.approx(score, abs=1))]
     assert index.search("xylophone", 5) == index.search("image", 0) == []
     index.declare(read_tools([tool("paint", "Paint a wall")]))
     assert index.search("rotate", 2) == []

@@ -1,8 +1,6 @@
-"""Links are learned in the background, and which scorer plans use.
+"""The table of a trained link scorer (``links-hgt.npz``, from `hgt`): what plans read, and what training needs.
 
-When runs end and half as many links again were seen as at the last time, a job fits the plain scorer again. It is used
-if it tells held-out links better than structure does. A table that another model left in the folder (``links-hgt.npz``,
-from `hgt.export.train`) takes its place if it did better on the links that both were measured on.
+It is used if it tells held-out links better than structure does.
 """
 
 from __future__ import annotations
@@ -30,50 +28,35 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("langgraph_toolmem.navigator")
 
-JOB: Final = "links"
-PLAIN, HGT = "links-plain.npz", "links-hgt.npz"
+HGT: Final = "links-hgt.npz"
 LEAST_LINKS: Final = 40
 """Different links from which something is learned."""
-MORE: Final = 1.5
-LOOK_EVERY: Final = 16
-"""Ended runs from one look at the number of links to the next."""
 EXPORTED: Final = 1_024
 """Consumers whose links are weighed beforehand, those that were called most first."""
 SHOWN: Final = 5
 
 
-class LinkLearning:
-    """Fits, keeps and gives the scorer of a memory. Safe for threads.
+class TrainedLinks:
+    """Keeps and gives the trained scorer of a memory. Safe for threads.
 
     Args:
         core: of the memory.
         graph: its dependency graph and history.
-        on: False: nothing is learned by itself, and nothing that was learned is used.
     """
 
-    def __init__(self, core: Core, graph: CurrentGraph, *, on: bool = True) -> None:
-        self._core, self._graph, self._on = core, graph, on
+    def __init__(self, core: Core, graph: CurrentGraph) -> None:
+        self._core, self._graph = core, graph
         self._lock = locks.lock()
         self._in_ram: dict[str, bytes] = {}
         self._known: dict[str, tuple[object, Mapping[str, ToolSpec], LearnedLinks | None]] = {}
-        self._asked: int | None = None  # links at the last fit
-        self._ended = 0
         self._told: set[str] = set()
-        if not core.read_only:
-            core.jobs.handle_slow(JOB, lambda _: (self._due() and self.fit()) or "", lambda *_: None)
 
     # --- using ---
 
     def scorer(self) -> LearnedLinks | None:
-        """The best of what was learned, if it is better than structure alone; None: nothing is, or it is stale."""
-        if not self._on:
-            return None
-        found = [each for name in (PLAIN, HGT) if (each := self._of(name)) is not None]
-        most = max((float(each.manifest["links"]) for each in found), default=0.0)
-        # One that knows far fewer links than another was measured in another time.
-        found = [each for each in found if MORE * float(each.manifest["links"]) > most]
-        better = [each for each in found if each.manifest["learned"] > each.manifest["structural"]]
-        return max(better, key=lambda each: float(each.manifest["learned"]), default=None)
+        """The trained table, if it is better than structure alone; None: there is none, or it does not fit."""
+        found = self._of(HGT)
+        return found if found is not None and found.manifest["learned"] > found.manifest["structural"] else None
 
     def _of(self, name: str) -> LearnedLinks | None:
         specs = self._core.catalogue.known
@@ -116,63 +99,11 @@ class LinkLearning:
         home = self._core.home
         return None if home is None else home / name
 
-    # --- learning ---
-
-    def look(self, *, now: bool = False) -> int:
-        """Puts a job if enough new links were seen; cheap enough for every run that ends. Nothing is kept: 0."""
-        self._ended += 1
-        if not self._on or self._core.read_only or (not now and self._ended % LOOK_EVERY):
-            return 0
-        count = len(links_of(self._graph.history(at_once=True)))
-        if self._asked is None:
-            self._asked = self._fitted()
-        if count >= max(LEAST_LINKS, MORE * self._asked):
-            self._asked = count
-            self._core.jobs.put(JOB, {}, line=JOB, key=f"{JOB}-{count}")
-        return 0
-
-    def _fitted(self) -> int:
-        kept = self._of(PLAIN)
-        return 0 if kept is None else int(kept.manifest["links"])
-
-    def _due(self) -> bool:
-        """Whether a job that waited is still worth its while."""
-        return len(links_of(self._graph.history(at_once=True))) >= max(LEAST_LINKS, MORE * self._fitted())
-
-    def fit(self) -> str | None:
-        """Fits the plain scorer to the links seen so far and keeps it; what it is worth, in words.
-
-        Raises:
-            StorageError: the embedder failed, or the table cannot be kept.
-        """
-        from langgraph_toolmem.navigator.learned import plain
-        from langgraph_toolmem.navigator.learned.scorer import StructuralFits, table_of
-        from langgraph_toolmem.navigator.learned.views import Views
-        from langgraph_toolmem.stores.arrays import dumped
-
-        graph, history = self.snapshot()
-        views = Views(graph.apis, self.embed)
-        links = numbered(links_of(history), views)
-        if len(links) < LEAST_LINKS:
-            return None
-        fits, together = StructuralFits(graph, views), plain.two_steps(links)
-        worth = plain.validated(views, fits, links, together=together)
-        model = plain.fit(views, fits, links, together=together)
-        uses = [history.uses.get(name, 0.0) for name in views.names]
-        consumers = sorted(range(len(views)), key=lambda place: -uses[place])[:EXPORTED]
-        specs = {name: node.spec for name, node in graph.apis.items()}
-        table = table_of(views.names, model.rows(consumers), specs)
-        manifest = {"model": "plain", **self.manifest(len(links)), **worth}
-        self.keep(PLAIN, dumped(manifest, table))
-        return (
-            f"{len(links)} links learned; held-out ones: {worth['learned']:.3f}, by structure {worth['structural']:.3f}"
-        )
+    # --- training ---
 
     def snapshot(self) -> tuple[ToolDependencyGraph, History]:
         """A dependency graph of one's own, and the counts of past runs."""
-        with self._graph.held() as graph:
-            constraints = graph.clusters.constraints
-        return self._graph.rebuilt(constraints), self._graph.history(at_once=True)
+        return self._graph.rebuilt(), self._graph.history(at_once=True)
 
     def manifest(self, links: int) -> dict[str, Any]:
         """What every table says of how it was made."""
