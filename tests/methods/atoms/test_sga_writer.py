@@ -17,7 +17,7 @@ from langgraph_toolmem import Atoms, ToolMemory
 from langgraph_toolmem.atoms.atoms import Atom
 from langgraph_toolmem.atoms.writer import AtomWriter
 from langgraph_toolmem.cli import app
-from langgraph_toolmem.offline.discovery import Discovery, Task
+from langgraph_toolmem.offline.discovery import Discovery, IntoMemory, Task
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 
 TOOLS = [
