@@ -270,7 +270,7 @@ class Folds:
         state, start = self.begin(run)
         last = latest_turn(run)
         for index in range(start, len(run.events)):
-            if index == last:
+            if index == last > start:
                 self.keep(run, index, state)
             state.push(run.events[index])
         return state
