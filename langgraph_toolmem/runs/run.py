@@ -152,6 +152,12 @@ class Run:
             for start, end in pairwise([0, *bounds, len(self.events)])
         ]
 
+    def answered(self) -> list[str]:
+        """The episodes (digests) that end with words of the model."""
+        nexts = (*(event.episode for event in self.events[1:]), None)
+        ends = (event for event, after in zip(self.events, nexts, strict=True) if event.episode != after)
+        return [event.episode or self.digest for event in ends if isinstance(event, Turn) and not event.steps]
+
     @property
     def current(self) -> Run:
         """The latest episode."""

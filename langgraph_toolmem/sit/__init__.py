@@ -37,7 +37,7 @@ from langgraph_toolmem.core.method import Method
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.state import START
-from langgraph_toolmem.runs.run import Run, Turn
+from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.sit.evidence import SITEvidence, TransitionSeen
 from langgraph_toolmem.sit.policy import SITPolicy
 from langgraph_toolmem.sit.section import section
@@ -233,10 +233,8 @@ class SIT(Method):
 
     def learned(self, run: Run, user: User) -> None:
         """An episode that was answered in words may be over: its summaries go where its verdict says."""
-        for each in run.episodes():
-            last = each.events[-1] if each.events else None
-            if isinstance(last, Turn) and not last.steps:
-                self.states.settle(each.digest, user)
+        for episode in run.answered():
+            self.states.settle(episode, user)
 
     def ended(self, ended: EndedRun) -> None:
         """A run is over."""
