@@ -430,3 +430,33 @@ async def test_threads_side_by_side_keep_apart(kind: Any, nothing_failed: None) 
             for name, state in zip(asked, states, strict=True):
                 calls = [call for each in state["messages"] for call in getattr(each, "tool_calls", ())]
                 assert [(call["name"], call["args"]) for call in calls] == expected(name)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+async def test_an_error_of_a_tool_goes_its_way_though_the_memory_breaks_and_each_kind_is_logged_once(
+    build: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(Desk):
+        def did(self, tool_name: str, /, **args: Any) -> None:
+            raise ConnectionError(f"{tool_name} is away")
+
+    count = iter(range(100))
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(f"secret number {next(count)}")
+
+    for way in WAYS:
+        with memory_of(None, make(Inertia)) as memory:
+            for point in ("executed", "after_model", "gave_up", "observe", "finish"):
+                monkeypatch.setattr(memory.core.events, point, broken)
+            app = (agent_of if build == "agent" else graph_of)(memory, Away(), script)
+            caplog.clear()
+            for thread in "ab":
+                if build == "agent":
+                    with pytest.raises(ConnectionError, match="find_customer is away"):
+                        await run(app, way, thread)
+                else:  # its `ToolNode` answers with the error, and the script tries each call once
+                    assert "is away" in "".join(each.text for each in await run(app, way, thread))
+            logged = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+            assert 1 <= len(logged) <= 3
+            assert "secret" not in "".join(logged)
