@@ -32,7 +32,8 @@ LONGEST_NAME = 60  # characters, and some to spare below 63, the limit of older 
 MAX_IN_USE = 64
 """Collections that Chroma is allowed to keep open. It would keep up to a fifth of the process's file limit, with four
 files and some megabytes each: too much for a host with many users."""
-_FINAL, _DRAFT = ".v2", ".new"  # ends of collection names
+AT_ONCE = 500  # rows deleted at once
+_FINAL, _DRAFT, _REPLACED = ".v2", ".new", ".old"  # ends of collection names
 
 _DAMAGED = "malformed", "not a database"
 logger = logging.getLogger("langgraph_toolmem.stores.chroma")
@@ -72,6 +73,16 @@ def draft_name(name: str) -> str:
     return name.removesuffix(_FINAL) + _DRAFT
 
 
+def replaced_name(name: str) -> str:
+    """The name of a collection whose place another took, until it is deleted."""
+    return name.removesuffix(_FINAL) + _REPLACED
+
+
+def is_replaced(name: str) -> bool:
+    """Return whether another collection took this one's place."""
+    return name.endswith(_REPLACED)
+
+
 def final_name(name: str) -> str:
     """The name a collection has, or will have when its rebuilding is done."""
     return name.removesuffix(_DRAFT) + _FINAL if name.endswith(_DRAFT) else name
@@ -82,6 +93,15 @@ def is_not_found(error: BaseException | None) -> bool:
     from chromadb.errors import NotFoundError
 
     return isinstance(error, NotFoundError)
+
+
+def delete_collection(client: Any, name: str) -> None:
+    """Delete a collection, its rows first: else Chroma (1.5) keeps their list-valued metadata, whose owners they would
+    become of rows that come later, in any collection."""
+    collection = client.get_collection(name, embedding_function=None)
+    while ids := collection.get(limit=AT_ONCE, include=[])["ids"]:
+        collection.delete(ids=ids)
+    client.delete_collection(name)
 
 
 class ChromaConnection:
@@ -235,7 +255,7 @@ class ChromaConnection:
             if client is not None and self.given is None and self._process == os.getpid():
                 for name in self._in_use if self.ephemeral else ():
                     with suppress(Exception):  # gone already
-                        client.delete_collection(name)
+                        delete_collection(client, name)
                 self._let_go(client)
 
     def _let_go(self, client: Any) -> None:

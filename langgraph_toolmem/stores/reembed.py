@@ -1,8 +1,9 @@
 """Making every stored vector again with another embedder, so that a crash half-way loses nothing.
 
 A collection's dimension is fixed, so each one is built anew beside the old one and takes its name at the end:
-write ``name.new`` - delete ``name.v2`` - rename. Whatever the crash leaves can be told apart: ``name.new``
-beside ``name.v2`` is half-made and thrown away, ``name.new`` alone is whole and only lacks its name.
+write ``name.new`` - rename ``name.v2`` to ``name.old`` - rename ``name.new`` to ``name.v2`` - delete ``name.old``.
+Whatever the crash leaves can be told apart: ``name.new`` beside ``name.v2`` is half-made and thrown away, ``name.new``
+without it is whole and only lacks its name, and ``name.old`` goes with the next rebuilding.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.search.embedders import Embedder
 from langgraph_toolmem.stores import parts, salvage
-from langgraph_toolmem.stores.chroma import ChromaConnection, draft_name, final_name, is_not_found
+from langgraph_toolmem.stores.chroma import (
+    ChromaConnection,
+    delete_collection,
+    draft_name,
+    final_name,
+    is_not_found,
+    is_replaced,
+    replaced_name,
+)
 from langgraph_toolmem.stores.manifest import Label, require_same
 
 WAITING = 64
@@ -63,9 +72,13 @@ def create(client: Any, name: str, label: Label) -> Any:
 
 def remove(client: Any, name: str) -> None:
     """Delete a collection and what an interrupted rebuilding left of it; none is no error."""
-    for each in (name, draft_name(name)):
+    _delete(client, name, draft_name(name), replaced_name(name))
+
+
+def _delete(client: Any, *names: str) -> None:
+    for each in names:
         try:
-            client.delete_collection(each)
+            delete_collection(client, each)
         except Exception as error:
             if not is_not_found(error):
                 raise
@@ -96,7 +109,7 @@ def labelled(connection: ChromaConnection, *, most: int | None = None) -> dict[s
         page = client.list_collections(limit=size, offset=offset)
         for collection in page:
             label = Label.from_metadata(collection.metadata)
-            if label is not None and connection.owns(collection.name):
+            if label is not None and connection.owns(collection.name) and not is_replaced(collection.name):
                 found[collection.name] = label
         if len(page) < size or (most is not None and len(found) >= most):
             return found
@@ -223,12 +236,8 @@ def _embedded(
 
 def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) -> Iterator[int]:
     """Rebuild one collection, with the vectors it has if no embedder is given; yields how many texts each step did."""
-    draft = draft_name(name)
-    try:
-        client.delete_collection(draft)
-    except Exception as error:
-        if not is_not_found(error):
-            raise
+    draft, old = draft_name(name), replaced_name(name)
+    _delete(client, draft, old)
     if embedder is not None:
         label = replace(label, embedder=embedder.name, dimension=embedder.dimension())
     new = create(client, draft, label)
@@ -243,5 +252,6 @@ def _rebuild(client: Any, name: str, label: Label, embedder: Embedder | None) ->
             metadatas=page["metadatas"],
         )
         yield len(texts)
-    client.delete_collection(name)
+    client.get_collection(name, embedding_function=None).modify(name=old)
     new.modify(name=name)
+    delete_collection(client, old)
