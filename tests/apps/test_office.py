@@ -130,7 +130,7 @@ def test_assistant_solves_all_tasks_as_the_script_does() -> None:
 def test_assistant_takes_an_alternative_when_a_tool_is_down() -> None:
     desk = Desk(Office(0))
     for tool in ALTERNATIVES:
-        affected = [task for task in TASKS if any(call.tool == tool for call in task.script())][:3]
+        affected = [task for task in TASKS if any(call.tool == tool for call in task.script())][:1]
         assert affected
         for task in affected:
             desk.solve(task, lambda _, tool=tool: desk.office.inject(tool, probability=1.0))  # type: ignore[misc]
@@ -170,7 +170,7 @@ def test_demo_end_to_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     assert after["llm_calls"] + after["shortcuts"] >= before["llm_calls"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_demo_loses_no_task_and_saves_calls(capsys: pytest.CaptureFixture[str]) -> None:
     gears = ["--gears", "reads and named writes"]
     assert demo_module.main(["--tasks", "120", "--latency-ms", "0", "--json", *gears]) == 0

@@ -172,7 +172,13 @@ def test_right_is_tool_and_all_arguments(tool: str, args: dict[str, str], right:
     assert not is_right(event, Decision(None, ""))
 
 
-@pytest.mark.parametrize("name", ["workbench_gpt4", "tau_retail_gold", "bfcl_v3_multi_turn"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tau_retail_gold",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("workbench_gpt4", "bfcl_v3_multi_turn")),
+    ],
+)
 def test_recorded_runs_stay_within_the_budget(name: str):
     folder = DATA / name
     if not folder.exists():

@@ -71,6 +71,7 @@ def test_a_set_that_is_not_there_is_skipped(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "nestful").is_dir(), reason="needs ../shared/data/nestful")
+@pytest.mark.long
 def test_the_plain_scorer_reaches_its_target(capsys: pytest.CaptureFixture[str]):
     assert bench.main(["--sets", "nestful", "--embedders", "built-in", "--seeds", "1"]) == 0
     said = capsys.readouterr().out
