@@ -96,6 +96,7 @@ class Jobs:
         self._working = locks.lock()  # one at a time in this process
         self._changing = locks.rlock()  # over looking whether a job was forgotten, and doing it
         self._finished = locks.condition()
+        self._in_hand: list[str] = []  # kinds of what is being done: it may leave the queue meanwhile, forgotten
         self._closed = False
         self._stopped = False  # the background begins nothing more: the interpreter ends
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
@@ -220,7 +221,7 @@ class Jobs:
         Returns:
             Whether nothing that is due is left of what was there when this was called.
         """
-        if self._read_only or not self.any or self.queue.empty:
+        if self._read_only or not self.any or (self.queue.empty and not self._in_hand):
             return True
         quick = tuple(self._quick if in_all else self._quick.keys() - self._patient)
         if self._remote is not None and this_step() is not None:
@@ -229,13 +230,14 @@ class Jobs:
             return self._remote.wait_for(idle, self._finished)
         end = time.monotonic() + timeout
         todo = self.queue.pending(quick)  # where others go on putting, there is no end to wait for
-        while todo and not self._closed and self.queue.pending(quick):
+        busy = lambda: not {*quick}.isdisjoint(self._in_hand)  # noqa: E731
+        while not self._closed and ((todo and self.queue.pending(quick)) or busy()):
             if in_all and time.monotonic() >= end:
                 return False
-            if (job := self.queue.take(quick)) is not None:
+            if todo and (job := self.queue.take(quick)) is not None:
                 todo -= 1
                 self._do(job)
-            elif not self.queue.lent(quick):
+            elif not self.queue.lent(quick) and not busy():
                 break
             elif (left := end - time.monotonic()) <= 0:
                 return False
@@ -253,11 +255,11 @@ class Jobs:
         Returns:
             Whether all is done. What was given up counts as done; what is left in a closed memory waits on disk.
         """
-        if self._read_only or not self.any or self.queue.empty:
+        if self._read_only or not self.any or (self.queue.empty and not self._in_hand):
             return True
         end = math.inf if timeout is None else time.monotonic() + timeout
         self.begin()
-        while not self._closed and self.queue.pending((*self._quick, *self._slow)):
+        while not self._closed and (self.queue.pending((*self._quick, *self._slow)) or self._in_hand):
             if (left := end - time.monotonic()) <= 0:
                 return False
             with self._finished:
@@ -346,6 +348,8 @@ class Jobs:
             self._do(job)
 
     def _do(self, job: Job) -> None:
+        with self._finished:
+            self._in_hand.append(job.kind)
         try:
             if job.kind in self._slow:
                 self._do_slow(job, *self._slow[job.kind])
@@ -365,6 +369,7 @@ class Jobs:
                 raise
         finally:
             with self._finished:
+                self._in_hand.remove(job.kind)
                 self._finished.notify_all()
 
     def _do_quick(self, job: Job, do: Do) -> None:

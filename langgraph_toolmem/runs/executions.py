@@ -27,14 +27,16 @@ class ExecutionLog:
     Attributes:
         executions: what was seen of a call, by the key of its step.
         turns: keys of the turns that a recorder watches.
+        heads: the user message before a call, and its episode, by the call's id.
+        prefixes: what was read of each thread.
     """
 
     def __init__(self, known: Callable[[str | None], Mapping[str, str]] = lambda _thread: {}) -> None:
         self.executions: dict[str, Execution] = {}
         self.turns: dict[str, None] = {}
         self._known = known
-        self._heads: dict[str, tuple[str, str]] = {}
-        self._prefixes: dict[Any, Prefix] = {}
+        self.heads: dict[str, tuple[str, str]] = {}
+        self.prefixes: dict[Any, Prefix] = {}
         self._lock = locks.lock()
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
@@ -44,16 +46,16 @@ class ExecutionLog:
             MessageError: they cannot be read.
         """
         entries, known = list(entries_of(messages)), self._known(thread_id)
-        heads = self._heads if thread_id is None else {}
+        heads = self.heads if thread_id is None else {}
         first = entries[0] if thread_id is None and entries else None
         key = thread_id if first is None else (getattr(first, "id", None), str(getattr(first, "content", "")))
-        prefix = self._prefixes.get(key)
+        prefix = self.prefixes.get(key)
         run, after = read_on(prefix, entries, thread_id, self.executions, self.turns, known, heads)
         if after is not None and after is not prefix:
             with self._lock:
-                self._prefixes.pop(key, None)
-                self._prefixes[key] = after
-                _bound(self._prefixes, MAX_THREADS)
+                self.prefixes.pop(key, None)
+                self.prefixes[key] = after
+                _bound(self.prefixes, MAX_THREADS)
         if thread_id is None:  # where nobody names the thread, its calls tell
             self._note_heads(run)
         return run
@@ -61,13 +63,13 @@ class ExecutionLog:
     def forget(self) -> None:
         """Lets go of what was read."""
         with self._lock:
-            self._prefixes.clear()
+            self.prefixes.clear()
 
     def _read_anew(self, key: str) -> None:
         """Something new is known of a turn or a step."""
         with self._lock:
-            for thread in [thread for thread, prefix in self._prefixes.items() if key in prefix.keys]:
-                del self._prefixes[thread]
+            for thread in [thread for thread, prefix in self.prefixes.items() if key in prefix.keys]:
+                del self.prefixes[thread]
 
     def _note_heads(self, run: Run) -> None:
         asked = None
@@ -76,9 +78,9 @@ class ExecutionLog:
                 asked = event.key, event.episode
             elif asked:
                 for step in event.steps:
-                    if looks_unique(step.call_id) and step.call_id not in self._heads:
-                        self._heads[step.call_id] = asked
-                        _bound(self._heads)
+                    if looks_unique(step.call_id) and step.call_id not in self.heads:
+                        self.heads[step.call_id] = asked
+                        _bound(self.heads)
 
     def saw(self, step: str, execution: Execution) -> None:
         """Remembers what became of a call, the latest attempt."""
