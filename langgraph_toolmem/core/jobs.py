@@ -230,7 +230,10 @@ class Jobs:
             return self._remote.wait_for(idle, self._finished)
         end = time.monotonic() + timeout
         todo = self.queue.pending(quick)  # where others go on putting, there is no end to wait for
-        busy = lambda: not {*quick}.isdisjoint(self._in_hand)  # noqa: E731
+
+        def busy() -> bool:
+            return not {*quick}.isdisjoint(self._in_hand)
+
         while not self._closed and ((todo and self.queue.pending(quick)) or busy()):
             if in_all and time.monotonic() >= end:
                 return False
