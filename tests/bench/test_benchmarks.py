@@ -252,6 +252,7 @@ def test_without_the_recorded_runs_there_is_nothing_to_do(tmp_path: Path, capsys
     assert capsys.readouterr().out.count("skipped: ") == len(bench_replay.SETS)
 
 
+@pytest.mark.long
 def test_the_scale_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     file = tmp_path / "figures.json"
 

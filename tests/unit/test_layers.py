@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import langgraph_toolmem
 
+pytestmark = pytest.mark.xdist_group("layers")  # the modules are parsed once
 ROOT = Path(langgraph_toolmem.__file__).parent
 NAME = "langgraph_toolmem"
 FLOORS = [
