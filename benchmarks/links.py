@@ -256,7 +256,7 @@ def cost(data: Path, tools: int) -> dict[str, float]:
 def step_times(device: str, rounds: int = 2) -> dict[str, float]:
     """A training step of two layers (hidden 256, 8 heads) on 7,866 nodes and 24,215 edges, ours and the peer's."""
     import torch
-    from torch_geometric.nn import HGTConv  # type: ignore[import-untyped]
+    from torch_geometric.nn import HGTConv
 
     from langgraph_toolmem.hgt.attention import RelationalAttention
     from langgraph_toolmem.hgt.model import API, PARAMETER, RELATIONS

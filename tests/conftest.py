@@ -26,8 +26,8 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One for each processor: each loads all modules, and little of the time is waiting."""
-    return os.cpu_count() or 1
+    """One more than there are processors: some of the time is waiting for servers, children and deadlines."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,7 +21,7 @@ DEFAULT_FOLDER: Final = Path(".toolmem")
 DISTRIBUTION: Final = "langgraph-toolmem"
 LITTLE: Final = 16_000_000
 """Bytes on a disk below which there is no room to write a memory anew."""
-_INTERNAL: Final = ("all", "bench", "dev")
+_INTERNAL: Final = ("all", "bench", "dev", "dev-all")
 """Extras that are no part of an application."""
 _WRITERS: Final = {
     "critique": "critiques are written only by a memory whose method Entries has a critic: Entries(critic=...)",

@@ -56,7 +56,7 @@ def called(text: str) -> list[str]:
 # --- the three audiences' agents ---
 
 
-@pytest.mark.parametrize("name", ["state_graph", "agent"])
+@pytest.mark.parametrize("name", ["agent", pytest.param("state_graph", marks=pytest.mark.long)])
 def test_an_agent_asks_the_model_less_often_and_does_the_same(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(f"examples.{name}")
     out = printed(name, capsys)
@@ -75,6 +75,7 @@ def test_an_agent_asks_the_model_less_often_and_does_the_same(name: str, capsys:
 # --- logs ---
 
 
+@pytest.mark.long
 def test_replay_calls_nothing_and_says_what_would_have_been_saved(capsys: pytest.CaptureFixture[str]) -> None:
     out = printed("replay_logs", capsys)
     assert desk.DONE == []
@@ -147,6 +148,7 @@ def test_steps_of_past_runs_help_on_tools_of_other_names(capsys: pytest.CaptureF
 # --- human approval ---
 
 
+@pytest.mark.long
 def test_a_shortcut_to_a_gated_tool_waits_for_the_human(capsys: pytest.CaptureFixture[str]) -> None:
     parts = printed("human_approval", capsys).split("\n--- ")[1:]
     assert [re.search(r"who says: (\w+)", part)[1] for part in parts] == ["approve", "edit", "reject"]  # type: ignore[index]

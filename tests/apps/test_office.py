@@ -127,6 +127,7 @@ def test_assistant_solves_all_tasks_as_the_script_does() -> None:
     assert 0.01 < thoughts / turns < 0.06
 
 
+@pytest.mark.long
 def test_assistant_takes_an_alternative_when_a_tool_is_down() -> None:
     desk = Desk(Office(0))
     for tool in ALTERNATIVES:
