@@ -158,12 +158,12 @@ def test_demo_end_to_end(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.setenv("NO_PROXY", "")
     monkeypatch.setenv("no_proxy", "")
     gears = ["--gears", "prefetch", "reads"]
-    assert demo_module.main(["--tasks", "30", "--latency-ms", "0", "--variation", "7", "--json", *gears]) == 0
+    assert demo_module.main(["--tasks", "20", "--latency-ms", "0", "--variation", "7", "--json", *gears]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert LABEL in shown["note"]
     assert "7 % of the requests" in shown["note"]
     before, ahead, after = shown["all"].values()
-    assert before["right"] == 30
+    assert before["right"] == 20
     assert shown["lost"] == {"prefetch": [], "reads": []}
     assert ahead["llm_calls"] == before["llm_calls"]
     assert shown["reports"]["prefetch"]["sections"]["inertia"]["prefetch"]["served"] > 0
