@@ -229,7 +229,9 @@ def graph_of(memory: ToolMemory, desk: Desk, schema: Any) -> tuple[Any, Scripted
     """A graph without a recorder, the shortcut's ways on by ``goto``."""
     model = ScriptedChatModel(script=script)
     builder = StateGraph(MessagesState, context_schema=schema)
-    InertiaShortcut(memory, policy=EAGER, goto=("act", "llm")).add_to(builder, "first", metadata={"team": "desk"})
+    node = InertiaShortcut(memory, policy=EAGER, goto=("act", "llm"))
+    assert node.destinations == {"act": "shortcut", "llm": "ask the model"}
+    node.add_to(builder, "first", metadata={"team": "desk"})
     builder.add_node("llm", lambda state: {"messages": [model.invoke(state["messages"])]})
     builder.add_node("act", ToolNode(desk.tools))
     builder.add_edge(START, "first")

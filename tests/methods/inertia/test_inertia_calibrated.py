@@ -52,6 +52,8 @@ def at_second_call(learner: Learner, **options: Any) -> Any:
 
 
 def test_a_few_runs_are_not_enough_and_many_are():
+    nothing = Learner(TOOLS, FREE).decide(request("Zoe"))
+    assert (nothing.proposal, nothing.options) == (None, ())
     assert at_second_call(practised(runs=2)).proposal is None
 
     proposal = at_second_call(practised()).proposal
