@@ -234,7 +234,7 @@ class SIT(Method):
     def learned(self, run: Run, user: User) -> None:
         """An episode that was answered in words may be over: its summaries go where its verdict says."""
         for episode in run.answered():
-            self.states.settle(episode, user)
+            self.states.settle(episode, user, anew=False)
 
     def ended(self, ended: EndedRun) -> None:
         """A run is over."""

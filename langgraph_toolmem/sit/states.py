@@ -104,10 +104,15 @@ class WaitingStates:
 
     # --- stored ---
 
-    def settle(self, run: str, user: User) -> None:
+    def settle(self, run: str, user: User, *, anew: bool = True) -> None:
         """Has the summaries of a run put where its verdict says, in the background: with the others, or away.
 
         What a user's namespace holds waits until that user is named.
+
+        Args:
+            run: its digest.
+            user: whose run it is.
+            anew: the verdict may be another one than when its summaries were stored.
         """
         core = self._core
         if core.read_only:
@@ -115,7 +120,7 @@ class WaitingStates:
         with core.lock:
             judged = core.score_of(run) is not None
             waits = (judged or (self.used and self.policy.unlabelled > 0)) and bool(self._mine(run, user))
-            if not waits and not (judged and core.graph.has_seen(stored_key(run))):
+            if not waits and not (anew and judged and core.graph.has_seen(stored_key(run))):
                 return
         core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
 
