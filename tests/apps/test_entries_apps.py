@@ -314,6 +314,9 @@ async def test_feedback_reaches_what_an_error_ended_and_earlier_turns_keep_their
     found = {each.query: each for each in entries(memory)}
     assert (found[REQUEST.format("Ida")].score, found[REQUEST.format("Ida")].comment) == (1.0, "fine")
     assert found[REQUEST.format("Ben")].score is None
+    memory.feedback("t", score=0.0, comment="nothing came")
+    found = {each.query: each for each in entries(memory)}
+    assert [found[REQUEST.format(name)].score for name in ("Ida", "Ben")] == [1.0, 0.0]
 
 
 async def test_of_parallel_calls_the_one_that_raises_failed(memory: ToolMemory) -> None:
