@@ -313,7 +313,7 @@ def _by_kind(found: _Found, _policy: SITPolicy, _available: Collection[str] | No
     def rank(tool: str) -> tuple[Any, ...]:
         candidate = found.candidates[tool]
         best = None if candidate.best is None else candidate.best.similarity
-        relevance = 0.0 if candidate.weight > 0 else candidate.relevance
+        relevance = candidate.relevance if best is None and candidate.weight <= 0 else 0.0
         return (best is None, -(best or 0.0), -candidate.weight, -relevance, tool)
 
     ranked = []
