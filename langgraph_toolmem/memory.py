@@ -22,7 +22,7 @@ from langgraph_toolmem.report.report import Report, make_report
 from langgraph_toolmem.report.savings import TokenPrice
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
-from langgraph_toolmem.stores.graph_store import Fsync
+from langgraph_toolmem.stores.events import Fsync
 from langgraph_toolmem.stores.remote import DEADLINE, PATIENCE
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def default_methods(*own: Method) -> list[Method]:
 class ToolMemory:
     """Learns from an agent's tool calls: predicts the next one, suggests, recalls, plans.
 
-    Safe to use from several threads. One process writes to a folder; several workers share a `store`.
+    Safe to use from several threads. Several processes and forked workers may share a folder; several machines share a
+    `store`.
 
     Args:
         path: the memory's folder; it is made. ``~`` is the user's home. None: nothing on disk (`ephemeral`). What
@@ -93,7 +94,7 @@ class ToolMemory:
 
     Raises:
         ConfigurationError: an argument cannot work.
-        LockedError: another process writes to the folder.
+        StorageError: the folder is another program's, of a newer release, or on a network file system.
     """
 
     def __init__(

@@ -121,7 +121,7 @@ def examine(folder: Path | None) -> Health:
         wrong = f"{folder} cannot be read: give the agent's user its folder back (chown, chmod u+rwX)"
     if wrong:
         return Health(health.packages, folder, problems=[*health.problems, wrong])
-    from langgraph_toolmem.stores.graph_report import inspect_folder
+    from langgraph_toolmem.stores.events import inspect_folder
 
     memory = {**inspect_folder(folder), "jobs": _queue(folder)}
     found = Health(health.packages, folder, memory, _size(folder), health.problems, health.notes)
@@ -187,12 +187,12 @@ def _judge_indexes(folder: Path, memory: dict[str, Any], found: Health) -> None:
 
 def _queue(folder: Path) -> dict[str, Any]:
     """Return the jobs in a folder by their state; failing ones are pending too."""
-    from langgraph_toolmem.stores.database import held_in, look
+    from langgraph_toolmem.stores.database import held_in, query_readonly
 
     path, why, rows = held_in(folder), "", None
     if path is not None:
         try:
-            rows = look(path, "SELECT kind, given_up, attempts, error FROM jobs")
+            rows = query_readonly(path, "SELECT kind, given_up, attempts, error FROM jobs")
         except StorageError as error:
             why = str(error)
     waits, lost = ([row for row in rows or () if bool(row[1]) is given_up] for given_up in (False, True))

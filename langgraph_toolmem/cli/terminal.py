@@ -68,7 +68,7 @@ def answer_json(value: Any) -> None:
 
 def write_text(file: Path, text: str) -> None:
     """Write a file as a whole: a reader sees the old text or the new one. Write into a device or a pipe."""
-    from langgraph_toolmem.stores.disk import replace_file
+    from langgraph_toolmem.stores.snapshot import replace_file
 
     target = file.resolve()
     try:

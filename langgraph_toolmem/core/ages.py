@@ -24,7 +24,6 @@ class Heard(Operation):
     """Runs, requests and threads (digests) were heard of in that hour since 1970; none: ages are kept from then on."""
 
     kind = "heard"
-    personal = True
     names: list[str]
     hour: int
 

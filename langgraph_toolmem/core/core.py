@@ -37,7 +37,8 @@ from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools
 from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
-from langgraph_toolmem.stores.graph_store import Fsync, GraphStore
+from langgraph_toolmem.stores.events import EventStore, Fsync
+from langgraph_toolmem.stores.shared import SharedLog
 from langgraph_toolmem.stores.vectors import REFRESH_SECONDS, VectorStore
 
 if TYPE_CHECKING:
@@ -128,9 +129,11 @@ class Core(Evidence):
             NewestRuns,
             *(table for each in self.listeners for table in each.tables),
         ]
-        where: dict[str, Any] = {"shared": store, "namespace": self.graph_namespace, "fsync": fsync, "now": now}
-        kept = GraphStore(home, tables=tables, read_only=read_only, **where, **limits)
-        super().__init__(kept, users, now=now, read_only=read_only)
+        how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
+        log = EventStore(home, lock=locks.rlock(), tables=tables, **how)
+        super().__init__(log, users, now=now, read_only=read_only)
+        if store is not None:
+            self.shared = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.quietly(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
@@ -144,6 +147,7 @@ class Core(Evidence):
         self.executions = ExecutionLog(self.episodes.of)
         self._states, learned = Folds(), Folds()
         self.episodes.at_forgetting(self.executions.forget, self._states.forget, learned.forget)
+        self.store.at_reload += [self.executions.forget, self._states.forget, learned.forget]
         self.ledger = Ledger(self.graph, self.apply, self.lock)
         self.kept_runs = KeptRuns()
         describe = None if read_only else lambda record: self.apply(None, record)
@@ -182,9 +186,7 @@ class Core(Evidence):
                 last.callback(self.quietly, f"{what} could not be closed", close)
 
     def forked(self) -> None:
-        """In a process that is forked off the memory only looks: folder, connections and background are the parent's.
-        Verdicts wait in the folder for the parent."""
-        self.read_only = True
+        """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
         self.store.forked()
         self.jobs.forked()
         self.vectors.forked()
@@ -203,7 +205,7 @@ class Core(Evidence):
         """Notes the episodes of a thread before anything is learned of it: a verdict finds what it is on."""
         with self.lock:
             if not self.read_only and (new := self.episodes.new(run)):
-                self.apply(None, new)
+                self.apply(None, new, run=run.digest)
 
     def read(self, messages: Any, thread_id: str | None = None) -> Run:
         """Messages as a run, calls as recorders saw them executed.
@@ -239,7 +241,8 @@ class Core(Evidence):
     def problems(self) -> list[str]:
         """What is wrong with what is kept, one sentence each."""
         with self.lock:
-            found = [*self.store.problems, *self.store.waiting(), *self.vectors.problems]
+            waiting = [] if self.shared is None else self.shared.waiting()
+            found = [*self.store.problems, *waiting, *self.vectors.problems]
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()
         found += [problem] if problem else []

@@ -25,8 +25,6 @@ class MessageSeen(Operation):
     """A user message of a thread (digests), its episode, and the how manyth of the thread that is."""
 
     kind = "message_seen"
-    personal = True
-    about = "episode"
     thread: str
     message: str
     episode: str
@@ -38,8 +36,6 @@ class EpisodeOver(Operation):
     """An episode was answered, or reported as finished."""
 
     kind = "episode_over"
-    personal = True
-    about = "episode"
     thread: str
     episode: str
 

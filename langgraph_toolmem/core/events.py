@@ -91,7 +91,7 @@ class Events:
             whole = self.verdicts.is_whole(run)
             _, new = self.learn(run, user, last_turn_too=True)
             whole = whole and new == sum(isinstance(event, Turn) for event in run.events)
-            evidence.apply(None, self._episodes.over(parts[-1]))
+            evidence.apply(None, self._episodes.over(parts[-1]), user=user.digest, run=parts[-1].digest)
         if success is not None:
             judged = parts if whole else parts[-1:]
             for each in judged:
@@ -109,7 +109,7 @@ class Events:
         self.learn(given.run, given.user, last_turn_too=True, **options)
         parts = given.run.episodes()
         with self._evidence.lock:
-            self._evidence.apply(None, self._episodes.over(parts[-1]))
+            self._evidence.apply(None, self._episodes.over(parts[-1]), user=given.user.digest, run=parts[-1].digest)
         for each in parts:
             if given.score is not None:
                 self.verdicts.note(each.digest, given.score, None, given.user.id, weight=1 / len(parts))
@@ -266,7 +266,7 @@ class Events:
         with evidence.lock:
             evidence.store.refresh()
             if new_messages := self._episodes.new(run):
-                evidence.apply(None, new_messages)
+                evidence.apply(None, new_messages, user=user.digest, run=run.digest)
             state, start = self._folds.begin(run)
             last = latest_turn(run)
             at_hand = self._catalogue.specs if specs is None else specs
@@ -293,9 +293,9 @@ class Events:
                     )
                     key = turn_digest(event)
                     if not evidence.graph.has_seen(key):
-                        new += evidence.apply(key, self._record(learned))
+                        new += evidence.apply(key, self._record(learned), user=user.digest, run=learned.run)
                     elif again := self._again(learned):
-                        evidence.apply(None, again)
+                        evidence.apply(None, again, user=user.digest, run=learned.run)
                     if event.chosen_by == "model" and event.text:
                         thought = event.text
                 elif not isinstance(event, Turn):
@@ -346,7 +346,7 @@ class Events:
         with evidence.lock:
             last = run.events[-1] if run.events else None
             if isinstance(last, Turn) and not last.steps and not evidence.read_only:
-                evidence.apply(None, self._episodes.over(run))
+                evidence.apply(None, self._episodes.over(run), user=user.digest, run=run.digest)
         if evidence.store.closed:
             return
         for each in self._listeners:

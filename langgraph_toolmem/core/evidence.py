@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import NamespaceError, StorageError
 from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.core.users import Users
 from langgraph_toolmem.graph.evidence import AUTHOR, COMMENT, SCORE, WEIGHT, Table
 from langgraph_toolmem.graph.operations import HOUR, Count, Forgotten, Record
-from langgraph_toolmem.stores.graph_store import GraphStore
+from langgraph_toolmem.stores.events import EventStore
+
+if TYPE_CHECKING:
+    from langgraph_toolmem.stores.shared import SharedLog
 
 T = TypeVar("T", bound=Table)
 
@@ -23,7 +25,7 @@ class Evidence:
     """The evidence graph with its lock, its persistence and its users. Safe to use from several threads.
 
     Args:
-        store: keeps the graph.
+        store: the event log, with the graph; it has the lock.
         users: whose memory is meant.
         now: seconds since 1970.
         read_only: nothing is written.
@@ -35,10 +37,11 @@ class Evidence:
         closed: nothing is opened any more.
     """
 
-    def __init__(self, store: GraphStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
-        self.lock = locks.rlock()
+    def __init__(self, store: EventStore, users: Users, *, now: Callable[[], float], read_only: bool) -> None:
+        self.lock = store.lock
         self.store, self.users, self.now, self.read_only = store, users, now, read_only
         self.graph = store.graph
+        self.shared: SharedLog | None = None
         self.forgettings = 0
         self.closed = False
         self.at_refresh: Callable[[], object] = lambda: None  # done at each `refresh`, not under the lock
@@ -49,20 +52,28 @@ class Evidence:
         with self.lock:
             return self.store.register(kind)
 
-    def apply(self, key: str | None, record: Record) -> bool:
-        """Keeps a record and applies it to the graph, once for each key. The caller holds the lock."""
-        return self.store.apply(key, record)
+    def apply(self, key: str | None, record: Record, *, user: str | None = None, run: str = "") -> bool:
+        """Store the events of a run and apply them to the graph, once for each key. The caller holds the lock."""
+        return self.store.append(key, record, user=user or "", run=run)
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Takes in what other workers learned, if it is time to look or if that is asked for. Not under the lock."""
-        self.store.look(at_once=at_once)
+        """Apply what other processes and workers learned. Not under the lock.
+
+        Args:
+            at_once: ask a shared store now, and wait for it.
+        """
+        if self.shared is not None:
+            self.shared.look(at_once=at_once)
         with self.lock:
-            self.store.refresh(at_once=at_once)
+            self.store.refresh()
+            if self.shared is not None:
+                self.shared.refresh(at_once=at_once)
         self.at_refresh()
 
     def acknowledge(self) -> None:
-        """What was learned is safe from the end of the process, or a moment was waited for that. Not under the lock."""
-        self.store.acknowledge()
+        """Wait a moment for a shared store to have what was learned, where nothing else outlives the process."""
+        if self.shared is not None:
+            self.shared.acknowledge()
 
     def hour(self) -> int:
         """Now, in hours since 1970."""
@@ -154,19 +165,22 @@ class Evidence:
             return self.graph.owner(run) or (entry is not None and entry[AUTHOR]) or ""
 
     def close_store(self) -> None:
-        """Writes a snapshot and lets go of the folder."""
-        self.store.close_log()
-        with self.lock:
-            self.store.close()
+        """Send what waits for a shared store, write a snapshot, and let go of the folder."""
+        if self.shared is not None:
+            self.shared.close()
+        self.store.close()
 
     def forget(self, gone: Forgotten) -> int:
-        """Takes a user, or runs, out of the evidence graph and what is kept of it; returns how many pieces.
+        """Remove a user, or runs, from the graph and from disk; return how many pieces were removed.
 
         Raises:
-            StorageError: what is kept could not be rewritten.
+            StorageError: some of it is still stored.
         """
+        if self.read_only:
+            raise StorageError("A memory opened with read_only=True cannot forget: call forget where it is written.")
         self.refresh(at_once=True)
         with self.lock:
             self.forgettings += 1
             removed = self.store.forget(gone)
-        return removed + self.store.forget_shared(gone)
+        self.store.erase()
+        return removed + (0 if self.shared is None else self.shared.forget(gone))

@@ -26,8 +26,6 @@ class EpisodeSpent(Operation):
     """A model call of an episode with the memory (held: 0) or held out (1), and its tokens; calls is 0 as it begins."""
 
     kind = "episode_spent"
-    personal = True
-    about = "run"
     run: str
     held: int
     calls: int
@@ -118,7 +116,7 @@ class Holdout:
             known = self._table.episodes.get(name)
             held = self.draws(name) if known is None else bool(known[0])
             if known is None and not evidence.read_only:
-                evidence.apply(digest("held", name), [EpisodeSpent(name, int(held), 0, 0)])
+                evidence.apply(digest("held", name), [EpisodeSpent(name, int(held), 0, 0)], run=name)
         return held
 
     def spent(self, run: str, turn: Turn) -> Record:

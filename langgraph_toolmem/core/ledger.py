@@ -239,7 +239,7 @@ class Ledger:
         lock: of the graph.
     """
 
-    def __init__(self, graph: EvidenceGraph, apply: Callable[[str | None, Record], bool], lock: RLock) -> None:
+    def __init__(self, graph: EvidenceGraph, apply: Callable[..., bool], lock: RLock) -> None:
         self._graph = graph
         self._table = graph.register(LedgerTable)
         self._apply = apply
@@ -274,7 +274,7 @@ class Ledger:
             new = {key: tool for key, tool in items.items() if key not in known}
             if new:
                 user = user_digest(user_id) or self._graph.owner(run)
-                self._apply(None, [Shown(method, run, turn, new, user)])
+                self._apply(None, [Shown(method, run, turn, new, user)], user=user, run=run)
 
     def followed(self, turn: Turn) -> Record:
         """What the model did with what it was shown before a turn, to be joined to the turn's record."""

@@ -150,7 +150,7 @@ class Verdicts:
             record: Record = [Verdict(run, *said)]
             for each in self._listeners:
                 record += each.verdict(run, score)
-            evidence.apply(None, record)
+            evidence.apply(None, record, user=author, run=run)
             evidence.graph.overruled.discard(run)  # the methods are told of this one
 
     def _take_verdict(self, job: Job) -> None:

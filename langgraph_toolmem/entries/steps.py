@@ -182,7 +182,7 @@ class Reflection(Step[Entries]):
         run, user = core.read(messages, call.thread_id).current, core.users.of(call.user_id)
         if not core.read_only:  # a verdict on the thread is on what the user saw last: the error
             with core.lock:
-                core.apply(None, core.episodes.over(run))
+                core.apply(None, core.episodes.over(run), user=user.digest, run=run.digest)
         score, said = core.verdict_of(run.digest, core.owner_of(run.digest, user.digest))
         said = said if score is not None else f"the run ended with {type(error).__name__}"
         self.method.keep_run(run, user, score, said)

@@ -18,8 +18,6 @@ class RunCounted(Operation):
     """What a turn of a run, at a time in seconds since 1970, added to the counters that are kept by the hour."""
 
     kind = "run_counted"
-    personal = True
-    about = "run"
     run: str
     when: float
     counted: dict[str, float]

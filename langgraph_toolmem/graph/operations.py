@@ -1,7 +1,7 @@
 """The operations of the evidence graph: what one observation adds to it, each by name and with its fields.
 
 An observation is turned into a *record*, a list of operations. Applying a record is the only way the graph changes,
-so learning live, recovering from the journal, merging other workers and replaying logs are one mechanism. Operations
+so learning live, recovering after a crash, merging other workers and replaying logs are one mechanism. Operations
 commute: in whatever order records arrive, they make the same graph.
 
 Here are those of the evidence that all methods share. A method has operations of its own beside its table
@@ -11,11 +11,9 @@ Here are those of the evidence that all methods share. A method has operations o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias
-
-from langgraph_toolmem.graph.state import SEPARATOR
 
 HOUR: Final = 3600
 """Seconds; hours and days are counted from 1970 on, in UTC."""
@@ -24,25 +22,18 @@ GOOD: Final = 0.5
 
 Plain: TypeAlias = "list[Any]"
 """An operation in plain containers: its kind and its fields."""
-IsShared: TypeAlias = Callable[[str, str], bool]
-"""Whether a slot's descriptor, or a tool's argument, was seen with others too, and so may stay."""
 
 
 @dataclass(slots=True)
 class Operation:
     """One change of the evidence graph. Its fields are plain values, in the order in which they are written.
 
-    A field called `user` is the digest of the user it comes from, if that is known.
+    A field called `user` is the digest of the user it comes from, if that is known. The row of the event log
+    (`stores.events`) names run and user too: an observation belongs to one run, and so to one user.
     """
 
     kind: ClassVar[str]
     """Its name in files and logs."""
-    personal: ClassVar[bool] = False
-    """Whether it goes with the user it comes from. Others are pure counts and stay."""
-    about: ClassVar[str] = ""
-    """Field with the id of a run or request: the operation comes from the user whose that is."""
-    claims: ClassVar[str] = ""
-    """Field with the id of a run or request that is the `user`'s from now on."""
 
     def values(self) -> tuple[Any, ...]:
         """Its fields."""
@@ -51,12 +42,6 @@ class Operation:
     def plain(self) -> Plain:
         """For files and logs; `EvidenceGraph.operation` reads it."""
         return [self.kind, *reader(type(self))(self)]
-
-    def without_user(self, is_shared: IsShared) -> Operation | None:
-        """What is left of it when its user is forgotten."""
-        if self.personal:
-            return None
-        return replace(self, **{"user": None}) if hasattr(self, "user") else self
 
 
 Record: TypeAlias = list[Operation]
@@ -97,36 +82,6 @@ class Forgotten:
         return user == self.user or (not user and run in self.runs)
 
 
-def redacted(record: Record, user: str, own: Collection[str], is_shared: IsShared) -> Record:
-    """A record without what came from one user; for logs that are kept as they were written.
-
-    A record belongs to one run and so to one user: if any operation comes from the user, what is personal in all of
-    them goes.
-
-    Args:
-        record: the operations.
-        user: digest of the user; "" if runs are forgotten, whosever they are.
-        own: ids of the user's requests and runs, or of those.
-        is_shared: whether a slot's descriptor was seen with others too.
-    """
-    names = {user, *own} - {""}
-    if not any(_comes_from(operation, names) for operation in record):
-        return record
-    return [kept for operation in record if (kept := operation.without_user(is_shared)) is not None]
-
-
-def claimed(record: Record, user: str) -> set[str]:
-    """The ids of runs and requests that a record says to be a user's."""
-    return {getattr(each, each.claims) for each in record if each.claims and getattr(each, "user", None) == user}
-
-
-def _comes_from(operation: Operation, names: Collection[str]) -> bool:
-    if isinstance(operation, Unknown):
-        return bool(without([operation.content], names) != [operation.content])
-    subjects = [getattr(operation, name) for name in ("user", operation.about) if name and hasattr(operation, name)]
-    return any(subject in names for subject in subjects)
-
-
 def without(plain: Any, names: Collection[str]) -> Any:
     """Plain containers without the rows that name one of these: what is forgotten where nobody knows the rows."""
     if isinstance(plain, dict):
@@ -147,7 +102,6 @@ class Unknown(Operation):
     """An operation of a table that is not registered here, as it was read."""
 
     kind = ""
-    personal = True
     content: Plain
 
     def plain(self) -> Plain:
@@ -198,11 +152,6 @@ class Arguments(Operation):
     given: list[str] = field(default_factory=list)
     user: str | None = None
 
-    def without_user(self, is_shared: IsShared) -> Arguments:
-        """Names that nobody else's calls showed go."""
-        types = {name: kind for name, kind in self.types.items() if is_shared(self.tool, name)}
-        return Arguments(self.tool, types, [name for name in self.given if name in types])
-
 
 @dataclass(slots=True)
 class ToolDescribed(Operation):
@@ -226,22 +175,12 @@ class Sources(Operation):
     judged: dict[str, int]
     user: str | None = None
 
-    def without_user(self, is_shared: IsShared) -> Sources | None:
-        """Places that nobody else was seen with go, and all of an argument that nobody else's calls showed."""
-        tool, _, parameter = self.slot.partition(SEPARATOR)
-        if parameter and not is_shared(tool, parameter):
-            return None
-        kept = {each: hit for each, hit in self.judged.items() if "|" not in each or is_shared(self.slot, each)}
-        return Sources(self.slot, self.previous, kept)
-
 
 @dataclass(slots=True)
 class Value(Operation):
     """A value that a slot took, and what remains of it without the user's own words; `run`: the thread, a witness."""
 
     kind = "value"
-    personal = True
-    about = "run"
     slot: str
     previous: str
     value: str | None
@@ -258,8 +197,6 @@ class Request(Operation):
     """What a user asked for, and the words that it answers (`RunState.asked`)."""
 
     kind = "request"
-    personal = True
-    about = claims = "request"
     request: str
     text: str
     user: str | None
@@ -271,8 +208,6 @@ class RequestCall(Operation):
     """The call at a position after a request; see `CaseIndex.add_call`."""
 
     kind = "request_call"
-    personal = True
-    about = "request"
     request: str
     position: int
     tool: str
@@ -288,8 +223,6 @@ class RequestEnd(Operation):
     """The model answered in words after so many calls."""
 
     kind = "request_end"
-    personal = True
-    about = "request"
     request: str
     position: int
     look: str
@@ -323,8 +256,6 @@ class RunSeen(Operation):
     """Shortcuts taken in a run, and whose run it is."""
 
     kind = "run_seen"
-    personal = True
-    about = claims = "run"
     run: str
     shortcuts: int
     user: str | None
@@ -339,8 +270,6 @@ class Verdict(Operation):
     """
 
     kind = "verdict"
-    personal = True
-    about = "run"
     run: str
     score: float
     comment: str | None

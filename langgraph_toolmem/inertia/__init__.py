@@ -198,11 +198,14 @@ class Inertia(Method):
             if recorded:
                 core.executions.begins(run.next_key)
             known = self.evidence.knows(run.next_key)
+            whose: dict[str, Any] = {"user": user.digest, "run": run.digest}
             if decision.acts:
-                core.apply(digest("shortcut", run.next_key), begin_shortcut(decision, core.graph.turns))
+                begun = begin_shortcut(decision, core.graph.turns)
+                core.apply(digest("shortcut", run.next_key), begun, **whose)
             elif not known:
                 audit = decision.would_act and not forbidden and not chosen.shadow
-                core.apply(None, open_turn(state, run.next_key, decision, user.digest, core.hour(), audit=audit))
+                begun = open_turn(state, run.next_key, decision, user.digest, core.hour(), audit=audit)
+                core.apply(None, begun, **whose)
         core.jobs.look()
         return decision
 

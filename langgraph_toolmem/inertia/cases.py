@@ -96,8 +96,6 @@ class CaseSeen(Operation):
     """
 
     kind = "case_seen"
-    personal = True
-    about = "run"
     number: int
     turn: str
     pair: str

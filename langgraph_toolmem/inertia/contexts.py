@@ -51,7 +51,6 @@ class CallFollowed(Operation):
     """
 
     kind = "call_followed"
-    personal = True
     contexts: list[str]
     call: str
     text: str

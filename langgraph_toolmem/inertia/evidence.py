@@ -43,7 +43,6 @@ class TurnOpened(Operation):
     """
 
     kind = "turn_opened"
-    personal = True
     turn: str
     windows: list[str]
     rules: list[list[str]]

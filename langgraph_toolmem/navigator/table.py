@@ -32,7 +32,6 @@ class OutputsSeen(Operation):
     """What a result showed that was not known of the tool's results yet: path -> JSON types (`navigator.fields`)."""
 
     kind = "outputs_seen"
-    personal = True
     tool: str
     paths: dict[str, list[str]]
     user: str | None

@@ -39,7 +39,6 @@ class Draft(Operation):
     """
 
     kind = "draft"
-    personal = True
     run: str
     step: str
     place: str

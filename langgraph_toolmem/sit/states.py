@@ -301,7 +301,7 @@ class WaitingStates:
             place = made.source if self.policy.kind == "paper" else made.place
             record = [Draft(run.digest, made.key, place, made.target, text, made_by, user.digest)]
         with self._core.lock:
-            self._core.apply(_written_key(made), record)
+            self._core.apply(_written_key(made), record, user=user.digest, run=run.digest)
 
     @property
     def rows(self) -> SummaryRows:

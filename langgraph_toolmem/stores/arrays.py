@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores.disk import replace_file
+from langgraph_toolmem.stores.snapshot import replace_file
 
 FORMAT: Final = 1
 MAX_BYTES: Final = 1 << 30

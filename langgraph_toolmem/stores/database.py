@@ -1,34 +1,29 @@
-"""The SQLite file of a memory's folder, ``memory.db``: one way to open it, to tell its format, to set it aside.
+"""The SQLite file of a memory's folder, ``memory.db``, in WAL mode: events, jobs, decisions, progress of a cold start.
 
-Its tables belong to who brings them: a `Database` with tables is the queue of jobs (`stores.job_queue`), the log of
-decisions (`navigator.decide.recording`), the progress of a cold start (`stores.cold_start`). Each has a connection of
-its own, and several threads and processes may use the file at once.
+Each part brings its tables in a `Database` of its own, with a connection of its own. Several threads, processes and
+forked workers may use the file at once.
 
-- *Durable*: write-ahead log, fully synchronous. A transaction that was left is on disk: a kill or a power cut loses
-  nothing of it.
-- *Forgetful*: what is deleted is overwritten; `Database.scrub` does so with copies in pages and in the log, too.
-- *Damaged*: the file is set aside as ``memory.db.corrupt-1``, never deleted, and an empty one begun.
-- *Foreign, or newer than this package*: it is left alone, and `StorageError` raised.
-
-It takes SQLite 3.35, as Chroma does.
+- A transaction that was committed survives the end of the process (``synchronous`` FULL: of the machine too).
+- Deleted rows are overwritten; `Database.scrub` also removes copies of them from pages and from the log.
+- A damaged file is renamed to ``memory.db.corrupt-1``, and a new one begins with the rows that can still be read.
+- A file of another program, or of a newer release, is left alone: `StorageError`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import quote
 
 from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.stores.disk import free_names
+from langgraph_toolmem.stores.snapshot import free_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,44 +33,46 @@ logger = logging.getLogger("langgraph_toolmem.stores.database")
 NAME: Final = "memory.db"
 FORMAT: Final = 1
 MARK: Final = int.from_bytes(b"tmem", "big")
-"""What SQLite calls the application's id."""
-LOOK_SECONDS: Final = 0.02
-LOG_PAGES: Final = 100
-"""Pages of the log after which it goes into the file: a damaged page of the log costs what came after it in the log."""
+"""SQLite's application id."""
+POLL_SECONDS: Final = 0.02
+REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs"})
+"""File systems on which WAL does not work: its shared memory is one machine's."""
 
 Values: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
-"""For the places of an SQL statement."""
+"""Parameters of an SQL statement."""
 
-_kept_from_a_parent: list[sqlite3.Connection] = []
+_inherited: list[sqlite3.Connection] = []  # of a parent process: must not even be closed in this one
 
 
 class Database:
-    """Tables of one owner in a file, or in RAM; opened when they are first used.
+    """The tables of one owner in ``memory.db``, or in RAM; opened when they are first used.
 
-    Safe to use from several threads, and in a process that was forked off. Everything here blocks for the disk, and
-    raises `StorageError` if the file cannot be used.
+    Safe to use from several threads, and in a forked process. Every method blocks for the disk, and raises
+    `StorageError` if the file cannot be used.
 
     Args:
         folder: made with the first use. None: in RAM.
-        read_only: as long as nothing is written, questions change nothing in the folder.
+        read_only: write nothing; reading makes no file.
+        synchronous: SQLite's "NORMAL", "FULL" or "OFF".
+        busy: seconds to wait for another process's transaction.
 
     Attributes:
-        tables: name of each to its columns and constraints, as SQL; made if they are missing.
-        name: of the file.
-        nowhere: what SQLite calls the place without a folder: ":memory:", or "" for a file without a name.
-        synchronous: what SQLite calls how long a transaction waits for the disk.
-        busy: seconds that another process's write is waited for.
+        tables: name of each table to its columns and constraints, as SQL.
     """
 
     tables: ClassVar[Mapping[str, str]] = {}
-    name: ClassVar[str] = NAME
-    nowhere: ClassVar[str] = ":memory:"
-    synchronous = "FULL"
-    busy: ClassVar[float] = 30.0
 
-    def __init__(self, folder: Path | None, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        read_only: bool = False,
+        synchronous: str = "NORMAL",
+        busy: float = 30.0,
+    ) -> None:
         self.folder, self.read_only = folder, read_only
-        self.path = None if folder is None else folder / self.name
+        self.path = None if folder is None else folder / NAME
+        self._synchronous, self._busy = synchronous, busy
         self._lock = locks.rlock()
         self._database: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -90,13 +87,13 @@ class Database:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever written; tells without making or opening a file."""
+        """True if nothing was ever written. Makes and opens no file."""
         return self._database is None and (self.path is None or _file(self.path) is None)
 
     def ask(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """What a question finds; nothing if nothing was ever written."""
+        """Return the rows that a query finds; none if nothing was ever written."""
         if self.read_only and self._database is None and self.path is not None:
-            return look(self.path, sql, values) or []
+            return query_readonly(self.path, sql, values) or []
         if self.empty:
             return []
         with self.opened() as database:
@@ -104,16 +101,16 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all that is done inside, or nothing, whatever interrupts it."""
+        """One transaction: all that is done inside, or nothing."""
         with self.opened() as database:
             try:
-                if database.in_transaction:  # an interrupt ended the last one, and another its end
+                if database.in_transaction:  # an interrupt ended the last one before its end
                     database.execute("ROLLBACK")
                 database.execute("BEGIN IMMEDIATE")
                 yield database
                 database.execute("COMMIT")
             except BaseException:
-                with contextlib.suppress(sqlite3.Error):
+                with suppress(sqlite3.Error):
                     database.execute("ROLLBACK")
                 raise
 
@@ -122,13 +119,13 @@ class Database:
         """The connection, for one thread at a time."""
         where = "The database in memory" if self.path is None else str(self.path)
         with self._lock:
-            if self._closed:  # a thread that was left alone may come late
+            if self._closed:
                 raise StorageError(f"{where} is closed.")
             try:
                 yield self._connection()
             except (sqlite3.Error, OSError) as error:
                 if _is_damage(error):
-                    self._let_go()
+                    self._disconnect()
                     self._doubted = True
                 raise StorageError(
                     f"{where} cannot be used: {error}. Check that it can be read and written and that the disk is not "
@@ -136,16 +133,21 @@ class Database:
                 ) from error
 
     def scrub(self) -> None:
-        """What was deleted from these tables goes from the file and from its log.
+        """Remove deleted rows of these tables from the file and from its log.
 
         Raises:
-            StorageError: another process reads the file all the time; do it again.
+            StorageError: another process reads the file at this moment; call again.
         """
         with self.writing() as database:
             for name, columns in self.tables.items():
                 # Pages keep copies of rows that were moved. Those of a table that is dropped are overwritten.
                 database.execute(f"CREATE TABLE again ({columns})")
                 database.execute(f"INSERT INTO again SELECT * FROM {name}")
+                if "AUTOINCREMENT" in columns:  # numbers of deleted rows are never given again
+                    database.execute("DELETE FROM sqlite_sequence WHERE name = 'again'")
+                    database.execute(
+                        "INSERT INTO sqlite_sequence SELECT 'again', seq FROM sqlite_sequence WHERE name = ?", (name,)
+                    )
                 database.execute(f"DROP TABLE {name}")
                 database.execute(f"ALTER TABLE again RENAME TO {name}")
         with self.opened() as database:
@@ -154,29 +156,30 @@ class Database:
             raise StorageError(f"{self.path} is read by another process; old pages are still on disk. Do it again.")
 
     def close(self) -> None:
-        """Closes the file. Twice is harmless."""
+        """Close the file. Twice is harmless."""
         with self._lock:
             self._closed = True
-            self._let_go()
+            self._disconnect()
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         database, self._database = self._database, None
         if database is not None and self._process == os.getpid():
             database.close()
         elif database is not None:
-            _kept_from_a_parent.append(database)  # it must not cross a fork, not even to be closed
+            _inherited.append(database)
 
     def _connection(self) -> sqlite3.Connection:
-        set_aside = self.path is not None and _file(self.path) not in (None, self._file)  # by another connection
-        if set_aside or self._process != os.getpid():
-            self._let_go()
+        replaced = self.path is not None and _file(self.path) not in (None, self._file)  # by another connection
+        if replaced or self._process != os.getpid():
+            self._disconnect()
         if self._database is None:
             self._process, self._database = os.getpid(), self._open()
         return self._database
 
     def _open(self) -> sqlite3.Connection:
         if self.path is None:
-            return self._connect(self.nowhere)
+            return self._connect(":memory:")
+        refuse_remote(self.path.parent)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         seen = _file(self.path)
         try:
@@ -184,14 +187,14 @@ class Database:
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise
-            if _file(self.path) == seen:  # else another process has set it aside meanwhile
-                _set_aside(self.path)
+            if _file(self.path) == seen:  # else another process has renamed it meanwhile
+                _quarantine(self.path)
             made = self._connect(self.path)
-        self._file = _file(self.path)
+        self._file, self._doubted = _file(self.path), False
         return made
 
     def _connect(self, place: str | Path) -> sqlite3.Connection:
-        database = sqlite3.connect(place, timeout=self.busy, isolation_level=None, check_same_thread=False)
+        database = sqlite3.connect(place, timeout=self._busy, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(database, str(place))
         except BaseException:
@@ -202,51 +205,47 @@ class Database:
     def _prepare(self, database: sqlite3.Connection, place: str) -> None:
         database.execute("PRAGMA secure_delete = ON")
         marked = _check(database, place)
+        if self._doubted and (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found)
         self._begin_log(database)
-        database.execute(f"PRAGMA synchronous = {self.synchronous}")
-        database.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+        database.execute(f"PRAGMA synchronous = {self._synchronous}")
+        if marked and self.tables.keys() <= _names(database):
+            return
         database.execute("BEGIN IMMEDIATE")
         for name, columns in self.tables.items():
             database.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
-        _check_pages(database, *(() if self._doubted else self.tables))  # not all: a log of decisions is large
-        if not marked:
-            database.execute(f"PRAGMA application_id = {MARK}")
-            database.execute(f"PRAGMA user_version = {FORMAT}")
+        database.execute(f"PRAGMA application_id = {MARK}")
+        database.execute(f"PRAGMA user_version = {FORMAT}")
         database.execute("COMMIT")
 
     def _begin_log(self, database: sqlite3.Connection) -> None:
-        """Here SQLite itself does not wait for another process that makes the same file at this moment."""
-        for left in range(int(self.busy / LOOK_SECONDS), -1, -1):
+        """SQLite itself does not wait for another process that makes the same file at this moment."""
+        for left in range(int(self._busy / POLL_SECONDS), -1, -1):
             try:
                 database.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or not left:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
             else:
                 return
 
 
 def held_in(folder: Path | None) -> Path | None:
-    """The database of a folder; None if there is none."""
+    """Return the database of a folder; None if there is none."""
     path = None if folder is None else folder / NAME
     return None if path is None or _file(path) is None else path
 
 
-def look(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
-    """What a question finds, None if its table is not there. Nothing is made or changed, or begun beside the file.
-
-    Args:
-        path: of the file.
-        sql: the question.
-        values: for its places.
+def query_readonly(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | None:
+    """Return the rows that a query finds, None if its table is not there. No file is made or changed.
 
     Raises:
         StorageError: the file cannot be read.
     """
     if _file(path) is None:
         return None
-    # While nobody has it open there is no log beside it, and looking must not begin one.
+    # While nobody has it open there is no log next to it, and reading must not begin one.
     quiet = "" if Path(f"{path}-wal").exists() else "&immutable=1"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{quiet}", uri=True)) as database:
@@ -258,9 +257,33 @@ def look(path: Path, sql: str, values: Values = ()) -> list[tuple[Any, ...]] | N
         raise StorageError(f"{path.name} cannot be read: {error}") from error
 
 
+def damage(path: Path) -> str | None:
+    """Return the first thing that is wrong with a database, None if it is whole. Reads all of it."""
+    try:
+        found = query_readonly(path, "PRAGMA quick_check(1)") or [("ok",)]
+    except StorageError as error:
+        return str(error)
+    return None if found[0][0] == "ok" else str(found[0][0])
+
+
+def refuse_remote(folder: Path, mounts: Path = Path("/proc/mounts")) -> None:
+    """Raise StorageError if a folder is on a network file system: SQLite's WAL does not work there."""
+    try:
+        lines = [line.split() for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines()]
+        where = folder.resolve()
+    except OSError:
+        return
+    holding = [(len(parts[1]), parts[2]) for parts in lines if len(parts) > 2 and where.is_relative_to(parts[1])]
+    if holding and (kind := max(holding)[1]) in REMOTE:
+        raise StorageError(
+            f"{folder} is on a network file system ({kind}), where several processes cannot write to one SQLite file. "
+            "Choose a folder on a local disk, and share it between machines with store=..."
+        )
+
+
 def _check(database: sqlite3.Connection, place: str) -> bool:
-    """Refuses what this package did not write, or cannot read; returns whether it bears the package's mark."""
-    names = _names(database)  # before the mark: another process may make tables and mark, at once, between the two
+    """Refuse a file that this package did not write, or cannot read; return True if it bears the package's mark."""
+    names = _names(database)  # before the mark: another process may make both between the two
     mark, version = (database.execute(f"PRAGMA {each}").fetchone()[0] for each in ("application_id", "user_version"))
     if mark != MARK and (mark or names):
         raise StorageError(f"{place} is a database of another program; move it away.")
@@ -269,33 +292,51 @@ def _check(database: sqlite3.Connection, place: str) -> bool:
     return bool(mark == MARK)
 
 
-def _check_pages(database: sqlite3.Connection, *tables: str) -> None:
-    """Raises `sqlite3.DatabaseError` if these tables, or anything if none is named, are damaged."""
-    for part in tables or (1,):
-        if (found := database.execute(f"PRAGMA quick_check({part})").fetchone()[0]) != "ok":
-            raise sqlite3.DatabaseError(found)
-
-
 def _names(database: sqlite3.Connection) -> set[str]:
     found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
     return {name for (name,) in found.fetchall()}
 
 
 def _is_damage(error: Exception) -> bool:
-    """The subclasses are for what is locked, full or not to be opened: the file itself may be fine."""
+    """The subclasses are for a file that is locked, full or not to be opened: it may be whole."""
     return type(error) is sqlite3.DatabaseError
 
 
-def _set_aside(path: Path) -> None:
-    aside = next(free_names(path.parent, path.name))
+def _quarantine(path: Path) -> None:
+    """Rename a damaged file, and put the rows that can be read into a new one of its name."""
+    aside = free_name(path)
     for ending in ("-wal", "-shm", ""):  # a log that is left would be taken for the new file's
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             os.replace(f"{path}{ending}", f"{aside}{ending}")  # noqa: PTH105 - as elsewhere in this package
-    logger.error("%s is damaged; set aside as %s, and an empty one begun", path.name, aside.name)
+    rows = 0
+    with (
+        closing(sqlite3.connect(aside)) as old,
+        closing(sqlite3.connect(path, isolation_level=None)) as new,
+        suppress(sqlite3.DatabaseError),
+    ):
+        tables = old.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        for name, sql in tables.fetchall():
+            if str(sql).startswith("CREATE TABLE"):
+                new.execute("BEGIN")
+                new.execute(sql)
+                rows += _copy_rows(old, new, name)
+                new.execute("COMMIT")
+        new.execute(f"PRAGMA application_id = {MARK}")
+        new.execute(f"PRAGMA user_version = {FORMAT}")
+    logger.error("%s is damaged: renamed to %s; the new one has %d rows of it", path.name, aside.name, rows)
+
+
+def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
+    """From both ends up to the damage."""
+    before = new.total_changes
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.DatabaseError):
+            for row in old.execute(f"SELECT * FROM {table} ORDER BY rowid {order}"):
+                new.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    return new.total_changes - before
 
 
 def _file(path: Path) -> tuple[int, int] | None:
-    """Which file has this name now."""
     try:
         found = path.stat()
     except OSError:

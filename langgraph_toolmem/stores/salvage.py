@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from langgraph_toolmem.stores.disk import free_names
+from langgraph_toolmem.stores.snapshot import free_name
 
 DATABASE: Final = "chroma.sqlite3"
 MARK: Final = "chroma.lost"
@@ -51,7 +51,7 @@ def set_aside(folder: Path) -> Path:
     Raises:
         OSError: it cannot be moved.
     """
-    aside = next(free_names(folder.parent, folder.name))
+    aside = free_name(folder)
     (folder.parent / MARK).write_text(aside.name, encoding="utf-8")
     return folder.rename(aside)
 

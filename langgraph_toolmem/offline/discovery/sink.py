@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from langgraph_toolmem.atoms.atoms import Atom, to_plain
 from langgraph_toolmem.base.errors import InputError, LogError
 from langgraph_toolmem.offline.discovery.environment import Task
-from langgraph_toolmem.stores.disk import replace_file
+from langgraph_toolmem.stores.snapshot import replace_file
 
 if TYPE_CHECKING:
     from langgraph_toolmem.memory import ToolMemory

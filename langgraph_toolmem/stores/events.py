@@ -1,0 +1,479 @@
+"""The event log, one row per observation in ``memory.db``, and ``graph.pickle``, the graph that is made of it.
+
+An observation is a list of events under the key of its turn; it belongs to one run, and so to one user. `append` writes
+one row and applies it to the graph in RAM. Several processes and forked workers may append to one folder: `refresh`
+applies what the others wrote. Events commute, and a key counts once, so their order does not matter.
+
+``graph.pickle`` holds the graph up to a row (``upto``). Opening loads it and applies the rows behind. The snapshot
+before it stays as ``graph.pickle.1`` with all rows behind *that*, so a damaged file loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from langgraph_toolmem.base import exits, locks
+from langgraph_toolmem.base.errors import GraphFileError, StorageError
+from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
+from langgraph_toolmem.graph.operations import Forgotten, Record, RunsForgotten, UserForgotten
+from langgraph_toolmem.stores import snapshot
+from langgraph_toolmem.stores.database import NAME, Database, damage, query_readonly, refuse_remote
+
+Fsync: TypeAlias = Literal["never", "snapshot", "always"]
+T = TypeVar("T", bound=Table)
+
+SNAPSHOT: Final = "graph.pickle"
+BEFORE: Final = "graph.pickle.1"
+SNAPSHOT_EVERY: Final = 2_000
+"""Rows behind the snapshot from which a new one is written; more where the snapshot is large (`BYTES_EACH`)."""
+BYTES_EACH: Final = 2_000
+"""Bytes of a snapshot for each row that it waits for: writing it costs about as much as applying those rows."""
+CLOSE_FROM: Final = 100
+"""Rows behind the snapshot from which closing writes a new one."""
+MAX_UNSAVED: Final = 10_000
+"""Observations that wait in RAM for a disk that fails; the oldest are dropped."""
+RETRY_SECONDS: Final = 5.0
+POLL_SECONDS: Final = 1.0
+"""A read-only memory looks for new rows at most this often."""
+BUSY_SECONDS: Final = 2.0
+CLOSED: Final = "the memory is closed: what comes now is not learned"
+_BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
+_INSERT: Final = "INSERT INTO events (key, user, run, body) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
+_SYNCHRONOUS: Final = {"never": "OFF", "snapshot": "NORMAL", "always": "FULL"}
+
+logger = logging.getLogger("langgraph_toolmem.events")
+
+
+class Row(NamedTuple):
+    """One observation as it is stored."""
+
+    key: str | None
+    user: str
+    run: str
+    body: str
+
+
+class EventLog(Database):
+    """The table of events. ``origin`` and ``number`` are of a shared store (`stores.shared`): "" is this folder."""
+
+    tables: ClassVar = {
+        "events": """
+            seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT UNIQUE, origin TEXT NOT NULL DEFAULT '', number INTEGER,
+            user TEXT NOT NULL, run TEXT NOT NULL, body TEXT NOT NULL, UNIQUE (origin, number)
+        """,
+        "meta": "name TEXT PRIMARY KEY, value",
+    }
+
+
+class EventStore:
+    """The graph in RAM, and the log that it is made of.
+
+    Callers hold `lock` around every method but `snapshot` and `close`.
+
+    Args:
+        folder: of ``memory.db`` and ``graph.pickle``. None: nothing on disk.
+        lock: guards the graph.
+        tables: registered in the graph before anything is read; `register` takes others later.
+        fsync: "always": an acknowledged event survives the end of the machine; "snapshot": of the process; "never":
+            nothing waits for the disk.
+        read_only: write nothing.
+        shared: keep the log without a folder too, in RAM, for a shared store.
+        clock: seconds, for pauses.
+
+    Attributes:
+        graph: the graph.
+        problems: one sentence on each thing that went wrong, for a person.
+        at_reload: called when the graph was read anew: others' rows were forgotten, or an interrupt left it half made.
+
+    Raises:
+        StorageError: the folder is another program's, of a newer release, on a network file system, or no folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        lock: Any,
+        tables: Iterable[type[Table]] = (),
+        fsync: Fsync = "snapshot",
+        read_only: bool = False,
+        shared: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.folder, self.read_only, self.lock = folder, read_only, lock
+        self.graph = EvidenceGraph(tables)
+        self.problems: list[str] = []
+        self.at_reload: list[Callable[[], object]] = []
+        self.database: EventLog | None = None
+        self.closed = False
+        self.upto = 0
+        """All rows up to this one are in the graph."""
+        self._snapshot_upto = self._snapshot_bytes = 0
+        self.keep = "0"
+        """SQL: rows that no snapshot of this folder deletes."""
+        self._fsync, self._clock = fsync, clock
+        self._broken = False  # an interrupt left the graph half made
+        self._version: tuple[int, int] | None = None
+        self._polled = self._retry = float("-inf")
+        self._unsaved: list[Row] = []
+        self._writing = locks.lock()
+        if folder is not None or shared:
+            if folder is not None and folder.exists() and not folder.is_dir():
+                raise StorageError(f"{folder} cannot be a memory folder: it is a file.")
+            if folder is not None:
+                refuse_remote(folder)
+            how = _SYNCHRONOUS[fsync]
+            self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
+            self._load()
+
+    # -- reading --
+
+    def _load(self) -> None:
+        """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
+        self.upto = self._snapshot_upto = 0
+        for name in () if self.folder is None else (SNAPSHOT, BEFORE):
+            path = self.folder / name
+            try:
+                found = snapshot.read_file(path)
+                self.graph.load(found["state"])
+                self.upto = self._snapshot_upto = int(found["upto"])
+                self._snapshot_bytes = path.stat().st_size
+                break
+            except FileNotFoundError:
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever is in the file, the host starts
+                self._quarantine(path, error)
+                self._reset_graph()
+        try:
+            rows = self._rows_behind()
+        except StorageError as error:
+            if error.__cause__ is None:  # another program's, or a newer release's
+                raise
+            rows = self._rows_readonly()
+            self._degrade(error)
+        self._apply_rows(rows)
+
+    def _reset_graph(self) -> None:
+        """Empty the graph in place: others hold on to it."""
+        empty = EvidenceGraph(type(table) for table in self.graph.tables)
+        self.graph.load(empty.to_state())
+
+    def _quarantine(self, path: Path, error: Exception) -> None:
+        why = str(error) if isinstance(error, GraphFileError) else describe_error(error)
+        self.say(f"{path.name} cannot be used ({why}); the snapshot before it and the event log are used", error)
+        if not self.read_only:
+            aside = snapshot.free_name(path)
+            try:
+                path.rename(aside)
+                self.say(f"{path.name} was renamed to {aside.name}")
+            except OSError as failed:
+                self.say(f"{path.name} could not be renamed: {failed.strerror or failed}")
+
+    def _rows_behind(self) -> list[Any]:
+        assert self.database is not None
+        return self.database.ask(_BEHIND, (self.upto,))
+
+    def _rows_readonly(self) -> list[Any]:
+        if self.database is None or self.database.path is None:
+            return []
+        try:
+            return query_readonly(self.database.path, _BEHIND, (self.upto,)) or []
+        except StorageError:
+            return []
+
+    def _apply_rows(self, rows: Sequence[Any]) -> None:
+        for seq, key, body in rows:
+            self._apply_row(key, body)
+            self.upto = seq
+
+    def _apply_row(self, key: str | None, body: str) -> None:
+        try:
+            self.graph.apply(key, [self.graph.operation(each) for each in json.loads(body)])
+        except Exception as error:  # noqa: BLE001 - whatever is in the log, the host runs on
+            self.say(f"an event could not be applied and is left out: {describe_error(error)}", error)
+
+    def refresh(self) -> None:
+        """Apply what other processes wrote. Costs some microseconds where they wrote nothing."""
+        if self._broken:
+            self._reload()
+        if self.database is None or self.closed:
+            return
+        try:
+            if self._is_news():
+                rows = self._rows_behind()
+                if rows and rows[0][0] != self.upto + 1:
+                    self._reload()
+                else:
+                    self._apply_rows(rows)
+        except StorageError as error:
+            self._degrade(error)
+
+    def _is_news(self) -> bool:
+        assert self.database is not None
+        if self.read_only:
+            now = self._clock()
+            if now - self._polled < POLL_SECONDS:
+                return False
+            self._polled = now
+            return True
+        if self.folder is None or self._clock() < self._retry or self.database.empty:
+            return False
+        with self.database.opened() as database:
+            version = id(database), database.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return False
+        self._version = version
+        return True
+
+    def _reload(self) -> None:
+        """Read everything anew: rows that were not applied are gone, or the graph is half made."""
+        self._broken = False
+        if self.folder is None:
+            return  # RAM has nothing else
+        self._reset_graph()
+        self._load()
+        for row in self._unsaved:
+            self._apply_row(row.key, row.body)
+        for each in self.at_reload:
+            each()
+
+    def register(self, kind: type[T]) -> T:
+        """Return the graph's table of a kind. What was stored for it in another shape is dropped, and said."""
+        try:
+            return self.graph.register(kind)
+        except GraphFileError as error:
+            self.say(f"what was stored for {kind.name} cannot be used: {error}")
+            return self.graph.register(kind)
+
+    # -- writing --
+
+    def append(self, key: str | None, record: Record, *, user: str = "", run: str = "") -> bool:
+        """Store an observation and apply it. When this returns, it survives the end of the process.
+
+        Args:
+            key: of its turn (16 hex digits); None: applied each time.
+            record: its events.
+            user: digest of the user it comes from, "" if nobody is named.
+            run: digest of the run it comes from.
+
+        Returns:
+            True if it was applied, False if its key was seen before or the memory is closed.
+        """
+        if self.closed:
+            self.say(CLOSED)
+            return False
+        if self._broken:
+            self._reload()
+        if key is not None and self.graph.has_seen(key):
+            return False
+        self._broken = True
+        known = False
+        if self.database is not None and not self.read_only:
+            body = json.dumps([each.plain() for each in record], separators=(",", ":"))
+            known = not self._store(Row(key, user, run, body))
+        if not known and self._broken:
+            self.graph.apply(key, record)
+        self._broken = False
+        if self.upto - self._snapshot_upto >= max(SNAPSHOT_EVERY, self._snapshot_bytes // BYTES_EACH):
+            self._snapshot_aside()
+        return not known
+
+    def _store(self, row: Row) -> bool:
+        """Write a row, and apply those that others wrote before it; False if one of them has its key."""
+        if self._clock() < self._retry:
+            self._put_off(row)
+            return True
+        try:
+            others, first, last, new = self._insert([*self._unsaved, row])
+        except StorageError as error:
+            self._degrade(error)
+            self._put_off(row)
+            return True
+        self._unsaved.clear()
+        if first not in (None, self.upto + 1):
+            self._reload()  # rows were deleted that were not applied here; with the others the new one is
+            return new
+        self._apply_rows(others)
+        self.upto = last
+        return new
+
+    def _insert(self, rows: Sequence[Row]) -> tuple[list[Any], int | None, int, bool]:
+        """Others' rows behind those that were applied; the first and the last number behind them; if the last row is
+        new."""
+        assert self.database is not None
+        with self.database.writing() as database:
+            others = database.execute(_BEHIND, (self.upto,)).fetchall()
+            [(given,)] = database.execute("SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)")
+            if given < self.upto:  # the file was lost: numbers are never given twice
+                database.execute("DELETE FROM sqlite_sequence WHERE name = 'events'")
+                database.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('events', ?)", (self.upto,))
+            numbers, new = [seq for seq, *_ in others], False
+            for row in rows:
+                done = database.execute(_INSERT, row)
+                new = done.rowcount == 1
+                numbers += [done.lastrowid or 0] if new else []
+        return others, min(numbers, default=None), max(numbers, default=self.upto), new
+
+    def _put_off(self, row: Row) -> None:
+        self._unsaved.append(row)
+        del self._unsaved[:-MAX_UNSAVED]
+
+    def _degrade(self, error: StorageError) -> None:
+        self._retry = self._clock() + RETRY_SECONDS
+        self.say(f"events cannot be stored at present ({error.__cause__ or error}); the memory goes on in RAM", error)
+
+    # -- snapshots --
+
+    def _snapshot_aside(self) -> None:
+        def write() -> None:
+            try:
+                self.snapshot()
+            except Exception as error:  # noqa: BLE001 - the rows stay
+                self.say(f"no snapshot could be written: {describe_error(error)}", error)
+
+        self._snapshot_upto = self.upto  # not again before as many rows
+        if self.folder is not None:
+            exits.start("toolmem-snapshot", write)
+
+    def snapshot(self, *, alone: bool = False) -> None:
+        """Write ``graph.pickle`` and delete the rows that the snapshot before it holds. Not under the lock.
+
+        Args:
+            alone: keep no other snapshot, and no row but the last: they may hold what was forgotten. Other processes
+                notice the missing rows, and read the graph anew.
+
+        Raises:
+            StorageError: it could not be written.
+        """
+        folder, database = self.folder, self.database
+        if folder is None or database is None or self.read_only:
+            return
+        draft = folder / f"{SNAPSHOT}.{os.getpid()}"
+        with self._writing:
+            try:
+                with self.lock:
+                    self.refresh()
+                    upto = self.upto
+                    if self._unsaved:
+                        raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
+                    data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
+                snapshot.replace_file(draft, data, fsync=self._fsync != "never")
+                with database.writing() as rows:
+                    found = rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchone()
+                    before = found[0] if found else 0
+                    if before > upto:
+                        return  # another process wrote one, or forgot something
+                    rotated = _rotate(folder, draft, alone=alone)
+                    end = upto - 1 if alone else before if rotated else 0
+                    rows.execute(f"DELETE FROM events WHERE seq <= ? AND NOT ({self.keep})", (end,))
+                    rows.execute("INSERT OR REPLACE INTO meta VALUES ('upto', ?)", (upto,))
+            except OSError as error:
+                raise StorageError(f"{folder / SNAPSHOT} cannot be written: {error.strerror or error}") from error
+            finally:
+                draft.unlink(missing_ok=True)
+            self._snapshot_upto, self._snapshot_bytes = upto, len(data)
+
+    def forget(self, gone: Forgotten) -> int:
+        """Remove a user, or runs, from the graph; `erase` does so on disk. Returns how many pieces were removed."""
+        event = UserForgotten(gone.user, 0.0) if gone.user else RunsForgotten(sorted(gone.runs), 0.0)
+        removed = self.graph.forget(gone)
+        self.append(None, [event])
+        return removed
+
+    def erase(self) -> None:
+        """Remove what was forgotten from the folder: snapshots, rows, free pages. Not under the lock.
+
+        Raises:
+            StorageError: some of it is still on disk.
+        """
+        if self.folder is None or self.database is None:
+            return
+        try:
+            self.snapshot(alone=True)
+            self.database.scrub()
+        except StorageError as error:
+            raise StorageError(
+                f"It is forgotten here, but {self.folder} still holds it, as that could not be rewritten ({error}). "
+                "Mend that and call forget again."
+            ) from error
+        if aside := sorted(file.name for file in self.folder.glob("*.corrupt-*")):
+            self.say(f"damaged files that were renamed may hold what was forgotten: {', '.join(aside)}")
+
+    def forked(self) -> None:
+        """In a forked child: what waits in RAM is the parent's to store."""
+        self._unsaved.clear()
+
+    def close(self) -> None:
+        """Write what waits, and a snapshot where many rows are behind the last. Not under the lock."""
+        if self.database is None or self.closed:
+            self.closed = True
+            return
+        try:
+            with self.lock:
+                if self._unsaved and not self.read_only:
+                    self._retry = float("-inf")
+                    *self._unsaved, last = self._unsaved
+                    self._store(last)
+            if self._unsaved:
+                self.say(f"{len(self._unsaved)} events could not be stored and are lost")
+            elif self.upto - self._snapshot_upto >= CLOSE_FROM:
+                self.snapshot()
+        except Exception as error:  # noqa: BLE001 - the rows stay
+            self.say(f"no snapshot could be written: {describe_error(error)}", error)
+        self.closed = True
+        self.database.close()
+
+    def say(self, problem: str, error: Exception | None = None) -> None:
+        """Log a problem, and keep it for the report, the first time."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+            logger.warning("%s", problem)
+            if error is not None:
+                logger.debug("%s", problem, exc_info=error)
+
+
+def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
+    """Put the new snapshot in place; return True if the one before it stays."""
+    newest, kept = folder / SNAPSHOT, folder / BEFORE
+    there = newest.exists()
+    if alone:
+        kept.unlink(missing_ok=True)
+    elif there:
+        os.replace(newest, kept)  # noqa: PTH105 - the tests make this very call fail
+    os.replace(draft, newest)  # noqa: PTH105
+    return there and not alone
+
+
+def inspect_folder(folder: Path) -> dict[str, Any]:
+    """Describe the files of the evidence, for ``toolmem doctor``. Reads only.
+
+    Returns:
+        ``snapshot`` and ``events``, each None if there is no such file, else a dict with ``bytes`` and ``why`` (the
+        damage, "" if none), and ``upto`` or ``rows``; ``set_aside``, a list of ``{"file", "bytes"}``.
+    """
+    state, log = folder / SNAPSHOT, folder / NAME
+    found: dict[str, Any] = {"snapshot": None, "events": None}
+    if state.exists():
+        found["snapshot"] = {"bytes": state.stat().st_size, "why": "", "upto": None}
+        try:
+            found["snapshot"]["upto"] = snapshot.read_file(state)["upto"]
+        except Exception as error:  # noqa: BLE001 - whatever is in it
+            found["snapshot"]["why"] = str(error)
+    if log.exists():
+        found["events"] = {"bytes": log.stat().st_size, "why": damage(log) or "", "rows": None}
+        if not found["events"]["why"]:
+            found["events"]["rows"] = (query_readonly(log, "SELECT count(*) FROM events") or [(0,)])[0][0]
+    aside = sorted(folder.glob("*.corrupt-*"))
+    found["set_aside"] = [{"file": each.name, "bytes": _size(each)} for each in aside]
+    return found
+
+
+def _size(path: Path) -> int:
+    return sum(each.stat().st_size for each in [path, *path.rglob("*")] if each.is_file())

@@ -1,0 +1,198 @@
+"""Files that hold one plain value, ``graph.pickle`` above all: replaced as a whole, read without running anything.
+
+Plain means ``dict``, ``list``, ``tuple``, ``str``, ``int``, ``float``, ``bool``, ``None`` and ``bytes``. A file is a
+header (mark, format, length, BLAKE2b checksum) and a pickle of protocol 4. The checksum finds accidents. Against a
+hostile file every opcode is compared with those that plain values need before anything is unpickled: globals, calls,
+persistent ids and memo slots chosen by the file (7 bytes of ``LONG_BINPUT`` take 4 GB) are refused.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import io
+import os
+import pickle
+import struct
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from langgraph_toolmem.base.errors import GraphFileError
+
+FORMAT: Final = 7
+MAX_BYTES: Final = 1 << 30
+"""Larger files are refused unread."""
+
+_MARK: Final = b"\x93TOOLMEM"
+_HEAD: Final = struct.Struct("<8sHQ16s")  # mark, format, length and checksum of the payload
+_BEGINNING: Final = bytes((pickle.PROTO[0], 4))
+_BINARY: Final[int] = getattr(os, "O_BINARY", 0)  # Windows would translate line ends otherwise
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> NoReturn:
+        raise GraphFileError(f"a {type(obj).__qualname__} is no plain value and cannot be stored")
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise GraphFileError(f"refused: the file asks for {module_name}.{global_name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise GraphFileError("refused: the file asks for an object by persistent id")
+
+
+def dumps(value: Any) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        GraphFileError: an object in it is not plain, or it is nested too deeply.
+    """
+    out = io.BytesIO(bytes(_HEAD.size))
+    out.seek(_HEAD.size)
+    try:
+        _Pickler(out, protocol=4).dump(value)
+    except RecursionError:
+        raise GraphFileError("the value is nested too deeply, or contains itself") from None
+    data = out.getbuffer()
+    payload = data[_HEAD.size :]
+    data[: _HEAD.size] = _HEAD.pack(_MARK, FORMAT, len(payload), _checksum(payload))
+    return bytes(data)
+
+
+def loads(data: bytes) -> Any:
+    """Return the value of a file.
+
+    Raises:
+        GraphFileError: it is damaged, hostile, or of another format.
+    """
+    if len(data) < _HEAD.size:
+        raise GraphFileError(f"truncated: {len(data)} bytes, the header alone has {_HEAD.size}")
+    mark, version, length, checksum = _HEAD.unpack_from(data)
+    if mark != _MARK:
+        raise GraphFileError("the first bytes are not those of a memory's file")
+    if version != FORMAT:
+        raise GraphFileError(f"it has format {version}, and this release reads format {FORMAT} alone")
+    payload = memoryview(data)[_HEAD.size :]
+    if len(payload) != length or _checksum(payload) != checksum:
+        raise GraphFileError("damaged: the checksum is wrong")
+    _check_opcodes(payload)
+    was_on = gc.isenabled()
+    gc.disable()  # it nearly doubles the time while many containers are made
+    try:
+        return _Unpickler(io.BytesIO(payload)).load()
+    except GraphFileError:
+        raise
+    except Exception as error:  # a malformed pickle raises nearly anything: KeyError, IndexError, EOFError, ...
+        raise GraphFileError(f"not a readable pickle: {error!r}") from error
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_file(path: Path) -> Any:
+    """Return the value of a file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        GraphFileError: it cannot be read or used.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise GraphFileError(f"larger than {MAX_BYTES:,} bytes, more than is ever read")
+        return loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise GraphFileError(f"it cannot be read: {error.strerror or error}") from error
+
+
+def replace_file(path: Path, data: bytes, *, fsync: bool) -> None:
+    """Give a file this content in one step: a reader, or a crash, finds the old bytes or the new ones.
+
+    Raises:
+        OSError: the old file is still there, untouched.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
+    try:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        if fsync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(draft, path)  # noqa: PTH105 - the tests make this very call fail
+    if fsync:
+        _sync_folder(path.parent)
+
+
+def free_name(path: Path) -> Path:
+    """Return the first of ``<name>.corrupt-1``, ``-2``, ... that does not exist."""
+    names = (path.with_name(f"{path.name}.corrupt-{number}") for number in count(1))
+    return next(each for each in names if not each.exists())
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return  # Windows has no way to
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _checksum(payload: memoryview) -> bytes:
+    return hashlib.blake2b(payload, digest_size=16).digest()
+
+
+# -- the opcodes that plain values need; pickletools describes them --
+
+_STOP: Final = pickle.STOP[0]
+_FIXED: Final = [0] * 256  # length of the opcode with its argument; 0: see the two tables below
+for _op in (
+    pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_TUPLE,
+    pickle.MARK, pickle.APPEND, pickle.APPENDS, pickle.SETITEM, pickle.SETITEMS, pickle.TUPLE, pickle.TUPLE1,
+    pickle.TUPLE2, pickle.TUPLE3, pickle.MEMOIZE,
+):  # fmt: skip
+    _FIXED[_op[0]] = 1
+_FIXED[pickle.BININT1[0]] = _FIXED[pickle.BINGET[0]] = 2
+_FIXED[pickle.BININT2[0]] = 3
+_FIXED[pickle.BININT[0]] = _FIXED[pickle.LONG_BINGET[0]] = 5
+_FIXED[pickle.BINFLOAT[0]] = _FIXED[pickle.FRAME[0]] = 9
+_SHORT: Final = frozenset({pickle.SHORT_BINUNICODE[0], pickle.SHORT_BINBYTES[0], pickle.LONG1[0]})
+_LONG: Final = {
+    pickle.BINUNICODE[0]: 4,
+    pickle.BINBYTES[0]: 4,
+    pickle.LONG4[0]: 4,
+    pickle.BINUNICODE8[0]: 8,
+    pickle.BINBYTES8[0]: 8,
+}
+
+
+def _check_opcodes(data: memoryview) -> None:
+    fixed, short = _FIXED, _SHORT
+    if data[:2] != _BEGINNING:
+        raise GraphFileError("not a pickle of protocol 4")
+    at = 2
+    try:
+        while True:
+            op = data[at]
+            if step := fixed[op]:
+                at += step
+            elif op in short:
+                at += 2 + data[at + 1]
+            elif op in _LONG:
+                width = _LONG[op]
+                at += 1 + width + int.from_bytes(data[at + 1 : at + 1 + width], "little")
+            elif op == _STOP:
+                break
+            else:
+                raise GraphFileError(f"refused: opcode {op:#04x} at byte {at} is not one of plain values")
+    except IndexError:
+        raise GraphFileError("truncated pickle") from None
+    if at + 1 != len(data):
+        raise GraphFileError(f"{len(data) - at - 1} bytes after the end of the pickle")
