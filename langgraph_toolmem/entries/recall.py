@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from langgraph_toolmem.core.past_runs import PastRun, PastRunChanges
+from langgraph_toolmem.core.method import PastRun, PastRunChanges
 from langgraph_toolmem.core.row_kinds import Near
 from langgraph_toolmem.core.rows import MOST_NEAR
 from langgraph_toolmem.core.samples import Learned

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from langgraph.store.base import BaseStore
 
-from langgraph_toolmem.base.errors import GraphFileError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.base.waits import this_step
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
 from langgraph_toolmem.graph.operations import (

@@ -34,8 +34,7 @@ from typing import Any, Final, NamedTuple
 
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
 
-from langgraph_toolmem.base.errors import GraphFileError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import GraphFileError, describe_error
 from langgraph_toolmem.stores import plain_pickle
 from langgraph_toolmem.stores.remote import Remote
 

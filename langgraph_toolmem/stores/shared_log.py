@@ -20,8 +20,7 @@ from typing import Any, Final, TypeAlias
 from langgraph.store.base import BaseStore, Op
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import StorageError, describe_error
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores.compaction import Fold, compact, is_due

@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.offline.coldstart.sandbox import Sandbox, load_object, tools_of
 from langgraph_toolmem.offline.discovery.environment import Environment, EnvironmentCall, Observation, Task
-from langgraph_toolmem.runs.outputs import output_of, status_of
+from langgraph_toolmem.runs.messages import output_of, status_of
 from langgraph_toolmem.runs.run import ExecutedCall, Run, Turn, UserMessage
 
 if TYPE_CHECKING:
