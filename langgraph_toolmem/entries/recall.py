@@ -118,7 +118,7 @@ class EntryRuns(NamedTuple):
     user: User
 
     def changes(self, since: int, most: int) -> PastRunChanges:
-        """As `core.past_runs.PastRuns` has it."""
+        """See `core.method.PastRuns`."""
         new = self.rows.changes(since, self.user, most=most)
         return PastRunChanges(new.version, new.whole, [_past_run(entry) for entry in new.items], new.gone)
 
