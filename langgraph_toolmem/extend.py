@@ -5,10 +5,8 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 ``ToolMemory(path, methods=default_methods(Lessons()))``.
 """
 
-from langgraph_toolmem.core.contributions import Section, TextTable
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section, TextTable
 from langgraph_toolmem.core.row_kinds import Near, RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import User

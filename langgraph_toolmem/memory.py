@@ -14,12 +14,10 @@ from langgraph_toolmem.base.twins import twin
 from langgraph_toolmem.core.core import DEFAULT_NAMESPACE, Core
 from langgraph_toolmem.core.forgetting import Forgetting, seconds_of
 from langgraph_toolmem.core.jobs import FLUSH_SECONDS
-from langgraph_toolmem.core.listener import EndedRun, Import
-from langgraph_toolmem.core.method import Method, check_installed, check_methods, installed
+from langgraph_toolmem.core.method import EndedRun, Import, Method, check_installed, check_methods, installed
 from langgraph_toolmem.graph.view import GraphView, view_of
 from langgraph_toolmem.report.holdout import compare
-from langgraph_toolmem.report.report import Report, make_report
-from langgraph_toolmem.report.savings import TokenPrice
+from langgraph_toolmem.report.report import Report, TokenPrice, make_report
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike
 from langgraph_toolmem.stores.events import Fsync

@@ -19,7 +19,7 @@ from langgraph_toolmem.atoms.writer import AtomWriter, from_job, to_job, worded
 from langgraph_toolmem.base.errors import InputError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.jobs import NotYetError
-from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.runs.run import Run
 

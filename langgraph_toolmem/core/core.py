@@ -13,25 +13,22 @@ from langgraph_toolmem.base import locks
 from langgraph_toolmem.base.checks import check_seconds
 from langgraph_toolmem.base.errors import ConfigurationError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.ages import Ages
-from langgraph_toolmem.core.catalogue import Catalogue, without_own
-from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.core.declarations import Declarations
+from langgraph_toolmem.core.catalogue import Catalogue, Declarations, without_own
 from langgraph_toolmem.core.episodes import Episodes, EpisodesTable
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
-from langgraph_toolmem.core.listener import Listener
-from langgraph_toolmem.core.past_runs import KeptRuns
+from langgraph_toolmem.core.method import KeptRuns, Listener, Section
 from langgraph_toolmem.core.row_kinds import RowKind
 from langgraph_toolmem.core.rows import Rows
 from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.evidence import Table
-from langgraph_toolmem.graph.newest import NewestRuns
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.graph.state import Folds, RunState
+from langgraph_toolmem.graph.view import NewestRuns
 from langgraph_toolmem.runs.executions import ExecutionLog
 from langgraph_toolmem.runs.run import Run
 from langgraph_toolmem.runs.tools import ToolLike, read_tools

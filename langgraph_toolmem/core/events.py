@@ -10,20 +10,20 @@ from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue
 from langgraph_toolmem.core.episodes import Episodes, witness
 from langgraph_toolmem.core.evidence import Evidence
+from langgraph_toolmem.core.forgetting import Ages
 from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger
-from langgraph_toolmem.core.listener import EndedRun, LearnedTurn, Listener
+from langgraph_toolmem.core.method import EndedRun, LearnedTurn, Listener
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.core.verdicts import Verdicts
 from langgraph_toolmem.graph.learning import attempt_digest, learn_turn, turn_digest
-from langgraph_toolmem.graph.newest import counted
 from langgraph_toolmem.graph.operations import Outcome, Record
 from langgraph_toolmem.graph.state import Folds, RunState, latest_turn
+from langgraph_toolmem.graph.view import counted
 from langgraph_toolmem.runs.executions import ExecutionLog, last_step
 from langgraph_toolmem.runs.run import Execution, Run, Turn
 from langgraph_toolmem.runs.tools import ToolSpec

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import InputError, StorageError
-from langgraph_toolmem.base.failures import describe_error, log_failure
+from langgraph_toolmem.base.errors import InputError, StorageError, describe_error, log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.waits import this_step
 from langgraph_toolmem.graph.operations import Forgotten

@@ -13,7 +13,7 @@ from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.episodes import Episodes
 from langgraph_toolmem.core.evidence import Evidence
 from langgraph_toolmem.core.jobs import Jobs
-from langgraph_toolmem.core.listener import JudgedRun, Listener
+from langgraph_toolmem.core.method import JudgedRun, Listener
 from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.operations import Record, Verdict, precedence
 from langgraph_toolmem.runs.run import Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.jobs import NotYetError
-from langgraph_toolmem.core.listener import EndedRun
+from langgraph_toolmem.core.method import EndedRun
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries.critique import Critic, Critique
 from langgraph_toolmem.entries.entry import Entry, entry_of

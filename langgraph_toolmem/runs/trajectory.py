@@ -35,9 +35,18 @@ from langchain_core.prompt_values import PromptValue
 
 from langgraph_toolmem.base.errors import MessageError
 from langgraph_toolmem.base.keys import canonical, digest, looks_unique
-from langgraph_toolmem.runs.episodes import opens
-from langgraph_toolmem.runs.messages import HOW, describe, entries_of, message_of
-from langgraph_toolmem.runs.outputs import Status, edited_call, output_of, status_of, text_of, was_refused_by_a_person
+from langgraph_toolmem.runs.messages import (
+    HOW,
+    Status,
+    describe,
+    edited_call,
+    entries_of,
+    message_of,
+    output_of,
+    status_of,
+    text_of,
+    was_refused_by_a_person,
+)
 from langgraph_toolmem.runs.run import (
     OWN_TOOLS,
     SUMMARY_TOOL,
@@ -48,6 +57,7 @@ from langgraph_toolmem.runs.run import (
     Run,
     Turn,
     UserMessage,
+    opens,
 )
 
 __all__ = [

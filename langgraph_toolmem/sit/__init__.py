@@ -28,12 +28,9 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.base.twins import twin
-from langgraph_toolmem.core.contributions import Section
-from langgraph_toolmem.core.listener import EndedRun, Import, JudgedRun, LearnedTurn
-from langgraph_toolmem.core.method import Method
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD
 from langgraph_toolmem.graph.state import START

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_toolmem.base.keys import digest
-from langgraph_toolmem.core.listener import LearnedTurn
+from langgraph_toolmem.core.method import LearnedTurn
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import GOOD, Count, Record
 from langgraph_toolmem.graph.state import START

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import GraphFileError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import GraphFileError, StorageError, describe_error
 from langgraph_toolmem.graph.evidence import EvidenceGraph, Table
 from langgraph_toolmem.graph.operations import Forgotten, Record, RunsForgotten, UserForgotten
 from langgraph_toolmem.stores import snapshot

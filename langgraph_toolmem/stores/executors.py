@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.failures import log_failure
+from langgraph_toolmem.base.errors import log_failure
 
 logger = logging.getLogger("langgraph_toolmem.core.jobs")
 

@@ -26,7 +26,7 @@ from langgraph_toolmem.base.errors import ConfigurationError, InputError, Storag
 from langgraph_toolmem.cli import app, health, terminal
 from langgraph_toolmem.cli.inputs import read_policy, read_tools_file
 from langgraph_toolmem.cli.tables import show_report
-from langgraph_toolmem.core.contributions import Section, TextTable
+from langgraph_toolmem.core.method import Section, TextTable
 from langgraph_toolmem.report.report import Report, ToolReport
 from langgraph_toolmem.stores import disk
 from langgraph_toolmem.stores.database import NAME

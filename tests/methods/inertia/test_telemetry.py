@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
+from langgraph_toolmem.stores.graph_file import GraphFile
 from langsmith import Client
 from langsmith.run_helpers import tracing_context
 from langsmith.run_trees import RunTree
@@ -27,8 +28,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import INVALID_SPAN, NonRecordingSpan, use_span
 
 from langgraph_toolmem import Decision, Inertia, InertiaPolicy, Proposal, ToolMemory
-from langgraph_toolmem.base.errors import ConfigurationError, StorageError
-from langgraph_toolmem.base.failures import describe_error
+from langgraph_toolmem.base.errors import ConfigurationError, StorageError, describe_error
 from langgraph_toolmem.core.events import Events
 from langgraph_toolmem.graph.evidence import EvidenceGraph
 from langgraph_toolmem.inertia import calibrated, guards, paper
@@ -39,7 +39,6 @@ from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
-from langgraph_toolmem.stores.graph_file import GraphFile
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.node import MemoryNode
