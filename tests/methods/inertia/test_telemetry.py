@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
-from langgraph_toolmem.stores.graph_file import GraphFile
+from langgraph_toolmem.stores.events import EventLog
 from langsmith import Client
 from langsmith.run_helpers import tracing_context
 from langsmith.run_trees import RunTree
@@ -414,22 +414,24 @@ def shared_store(desk: Desk, _: Path, __: pytest.MonkeyPatch) -> None:
 
 
 def full_folder(desk: Desk, folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GraphFile, "append", quoting(RuntimeError))
+    patch.setattr(EventLog, "writing", quoting(StorageError))
     with ToolMemory(folder, tools=desk.tools) as memory:
         run(build(memory, desk.tools)[0], 0)
         assert memory.report().problems
 
 
 def stored_record(desk: Desk, folder: Path, _: pytest.MonkeyPatch) -> None:
-    with GraphFile(folder) as file:
-        file.load()
-        file.append([SECRET, [["count", "turns", 1]]])
+    with ToolMemory(folder, tools=desk.tools) as memory:
+        warm(memory, 1)
+    with EventLog(folder) as log, log.writing() as rows:
+        rows.execute("INSERT INTO events (user, run, body) VALUES ('', '', ?)", (json.dumps([[SECRET], SECRET]),))
     ToolMemory(folder, tools=desk.tools).close()
 
 
 def snapshot(desk: Desk, folder: Path, patch: pytest.MonkeyPatch) -> None:
     with ToolMemory(folder, tools=desk.tools) as memory:
         warm(memory, 2)
+        memory.core.store.snapshot()
     patch.setattr(EvidenceGraph, "load", quoting(RuntimeError))
     ToolMemory(folder, tools=desk.tools).close()
 
