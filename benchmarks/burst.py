@@ -4,7 +4,7 @@
 
 Recorded runs are handed to `finish` of a memory in a folder, with the default methods and the built-in embedder.
 **alone**: `flush` waits after each run. **burst**: all are handed over first. The figures are processor time of the
-whole process per run (the runs of the default set have 13 turns on average), and the seconds until the burst is written.
+whole process per run (the runs of the default set have 13 turns on average), and the seconds until all is written.
 """
 
 from __future__ import annotations

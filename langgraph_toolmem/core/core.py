@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import BaseStore
 
-    from langgraph_toolmem.stores.executors import Executor
-
 T = TypeVar("T")
 
 
@@ -101,7 +99,6 @@ class Core(Evidence):
         fsync: Fsync,
         read_only: bool,
         now: Callable[[], float],
-        executor: Executor | None,
         holdout: float,
         seed: int,
         store_timeout: float,
@@ -137,7 +134,8 @@ class Core(Evidence):
             )
         what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
         self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
-        self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only, remote=self.vectors.remote)
+        may_work: Callable[[], bool] = getattr(self.vectors, "may_write", lambda: True)
+        self.jobs = Jobs(self.folder, now=now, read_only=read_only, may_work=may_work, remote=self.vectors.remote)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout, seed)
@@ -187,6 +185,7 @@ class Core(Evidence):
         self.read_only = True
         self.store.forked()
         self.jobs.forked()
+        self.jobs.read_only = True
         self.vectors.forked()
 
     def forget(self, gone: Forgotten) -> int:
