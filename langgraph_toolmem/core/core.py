@@ -135,7 +135,8 @@ class Core(Evidence):
         what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
         self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
         may_work: Callable[[], bool] = getattr(self.vectors, "may_write", lambda: True)
-        self.jobs = Jobs(self.folder, now=now, read_only=read_only, may_work=may_work, remote=self.vectors.remote)
+        how: dict[str, Any] = {"may_work": may_work, "alone": chroma is None, "remote": self.vectors.remote}
+        self.jobs = Jobs(self.folder, now=now, read_only=read_only, **how)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout, seed)

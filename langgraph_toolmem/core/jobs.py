@@ -79,6 +79,7 @@ class Jobs:
         now: seconds since 1970.
         read_only: nothing is worked on; `put` leaves jobs to the processes that write to the folder.
         may_work: returns True if this process may write what the jobs write.
+        alone: only one process at a time may; so what another one leased is free.
         remote: what the jobs write to, if it may not answer: a model call waits for it no longer than its patience.
     """
 
@@ -89,10 +90,11 @@ class Jobs:
         now: Callable[[], float],
         read_only: bool = False,
         may_work: Callable[[], bool] = lambda: True,
+        alone: bool = False,
         remote: Remote | None = None,
     ) -> None:
         self._folder, self._now, self._may_work, self._remote = folder, now, may_work, remote
-        self.read_only = read_only
+        self.read_only, self._alone = read_only, alone
         self.at_look: Callable[[], object] = lambda: None  # done at each `look`
         self._made: JobQueue | None = None
         self._opening = locks.lock()
@@ -112,9 +114,7 @@ class Jobs:
 
     # --- putting ---
 
-    def handle(
-        self, kind: str, do: Do, *, undo: Callable[[Job], object] | None = None, patient: bool = False
-    ) -> None:
+    def handle(self, kind: str, do: Do, *, undo: Callable[[Job], object] | None = None, patient: bool = False) -> None:
         """Register how jobs of a kind are done.
 
         Args:
@@ -273,6 +273,8 @@ class Jobs:
         while not (found := done()) and (left := end - time.monotonic()) > 0:
             with self._changed:
                 self._changed.wait(min(POLL_SECONDS, left))
+        if found and self._changing.acquire(timeout=min(POLL_SECONDS, max(0.0, end - time.monotonic()))):
+            self._changing.release()  # what was forgotten left the queue while it was being done
         return found
 
     @contextmanager
@@ -380,6 +382,9 @@ class Jobs:
         if not self._may_work():
             return IDLE_SECONDS
         with self._working:
+            if self._alone:
+                self._alone = False
+                self.queue.free()
             self._do_quick()
             while not self._closed and (jobs := self._take(tuple(self._slow))):
                 beside = exits.start("toolmem-slow", partial(self._tried, jobs, self._do_slow))

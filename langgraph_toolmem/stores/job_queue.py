@@ -22,8 +22,8 @@ from langgraph_toolmem.stores.database import Database, Values
 logger = logging.getLogger("langgraph_toolmem.stores.job_queue")
 
 LEASE_SECONDS: Final = 30.0
-MAX_TAKES: Final = 20
-"""A job that was taken so often and never finished is given up: it may be what ends the process."""
+MAX_LOST: Final = 20
+"""A job that was taken so often and neither done nor failed is given up: it may be what ends the process."""
 MAX_WAITING, MAX_GIVEN_UP = 100_000, 10_000
 """More waiting jobs are refused; of jobs that were given up, the oldest are deleted."""
 MAX_PLACES: Final = 200_000
@@ -191,7 +191,7 @@ class JobQueue(Database):
             jobs, lost = list[Job](), list[Job]()
             for _, valid, *row in sorted(rows):
                 job = _job(row)
-                (jobs if valid and job.takes <= MAX_TAKES else lost).append(job)
+                (jobs if valid and job.takes - job.attempts <= MAX_LOST else lost).append(job)
             sql = "UPDATE jobs SET given_up = 1, error = 'damaged, or taken too often without an end' WHERE id = ?"
             database.executemany(sql, [(job.id,) for job in lost])
         for job in lost:
@@ -204,6 +204,11 @@ class JobQueue(Database):
         with self.writing() as database:
             rows = [(self._now() + self.lease, job.id, job.takes) for job in jobs]
             database.executemany(f"UPDATE jobs SET lease = ? WHERE {_HELD}", rows)
+
+    def free(self) -> None:
+        """End all leases: nobody else does jobs."""
+        with self.writing() as database:
+            database.execute("UPDATE jobs SET lease = 0 WHERE lease > 0")
 
     def held(self, jobs: Sequence[Job]) -> list[Job]:
         """Return those jobs that are there and that nobody took since."""
