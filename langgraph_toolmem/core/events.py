@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Literal
 
 from langgraph_toolmem.base.errors import StorageError
-from langgraph_toolmem.base.failures import log_failure
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.ages import Ages
 from langgraph_toolmem.core.catalogue import Catalogue
@@ -134,7 +133,6 @@ class Events:
             with self._jobs.together():
                 yield
         except StorageError as error:
-            log_failure(logger, logging.WARNING, "the queue of background work could not be written", error=error)
             self._evidence.store.say(f"Nothing of a finished run could be put into the queue: {error}")
 
     def _is_new_end(self, episode: Run) -> bool:

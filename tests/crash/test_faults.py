@@ -105,11 +105,11 @@ def test_what_waits_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.Monk
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         for number in range(6):
             memory.finish(RUN, thread_id=str(number), success=True)
-        assert memory.report().jobs.pending == 4
-        said = "Nothing of a finished run could be put into the queue: 4 jobs wait"
+        assert memory.report().jobs.pending == 3
+        said = "Nothing of a finished run could be put into the queue: 3 jobs wait"
         assert any(each.startswith(said) for each in memory.report().problems)
         queue = memory.core.jobs.queue
-        for _ in range(4):
+        for _ in range(3):
             [job] = queue.take()
             queue.retry(job, 0.0, limit=1, error="OSError at somewhere")
         assert len(queue.given_up()) == 2
