@@ -43,23 +43,14 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0
 """Seconds before a failed job is tried again: doubled from the first to the longest."""
 SLOW_TRIES: Final = 6
 POLL_SECONDS: Final = 0.25
-"""Interval at which other processes' progress is looked for, by whoever waits for it."""
 IDLE_SECONDS: Final = 2.0
-"""Interval at which other processes' jobs are looked for …"""
+"""Interval at which the thread looks for jobs of other processes …"""
 LINGER_SECONDS: Final = 30.0
-"""… until nothing waited for so long: then the thread ends, and the next job or `Jobs.look` begins another."""
-CLOSE_SECONDS: Final = 5.0
-"""Closing waits so long for quick jobs; what is left is done at the next opening."""
-FLUSH_SECONDS: Final = 60.0
-BEFORE_FORGETTING: Final = 1.0
-"""Forgetting waits so long for what is due."""
+"""… until none waited for so long: then it ends, and the next job or `Jobs.look` begins another."""
+CLOSE_SECONDS, FLUSH_SECONDS, BEFORE_FORGETTING = 5.0, 60.0, 1.0
+"""Waits for what is due; what is left after closing is done at the next opening."""
 
 Do = Callable[[Sequence[Job]], object]
-"""Does jobs of one kind. Doing one twice must be harmless."""
-Find = Callable[[Job], str]
-"""Finds the answer for a slow job; may take a model's time."""
-Use = Callable[[Job, str], object]
-"""Puts the answer of a slow job to use."""
 T = TypeVar("T")
 
 
@@ -100,7 +91,7 @@ class Jobs:
         self._opening = locks.lock()
         self._quick: dict[str, tuple[Do, Callable[[Job], object] | None]] = {}
         self._patient: set[str] = set()
-        self._slow: dict[str, tuple[Find, Use]] = {}
+        self._slow: dict[str, tuple[Callable[[Job], str], Callable[[Job, str], object]]] = {}
         self._gathered = threading.local()  # jobs of `together`
         self._working = locks.lock()  # one at a time in this process
         self._changing = locks.rlock()  # over checking that a job was not forgotten, and doing it
@@ -108,7 +99,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
         self._due = 0.0  # by time.monotonic
         self._hurry = 0  # how many wait
-        self._closed = self._stopped = False
+        self._closed = self._stopped = False  # by `close`, by the end of the interpreter
         self._failing: set[str] = set()  # kinds of jobs of which the last one failed
         self._look_again = 0.0
 
@@ -119,15 +110,15 @@ class Jobs:
 
         Args:
             kind: of jobs.
-            do: does a batch of them, in milliseconds each. If it raises, they are done one by one.
+            do: does a batch, in milliseconds a job; if it raises, the jobs are done one by one. Twice is harmless.
             undo: takes back what was done for a job whose user another process forgot meanwhile.
             patient: `settle` does not wait for them.
         """
         self._quick[kind] = do, undo
         self._patient |= {kind} if patient else set()
 
-    def handle_slow(self, kind: str, find: Find, use: Use) -> None:
-        """Register how jobs of a kind are done that ask a model."""
+    def handle_slow(self, kind: str, find: Callable[[Job], str], use: Callable[[Job, str], object]) -> None:
+        """Register how jobs of a slow kind are done: `find` asks a model, `use` puts its answer to use."""
         self._slow[kind] = find, use
 
     def put(
@@ -213,8 +204,7 @@ class Jobs:
     @property
     def any(self) -> bool:
         """True if a job was ever put; makes no file."""
-        with self._opening:
-            made = self._made
+        made = self._made
         return not made.empty if made is not None else held_in(self._folder) is not None
 
     # --- waiting ---
@@ -223,9 +213,9 @@ class Jobs:
         """Take up what is on disk, once in a while; cheap enough for every model call."""
         self.at_look()
         now = time.monotonic()
-        if self._folder is not None and not self.read_only and now >= self._look_again:
+        if self._folder is not None and now >= self._look_again:
             self._look_again = now + LINGER_SECONDS
-            if self.any and not self.queue.empty:
+            if self.any:
                 self.begin()
 
     def settle(self, *, timeout: float = 1.0, in_all: bool = False) -> bool:
@@ -234,7 +224,7 @@ class Jobs:
         Returns:
             True if none of them is left, else False.
         """
-        if self.read_only or not self.any or self.queue.empty:
+        if self.read_only or not self.any:
             return True
         kinds, upto = tuple(self._quick if in_all else self._quick.keys() - self._patient), self.queue.last
 
@@ -246,11 +236,9 @@ class Jobs:
         if not self._may_work():
             return False
         with self._hurried() as begun:
-            if not begun:
-                return settled()
-            if self._remote is not None and this_step() is not None:
+            if begun and self._remote is not None and this_step() is not None:
                 return self._remote.wait_for(settled, self._changed)
-            return self._wait(settled, timeout)
+            return self._wait(settled, timeout if begun else 0.0)
 
     def flush(self, *, timeout: float | None = FLUSH_SECONDS) -> bool:
         """Wait until nothing is left to do, also by another process; failed jobs are waited for.
@@ -261,7 +249,7 @@ class Jobs:
         Returns:
             True if all is done, else False. What was given up counts as done.
         """
-        if self.read_only or not self.any or self.queue.empty:
+        if self.read_only or not self.any:
             return True
         kinds = (*self._quick, *self._slow)
         with self._hurried() as begun:
@@ -322,9 +310,13 @@ class Jobs:
 
     # --- the thread ---
 
+    @property
+    def _over(self) -> bool:
+        return self._closed or self._stopped
+
     def begin(self, after: float = 0.0) -> bool:
         """Have the thread work in so many seconds, at once if somebody waits; return False if there can be none."""
-        if self._closed or self._stopped or self.read_only:
+        if self._over or self.read_only:
             return False
         with self._changed:
             due = time.monotonic() + (0.0 if self._hurry else after)
@@ -344,9 +336,9 @@ class Jobs:
         used = time.monotonic()
         while True:
             with self._changed:
-                while not self._stopped and (left := self._due - time.monotonic()) > 0:
+                while not self._over and (left := self._due - time.monotonic()) > 0:
                     self._changed.wait(left)
-                if self._closed or self._stopped or time.monotonic() - used > LINGER_SECONDS:
+                if self._over or time.monotonic() - used > LINGER_SECONDS:
                     self._thread = None
                     return
                 self._due = math.inf
@@ -377,7 +369,7 @@ class Jobs:
     def _pass(self) -> float | None:
         """Do what is due of the jobs that were put before; return as `work`."""
         kinds = (*self._quick, *self._slow)
-        if self._closed or self._stopped or self.queue.next_due(kinds) is None:
+        if self._over or self.queue.next_due(kinds) is None:
             return None
         if not self._may_work():
             return IDLE_SECONDS
@@ -386,7 +378,7 @@ class Jobs:
                 self._alone = False
                 self.queue.free()
             self._do_quick()
-            while not self._closed and (jobs := self._take(tuple(self._slow))):
+            while jobs := self._take(tuple(self._slow)):
                 beside = exits.start("toolmem-slow", partial(self._tried, jobs, self._do_slow))
                 renewed = time.monotonic()
                 while beside.is_alive() and not self._stopped:
@@ -396,10 +388,10 @@ class Jobs:
                         renewed = time.monotonic()
                     with self._changed:
                         self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
-            return None if self._closed or self._stopped else self.queue.next_due(kinds)
+            return None if self._over else self.queue.next_due(kinds)
 
     def _take(self, kinds: Sequence[str], **how: int) -> list[Job]:
-        return [] if self._closed or self._stopped or not kinds else self.queue.take(kinds, **how)
+        return [] if self._over or not kinds else self.queue.take(kinds, **how)
 
     def _do_quick(self) -> None:
         upto = self.queue.last  # what is put from now on is gathered
@@ -423,7 +415,7 @@ class Jobs:
             for job in jobs:
                 if away is not None:  # the others would fail alike, each after a time
                     self._failed(job, away)
-                elif not (self._closed or self._stopped) and isinstance(found := self._tried([job], do), StorageError):
+                elif not self._over and isinstance(found := self._tried([job], do), StorageError):
                     away = found
         finally:
             with self._changed:
@@ -495,7 +487,7 @@ class Jobs:
             except Exception as error:  # noqa: BLE001 - closing goes on
                 log_failure(logger, logging.WARNING, "what waits could not be written", error=error)
         with self._changed:
-            self._closed, self._due = True, 0.0
+            self._closed = True
             thread = self._thread
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():

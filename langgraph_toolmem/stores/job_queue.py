@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langgraph_toolmem.base.errors import InputError, StorageError
 from langgraph_toolmem.stores.database import Database, Values
@@ -62,8 +62,7 @@ _HELD: Final = "id = ? AND takes = ? AND lease > 0"
 _EVER: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job to be put.
 
     Attributes:
@@ -87,17 +86,9 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it was taken.
+    """A job as it was taken, for the `takes`-th time, after `attempts` that failed.
 
-    Attributes:
-        id: its identity.
-        kind: selects the code that does it.
-        payload: JSON values.
-        user: digest of the user it is about, or "".
-        answer: the text that `JobQueue.save` kept; None before.
-        takes: how often it was taken, this time included.
-        attempts: how often it failed.
-        error: the reason of the last failure; no text of a user.
+    `answer` is what `JobQueue.save` kept; `error` is the reason of the last failure, without text of a user.
     """
 
     id: str
