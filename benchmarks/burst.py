@@ -64,7 +64,7 @@ def profiled(file: Path | None) -> Iterator[None]:
         profile.runcall(run, thread)
         profile.dump_stats(f"{file}.{thread.name}.{next(count)}")
 
-    threading.Thread.run = with_profile  # type: ignore[method-assign]
+    threading.Thread.run = with_profile  # type: ignore[assignment, method-assign]
     profile = cProfile.Profile(time.thread_time)
     try:
         profile.enable()

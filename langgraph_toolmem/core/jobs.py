@@ -310,13 +310,12 @@ class Jobs:
 
     # --- the thread ---
 
-    @property
     def _over(self) -> bool:
         return self._closed or self._stopped
 
     def begin(self, after: float = 0.0) -> bool:
         """Have the thread work in so many seconds, at once if somebody waits; return False if there can be none."""
-        if self._over or self.read_only:
+        if self._over() or self.read_only:
             return False
         with self._changed:
             due = time.monotonic() + (0.0 if self._hurry else after)
@@ -336,9 +335,9 @@ class Jobs:
         used = time.monotonic()
         while True:
             with self._changed:
-                while not self._over and (left := self._due - time.monotonic()) > 0:
+                while not self._over() and (left := self._due - time.monotonic()) > 0:
                     self._changed.wait(left)
-                if self._over or time.monotonic() - used > LINGER_SECONDS:
+                if self._over() or time.monotonic() - used > LINGER_SECONDS:
                     self._thread = None
                     return
                 self._due = math.inf
@@ -369,7 +368,7 @@ class Jobs:
     def _pass(self) -> float | None:
         """Do what is due of the jobs that were put before; return as `work`."""
         kinds = (*self._quick, *self._slow)
-        if self._over or self.queue.next_due(kinds) is None:
+        if self._over() or self.queue.next_due(kinds) is None:
             return None
         if not self._may_work():
             return IDLE_SECONDS
@@ -388,10 +387,10 @@ class Jobs:
                         renewed = time.monotonic()
                     with self._changed:
                         self._changed.wait(POLL_SECONDS if beside.is_alive() else 0)
-            return None if self._over else self.queue.next_due(kinds)
+            return None if self._over() else self.queue.next_due(kinds)
 
     def _take(self, kinds: Sequence[str], **how: int) -> list[Job]:
-        return [] if self._over or not kinds else self.queue.take(kinds, **how)
+        return [] if self._over() or not kinds else self.queue.take(kinds, **how)
 
     def _do_quick(self) -> None:
         upto = self.queue.last  # what is put from now on is gathered
@@ -415,7 +414,7 @@ class Jobs:
             for job in jobs:
                 if away is not None:  # the others would fail alike, each after a time
                     self._failed(job, away)
-                elif not self._over and isinstance(found := self._tried([job], do), StorageError):
+                elif not self._over() and isinstance(found := self._tried([job], do), StorageError):
                     away = found
         finally:
             with self._changed:
