@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from langgraph_toolmem.inertia import Inertia
     from langgraph_toolmem.navigator import Navigator
     from langgraph_toolmem.sit import SIT
-    from langgraph_toolmem.stores.executors import Executor
 
 T = TypeVar("T", bound="ToolMemory")
 
@@ -82,7 +81,6 @@ class ToolMemory:
         fsync: "snapshot": what was acknowledged survives the end of the process; "always": of the machine too;
             "never": no waiting for the disk at all.
         read_only: look, but do not write; works beside a writing process. now: seconds since 1970.
-        executor: when background work is done; None: in a thread of its own.
         holdout: this share of the episodes, drawn by `seed` and their identity, runs without hints and without calls
             made in the model's place; the memory goes on learning in them, and `report` compares (0.05 is a good one).
         retention: requests, values, verdicts, entries, summaries and atoms that are older go, in the background, at the
@@ -110,7 +108,6 @@ class ToolMemory:
         fsync: Fsync = "snapshot",
         read_only: bool = False,
         now: Callable[[], float] = time.time,
-        executor: Executor | None = None,
         holdout: float = 0.0,
         seed: int = 0,
         retention: timedelta | float | None = None,
@@ -121,7 +118,7 @@ class ToolMemory:
         given: dict[str, Any] = {"tools": tools, "reads": reads, "embeddings": embeddings}
         given |= {"chroma": chroma, "store": store}
         given |= {"namespace": namespace, "graph_namespace": graph_namespace, "fsync": fsync, "read_only": read_only}
-        given |= {"now": now, "executor": executor, "holdout": holdout, "seed": seed, "ages": retention is not None}
+        given |= {"now": now, "holdout": holdout, "seed": seed, "ages": retention is not None}
         given |= {"store_timeout": store_timeout, "step_timeout": step_timeout}
         kept_for = seconds_of(retention)
         self._core = Core(path, self._methods, **given)

@@ -78,7 +78,7 @@ class Atoms(Method):
     def open(self, core: Core) -> None:
         """Takes its kinds of jobs."""
         super().open(core)
-        core.jobs.handle("atoms", lambda job: self.keeping.do(job))
+        core.jobs.handle("atoms", lambda jobs: self.keeping.do(jobs), undo=lambda job: self.keeping.undo(job))
         if self._writer is not None:
             core.jobs.handle_slow("wording", lambda job: self.keeping.word(job), lambda *a: self.keeping.take_words(*a))
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import BaseStore
 
-    from langgraph_toolmem.stores.executors import Executor
-
 T = TypeVar("T")
 
 
@@ -99,7 +97,6 @@ class Core(Evidence):
         fsync: Fsync,
         read_only: bool,
         now: Callable[[], float],
-        executor: Executor | None,
         holdout: float,
         seed: int,
         store_timeout: float,
@@ -137,7 +134,9 @@ class Core(Evidence):
             )
         what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
         self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
-        self.jobs = Jobs(self.folder, now=now, executor=executor, read_only=read_only, remote=self.vectors.remote)
+        may_work: Callable[[], bool] = getattr(self.vectors, "may_write", lambda: True)
+        how: dict[str, Any] = {"may_work": may_work, "alone": chroma is None, "remote": self.vectors.remote}
+        self.jobs = Jobs(self.folder, now=now, read_only=read_only, **how)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout, seed)

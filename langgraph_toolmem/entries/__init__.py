@@ -82,8 +82,8 @@ class Entries(Method):
     def open(self, core: Core) -> None:
         """Takes its kinds of jobs."""
         super().open(core)
-        core.jobs.handle("write", lambda job: self.keeping.write(job))
-        core.jobs.handle("judge", lambda job: self.keeping.judge(job))
+        core.jobs.handle("write", lambda jobs: self.keeping.write(jobs), undo=lambda job: self.keeping.unwrite(job))
+        core.jobs.handle("judge", lambda jobs: self.keeping.judge(jobs))
         if self._critic is not None:
             take = lambda *told: self.keeping.take_critique(*told)  # noqa: E731 - made when it is needed
             core.jobs.handle_slow("critique", lambda job: self.keeping.criticise(job), take)

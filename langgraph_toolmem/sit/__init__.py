@@ -89,7 +89,7 @@ class SIT(Method):
         self.evidence = core.register(SITEvidence)
         remembers = self.policy.recall == "extractive"
         self.states = WaitingStates(core, self.evidence, self.policy, remembers=remembers, used=self._asked_for)
-        core.jobs.handle(SETTLE, self.states.do)
+        core.jobs.handle(SETTLE, self.states.do, undo=self.states.undo)
 
     # --- asking ---
 

@@ -36,9 +36,9 @@ def decision(step: int, text: str = "x") -> dict[str, Any]:
 def ids(jobs: JobQueue) -> list[str]:
     """Takes and does all jobs."""
     found = []
-    while (job := jobs.take()) is not None:
-        found.append(job.id)
-        jobs.done(job)
+    while taken := jobs.take():
+        found += [job.id for job in taken]
+        jobs.done(taken)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import HumanMessage
 from langgraph.store.memory import InMemoryStore
-from langgraph_toolmem.stores.events import EventLog
 from langsmith import Client
 from langsmith.run_helpers import tracing_context
 from langsmith.run_trees import RunTree
@@ -39,6 +39,7 @@ from langgraph_toolmem.inertia.settings import SWITCHED_OFF
 from langgraph_toolmem.inertia.step import Shortcut
 from langgraph_toolmem.inertia.traces import OTHER, REASONS, attributes, note_decision, reason_code
 from langgraph_toolmem.runs.tools import read_tools
+from langgraph_toolmem.stores.events import EventLog
 from langgraph_toolmem.testing import OpenAIStubServer, make_chat_model
 from langgraph_toolmem.turn.call import Call
 from langgraph_toolmem.turn.node import MemoryNode
