@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph_toolmem.stores.salvage import DATABASE
 
 from benchmarks import faults
 from langgraph_toolmem import Entries, StorageError, ToolMemory
@@ -16,7 +17,6 @@ from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.stores import job_queue, plain_pickle
 from langgraph_toolmem.stores.graph_file import SNAPSHOT
 from langgraph_toolmem.stores.job_queue import JobQueue
-from langgraph_toolmem.stores.salvage import DATABASE
 
 CALL = {"name": "search", "args": {"query": "a"}, "id": "1"}
 RUN = [

@@ -52,7 +52,7 @@ from langgraph_toolmem.graph.state import START
 from langgraph_toolmem.runs.run import SUMMARY_TOOL
 from langgraph_toolmem.runs.trajectory import parse_run
 from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores.gate import Gate
+from langgraph_toolmem.stores.chroma import Gate
 from langgraph_toolmem.stores.job_queue import Job
 from langgraph_toolmem.stores.vectors import VectorItem, VectorStore
 
