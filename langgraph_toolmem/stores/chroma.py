@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import itertools
@@ -49,8 +50,6 @@ logger = logging.getLogger("langgraph_toolmem.stores.chroma")
 _numbers = itertools.count(1)
 _begun_in: list[int] = []
 """The process that opened Chroma first. Its threads serve all folders and do not survive a fork."""
-_inherited: list[filelock.BaseFileLock] = []
-"""Locks of the parent process: never released here, not even by their finalizer."""
 
 
 def collection_name(prefix: str, kind: str, namespace: tuple[str, ...]) -> str:
@@ -175,10 +174,14 @@ class _Shared:
         locks.tell(self)
 
     def forked(self) -> None:
-        """Leave the lock to the parent process."""
-        if self.writer is not None:
-            _inherited.append(self.writer)
-            self.writer = None
+        """Leave lock and client to the parent process.
+
+        The client must never be freed here: Chroma would wait for threads of the parent, and the child never end.
+        """
+        for each in (self.writer, self.client):
+            if each is not None:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+        self.writer = None
 
 
 _folders: WeakValueDictionary[str, _Shared] = WeakValueDictionary()
@@ -309,6 +312,8 @@ class ChromaConnection:
         except sqlite3.OperationalError:
             return  # there is none yet, or it is locked
         except sqlite3.DatabaseError as error:
+            if self.read_only:
+                raise
             self._take_lock()
             aside = free_name(folder)
             folder.rename(aside)
@@ -322,7 +327,11 @@ class ChromaConnection:
         self._closed = True
         with shared.lock:
             shared.users.discard(self)
-            if shared.users or self._forked():
+            if self._forked():
+                return
+            if shared.users:
+                if all(each.read_only for each in shared.users):
+                    self._release()
                 return
             if shared.client is not None and self.ephemeral:
                 for name in shared.in_use:

@@ -119,7 +119,7 @@ if not worker:
         assert "forked" in str(error)
     store.close()
     del store
-    os._exit(0)  # Chroma would wait for threads of the parent
+    sys.exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]), flush=True)
 sys.stdin.readline()
 print(store.count("entries"), flush=True)

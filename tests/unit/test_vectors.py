@@ -21,7 +21,7 @@ from places import ROOT
 
 from langgraph_toolmem.base.errors import ConfigurationError, EmbedderChangedError, StorageError
 from langgraph_toolmem.search.embedders import resolve_embedder
-from langgraph_toolmem.stores.chroma import collection_name
+from langgraph_toolmem.stores.chroma import Gate, collection_name
 from langgraph_toolmem.stores.vectors import Hit, VectorItem, VectorStore
 
 LEXICAL = resolve_embedder(None)
@@ -486,3 +486,32 @@ def test_many_namespaces_keep_few_files_open(tmp_path: Path, monkeypatch: pytest
         for thread in threads:
             thread.join(30)
         assert not any(thread.is_alive() for thread in threads)
+
+
+def test_who_works_alone_waits_for_those_inside() -> None:
+    gate, events, inside = Gate(), list[str](), threading.Event()
+    leave = threading.Event()
+
+    def passing() -> None:
+        with gate.passed(), gate.passed():
+            inside.set()
+            leave.wait(10)
+            with gate.passed():  # a thread that is inside is never kept waiting
+                events.append("inside")
+
+    def alone() -> None:
+        with gate.closed():
+            events.append("alone")
+
+    threads = [threading.Thread(target=passing), threading.Thread(target=alone)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.1)
+    assert events == []
+    leave.set()
+    for thread in threads:
+        thread.join(10)
+    assert events == ["inside", "alone"]
+    with gate.passed():
+        events.append("open again")

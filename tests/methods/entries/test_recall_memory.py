@@ -216,7 +216,7 @@ def test_chroma_being_away_stops_nobody_and_is_said(monkeypatch: pytest.MonkeyPa
         memory.finish(mail("Ann"), thread_id="1", success=True)
     with ToolMemory(tmp_path, methods=[Entries()]) as memory:
         with monkeypatch.context() as patch:
-            for name in ("pages", "ids", "write", "amend", "query", "get", "delete"):
+            for name in ("pages", "ids", "upsert", "amend", "query", "get", "delete"):
                 patch.setattr(VectorStore, name, _away)
             assert "could not be read" in memory.entries.recollect(asking("Bob")).missing
             with pytest.raises(StorageError):
