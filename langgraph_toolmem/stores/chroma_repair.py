@@ -53,9 +53,9 @@ def inspect(memory: Path) -> list[str] | None:
         command = [sys.executable, "-m", __name__, str(folder), *found]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
-            out, status = done.stdout, done.returncode
+            out, status, err = done.stdout, done.returncode, done.stderr
         except subprocess.TimeoutExpired as error:
-            out, status = (error.stdout or b"").decode() if isinstance(error.stdout, bytes) else error.stdout or "", 1
+            out, status, err = str(error.stdout or b"", "utf-8", "replace"), 1, f"no answer in {MINUTES:.0f} minutes"
         began, problems = "", dict[str, str]()
         for line in out.splitlines():
             name, _, why = line.partition("\t")
@@ -68,7 +68,7 @@ def inspect(memory: Path) -> list[str] | None:
         else:
             break
     if status and not found:
-        found[DATABASE] = f"it cannot be opened: {(done.stderr.strip().splitlines() or ['no error'])[-1]}"
+        found[DATABASE] = f"it cannot be opened: {(err.strip().splitlines() or ['no error'])[-1]}"
     return [f"{name} in {folder} is damaged: {why}" for name, why in found.items()]
 
 
@@ -80,7 +80,8 @@ def _check(folder: Path, skip: list[str]) -> None:
     def say(name: str, what: object) -> None:
         print(name, (str(what).strip().splitlines() or [type(what).__name__])[0], sep="\t", flush=True)  # noqa: T201 - to the parent
 
-    with closing(chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))) as client:
+    client: Any = chromadb.PersistentClient(path=folder, settings=Settings(anonymized_telemetry=False))
+    with closing(client):
         for each in client.list_collections():
             if each.name in skip:
                 continue
@@ -113,7 +114,7 @@ def rebuild(memory: Path, embedder: Embedder, progress: Callable[[int], None] = 
         with VectorStore(made, embedder=embedder, namespace=()) as store:
             for label, rows in _collections(folder / DATABASE):
                 for start in range(0, len(rows), PAGE):
-                    items = [VectorItem(key, *rest) for key, *rest in rows[start : start + PAGE]]
+                    items = [VectorItem(*row) for row in rows[start : start + PAGE]]
                     store.scoped(label.namespace).upsert(label.kind, items)
                     done += len(items)
                     progress(done)

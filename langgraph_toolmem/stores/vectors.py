@@ -43,7 +43,6 @@ from langgraph_toolmem.stores.chroma import (
 from langgraph_toolmem.stores.remote import Remote
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["REFRESH_SECONDS", "Hit", "Label", "VectorItem", "VectorStore"]
@@ -175,10 +174,11 @@ class VectorStore:
         self._connection = ChromaConnection(place, client, read_only=read_only, **limits)
         self._begin(embedder, namespace, owner=True)
 
-    def _begin(self, embedder: Embedder, namespace: tuple[str, ...], *, owner: bool) -> None:
+    def _begin(self, embedder: Embedder, namespace: Any, *, owner: bool) -> None:
         if not isinstance(namespace, tuple) or not all(isinstance(part, str) for part in namespace):
             raise ConfigurationError(f"A namespace is a tuple of texts, not {namespace!r}.")
-        self.embedder, self.namespace, self._owner = embedder, namespace, owner
+        self.embedder, self._owner = embedder, owner
+        self.namespace: tuple[str, ...] = namespace
         self._collections: dict[str, tuple[Any, Label]] = {}
         self._client: Any = None  # whose collections these are
 
@@ -254,13 +254,13 @@ class VectorStore:
             made = self.embedder.embed_documents([item.text for item in missing])
             known.update(zip((item.id for item in missing), made, strict=True))
             ids = [item.id for item in batch]
-            columns = {
+            columns: dict[str, Any] = {
                 "embeddings": _kept([known[key] for key in ids], ids, [item.part for item in batch]),
                 "documents": [clean(item.text) for item in batch],
                 "metadatas": [_metadata(item) for item in batch],
             }
             opened = partial(self._made, kind, self.embedder.dimension())
-            self._write(kind, lambda found, ids=ids, rest=columns: found.upsert(ids=ids, **rest), opened)
+            self._write(kind, "upsert", opened, ids=ids, **columns)
 
     def amend(self, kind: str, items: Sequence[VectorItem]) -> None:
         """Change metadata and parts of rows whose texts are as they were; what is gone stays gone."""
@@ -272,14 +272,14 @@ class VectorStore:
                 if rows:
                     moved = [page["ids"][row] for row in rows]
                     vectors = _kept([own(page["embeddings"][row]) for row in rows], moved, [of[key] for key in moved])
-                    self._write(kind, lambda found, ids=moved, rows=vectors: found.update(ids=ids, embeddings=rows))
+                    self._write(kind, "update", ids=moved, embeddings=vectors)
             metadatas = [_metadata(item) or {} for item in batch]
-            self._write(kind, lambda found, ids=ids, rows=metadatas: found.update(ids=ids, metadatas=rows))
+            self._write(kind, "update", ids=ids, metadatas=metadatas)
 
     def delete(self, kind: str, ids: Sequence[str]) -> None:
         """Take texts away; ids that are not there are no error."""
         for batch in _slices(ids, BATCH):
-            self._write(kind, lambda found, ids=batch: found.delete(ids=ids))
+            self._write(kind, "delete", ids=batch)
 
     def drop(self, kind: str | None = None) -> None:
         """Delete a kind whole, or everything of this namespace; works after a change of embedder too."""
@@ -425,7 +425,7 @@ class VectorStore:
                 which = {"ids": list(ids[offset : offset + size]), "include": list(include)}
             elif where is not None:
                 which["where"] = dict(where)
-            page = self._on(kind, "read", lambda found, which=which: found.get(**which), None)
+            page = self._on(kind, "read", partial(_call, "get", which), None)
             if page is None or (ids is None and not page["ids"]):
                 return
             yield page
@@ -573,10 +573,10 @@ class VectorStore:
         new.modify(name=name)
         delete_collection(client, old)
 
-    def _write(self, kind: str, action: Callable[[Any], T], opened: Callable[[], Any] | None = None) -> None:
+    def _write(self, kind: str, method: str, opened: Callable[[], Any] | None = None, **columns: Any) -> None:
         if opened is not None or not self._connection.empty:
             self._connection.begin_write()
-            self._on(kind, "write", action, None, opened)
+            self._on(kind, "write", partial(_call, method, columns), None, opened)
 
     def _on(
         self,
@@ -600,23 +600,28 @@ class VectorStore:
         return missing
 
 
+def _call(method: str, columns: Mapping[str, Any], collection: Any) -> Any:
+    return getattr(collection, method)(**columns)
+
+
 def own(vector: Sequence[float]) -> list[float]:
     """Return the text's own vector, of length 1, from a stored one."""
     return [float(value) * _KEPT for value in vector[:-_WIDTH]]
 
 
-def _direction(name: str) -> NDArray[np.float64]:
+def _direction(name: str) -> NDArray[Any]:
     """Return a vector of length 1, another one for another name."""
     import numpy as np  # imported where it is used
 
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_WIDTH // 8).digest()
-    return (np.unpackbits(np.frombuffer(digest, np.uint8)) * 2.0 - 1.0) / math.sqrt(_WIDTH)
+    made: NDArray[Any] = (np.unpackbits(np.frombuffer(digest, np.uint8)) * 2.0 - 1.0) / math.sqrt(_WIDTH)
+    return made
 
 
 _part_direction = lru_cache(maxsize=1024)(lambda part: _direction(f"part {part}"))
 
 
-def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequence[str]) -> NDArray[np.float64]:
+def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequence[str]) -> NDArray[Any]:
     """Return texts' vectors of length 1 as they are stored for rows of some parts."""
     import numpy as np  # imported where it is used
 
@@ -625,7 +630,7 @@ def _kept(vectors: Sequence[Sequence[float]], ids: Sequence[str], parts: Sequenc
     along = (common * rows).sum(axis=1, keepdims=True)
     rest = _SPREAD / np.sqrt(np.maximum(1 - along**2, 1e-6))
     behind = (math.sqrt(_PULL) - rest * along) * common + rest * rows
-    kept: NDArray[np.float64] = np.hstack([np.asarray(vectors, dtype=float), behind]) / _KEPT
+    kept: NDArray[Any] = np.hstack([np.asarray(vectors, dtype=np.float64), behind]) / _KEPT
     return kept
 
 
