@@ -6,12 +6,11 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 """
 
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section, TextTable
-from langgraph_toolmem.core.row_kinds import Near, RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method
+from langgraph_toolmem.core.rows import Near, RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Forgotten
-from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.turn.ask import Ask, Asking
 from langgraph_toolmem.turn.call import Call, Said
 from langgraph_toolmem.turn.node import StepNode

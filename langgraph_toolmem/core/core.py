@@ -22,8 +22,7 @@ from langgraph_toolmem.core.holdout import Holdout
 from langgraph_toolmem.core.jobs import Jobs
 from langgraph_toolmem.core.ledger import Ledger, LedgerTable
 from langgraph_toolmem.core.method import KeptRuns, Listener, Section
-from langgraph_toolmem.core.row_kinds import RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.rows import RowKind, Rows
 from langgraph_toolmem.core.users import Users, check_namespace, keep_namespace
 from langgraph_toolmem.graph.evidence import Table
 from langgraph_toolmem.graph.operations import Forgotten
@@ -36,7 +35,7 @@ from langgraph_toolmem.search.embedders import resolve_embedder
 from langgraph_toolmem.stores.cold_start import forget_user
 from langgraph_toolmem.stores.events import EventStore, Fsync
 from langgraph_toolmem.stores.shared import SharedLog
-from langgraph_toolmem.stores.vectors import REFRESH_SECONDS, VectorStore
+from langgraph_toolmem.stores.vectors import VectorStore
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -185,7 +184,6 @@ class Core(Evidence):
         """Go on in a forked child: events are its own from here on; Chroma and the background are the parent's."""
         self.store.forked()
         self.jobs.forked()
-        self.vectors.forked()
 
     def forget(self, gone: Forgotten) -> int:
         """Takes a user out of the evidence graph, and out of what a cold start left in the folder; or runs. How many
@@ -231,7 +229,6 @@ class Core(Evidence):
             method: whose items they are in the ledger; the kind's name if None.
         """
         how: dict[str, Any] = {"users": self.users, "read_only": self.read_only, "now": self.now}
-        how["refresh"] = REFRESH_SECONDS if self.shared or self.read_only else None
         return Rows(kind, self.vectors, self.ledger, method=method or kind.name, **how)
 
     def problems(self) -> list[str]:

@@ -6,9 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from langgraph_toolmem.core.method import PastRun, PastRunChanges
-from langgraph_toolmem.core.row_kinds import Near
-from langgraph_toolmem.core.rows import MOST_NEAR
-from langgraph_toolmem.core.samples import Learned
+from langgraph_toolmem.core.rows import MOST_NEAR, Learned, Near
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.entries import ranker
 from langgraph_toolmem.entries.entry import Entry

@@ -17,12 +17,11 @@ from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from langgraph_toolmem.core.ledger import NO_TRACK, Track
-from langgraph_toolmem.core.row_kinds import Near, RowKind
-from langgraph_toolmem.core.rows import Rows
+from langgraph_toolmem.core.rows import Near, RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.search.lexical import LexicalEmbedder
 from langgraph_toolmem.sit.summary import MAX_CHARS, Match, Merged, NewSummary, StoredSummary, cut
-from langgraph_toolmem.stores.items import Hit, VectorItem
+from langgraph_toolmem.stores.vectors import Hit, VectorItem
 from langgraph_toolmem.words.features import similarity
 
 RETIRE_AFTER: Final = 20
@@ -34,7 +33,7 @@ SAME: Final = 8
 WIDE: Final = 256
 """The same where each target's most similar one is wanted."""
 DIGITS: Final = 4
-"""Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.parts`)."""
+"""Of cosines: those that are the same so far are ties (a part's are exact to 5 or 6; see `stores.vectors`)."""
 MAX_MERGED: Final = 64
 """Merged transitions that are remembered by name; `seen` goes on counting."""
 BATCH: Final = 500
@@ -204,9 +203,11 @@ def add(
 def standing(rows: SummaryRows, ids: Collection[str], user: User) -> dict[str, str]:
     """By the id of a summary, that of the one that stands for it: its own, even retired, or one that says the same."""
     found = {each.id: each.id for each in rows.get(list(ids), user)}
-    for key in ids:
-        if key not in found and (owned := rows.of(key, user)):
-            found[key] = owned[0].id
+    if missing := [key for key in ids if key not in found]:
+        for item in rows.of(missing[0], user, *missing[1:]):
+            for merged in item.merged:
+                if merged.id in missing:
+                    found.setdefault(merged.id, item.id)
     return found
 
 

@@ -20,8 +20,8 @@ from places import ROOT, TESTS
 
 from langgraph_toolmem import StorageError, ToolMemory
 from langgraph_toolmem.base import locks
-from langgraph_toolmem.stores.gate import Gate
-from langgraph_toolmem.stores.items import VectorItem
+from langgraph_toolmem.stores.chroma import Gate
+from langgraph_toolmem.stores.vectors import VectorItem
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="fork"),
