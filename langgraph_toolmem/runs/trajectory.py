@@ -19,9 +19,9 @@ import re
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import attrgetter, is_
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import (
     AIMessage,
@@ -120,14 +120,14 @@ class Prefix:
 
     Attributes:
         messages: as they were.
-        contents: of each; a message whose content was replaced since is read anew.
+        parts: content and tool calls of each; a message of which one was replaced since is read anew.
         reader: after the last of them. Never changed.
         events: what came of them. Never changed.
         keys: identities of the turns and steps in it.
     """
 
     messages: list[BaseMessage]
-    contents: list[Any]
+    parts: _Parts
     reader: _Reader
     events: _Events
     keys: set[str]
@@ -138,21 +138,41 @@ class Prefix:
             return None
         if any(known.get(key, episode) != episode for key, episode in self.events.asked.items()):
             return None
-        if all(map(is_, self.messages, entries)) and all(map(is_, self.contents, map(_content, entries))):
-            return self
-        if not all(map(_is_equal, self.messages, self.contents, entries)):
+        head = entries[: len(self.messages)]
+        if all(map(is_, self.messages, head)):
+            return self if self.parts.same(_Parts.of(head, self.parts.answers)) else None
+        if not all(map(_is_equal, self.messages, head)):
             return None
-        messages = list(entries[: len(self.messages)])  # they come from a checkpoint: next time they are the same again
-        return replace(self, messages=messages, contents=list(map(_content, messages)))
+        parts = _Parts.of(head)
+        equal = self.parts.contents == parts.contents and self.parts.calls == parts.calls
+        return replace(self, messages=list(head), parts=parts) if equal else None  # from a checkpoint
 
 
-_content = attrgetter("content")
+class _Parts(NamedTuple):
+    """The contents and tool calls of some messages: a message can be changed in its place."""
+
+    answers: list[AIMessage]
+    contents: list[Any]
+    calls: list[Any]
+
+    @classmethod
+    def of(cls, messages: Sequence[Any], answers: list[AIMessage] | None = None) -> _Parts:
+        if answers is None:
+            answers = [each for each in messages if isinstance(each, AIMessage)]
+        contents, calls = map(attrgetter("content"), messages), map(attrgetter("tool_calls"), answers)
+        return cls(answers, list(contents), list(chain.from_iterable(calls)))
+
+    def same(self, other: _Parts) -> bool:
+        same = all(map(is_, self.contents, other.contents)) and all(map(is_, self.calls, other.calls))
+        return same and len(self.calls) == len(other.calls)
+
+    def and_of(self, messages: Sequence[Any]) -> _Parts:
+        more = _Parts.of(messages)
+        return _Parts(self.answers + more.answers, self.contents + more.contents, self.calls + more.calls)
 
 
-def _is_equal(message: BaseMessage, content: Any, entry: Any) -> bool:
-    if type(entry) is not type(message) or entry.content != content:
-        return False
-    return entry is message or vars(entry) == vars(message)
+def _is_equal(message: BaseMessage, entry: Any) -> bool:
+    return entry is message or (type(entry) is type(message) and vars(entry) == vars(message))
 
 
 def read_on(
@@ -195,10 +215,10 @@ def read_on(
     if last and before and _is_settled(reader, before) and all(isinstance(each, BaseMessage) for each in new):
         events.take(reader, len(before.events), executions, watched)
         kept = _NOTHING if prefix is None else prefix
-        messages, contents = [*kept.messages, *new], [*kept.contents, *map(_content, new)]
+        messages, parts = [*kept.messages, *new], kept.parts.and_of(new)
         keys = set[str]() if prefix is None else kept.keys
-        keys.update(key for event in events.new for key in keys_of(event))
-        after = Prefix(messages, contents, before, events.copy({}), keys)
+        keys.update(key for event in events.new for key in _keys_of(event))
+        after = Prefix(messages, parts, before, events.copy({}), keys)
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
 
@@ -208,7 +228,7 @@ def _is_settled(reader: _Reader, before: _Reader) -> bool:
     return not reader.truncated and len(before.events) < len(reader.events) and reader.changed >= len(before.events)
 
 
-def keys_of(event: UserMessage | Turn) -> Iterator[str]:
+def _keys_of(event: UserMessage | Turn) -> Iterator[str]:
     """The identities of a turn and its steps."""
     if isinstance(event, Turn):
         yield event.key
@@ -516,7 +536,7 @@ class _Events:
         self.new.append(made)
 
 
-_NOTHING: Final = Prefix([], [], _Reader(None, ""), _Events({}), set())
+_NOTHING: Final = Prefix([], _Parts([], [], []), _Reader(None, ""), _Events({}), set())
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:

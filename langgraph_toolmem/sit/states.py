@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.listener import LearnedTurn
 from langgraph_toolmem.core.users import User
@@ -58,14 +59,15 @@ class WaitingStates:
         self._taken_up: set[tuple[str, ...]] = set()
         self._rows: SummaryRows | None = None
         self._written: dict[str, str] = {}
+        self._queued: set[str] = set()  # runs with a job that has not begun
         self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
 
     def tool_index(self, specs: Mapping[str, ToolSpec]) -> ToolIndex:
         """Tools by the words of their descriptions."""
-        if self._index is None or self._index[0] is not specs:
+        if self._index is None or self._index[0] != specs:
             index = ToolIndex()
             index.declare(specs)
-            self._index = specs, index
+            self._index = dict(specs), index
         return self._index[1]
 
     # --- written down ---
@@ -104,6 +106,12 @@ class WaitingStates:
 
     # --- stored ---
 
+    def unsettled(self, runs: Iterable[str]) -> list[str]:
+        """Return the runs with summaries that wait and that no job is under way for."""
+        with self._core.lock:
+            self._queued &= self._evidence.drafts.keys()
+            return [run for run in runs if run in self._evidence.drafts and run not in self._queued]
+
     def settle(self, run: str, user: User, *, anew: bool = True) -> None:
         """Has the summaries of a run put where its verdict says, in the background: with the others, or away.
 
@@ -122,7 +130,12 @@ class WaitingStates:
             waits = (judged or (self.used and self.policy.unlabelled > 0)) and bool(self._mine(run, user))
             if not waits and not (anew and judged and core.graph.has_seen(stored_key(run))):
                 return
-        core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
+            self._queued.add(run)
+        try:
+            core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
+        except StorageError:
+            self._queued.discard(run)
+            raise
 
     def take_up(self, user: User) -> None:
         """Has what is over and nobody judged stored in the background, once a user's suggestions are asked for."""
@@ -144,6 +157,8 @@ class WaitingStates:
         """Does it, and what was left of other runs in that namespace; returns what undoes it for the user."""
         user = User(None, job.user or None, tuple(job.payload["namespace"]))
         runs = [job.payload["run"], *job.payload.get("also", ())]
+        with self._core.lock:
+            self._queued.difference_update(runs)
         for each in dict.fromkeys([*runs, *self._left(user)]):
             self._settle(each, user)
 

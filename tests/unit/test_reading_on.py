@@ -44,7 +44,7 @@ class Thread:
         ]
         what = dice.choices(
             ["user", "calls", "words", "answer", "late", "edit", "trim", "fork", "load", "seen", "system", "learned"],
-            [4, 8, 3, 12, 1, 1, 0.3, 1, 2, 4, 0.3, 3],
+            [4, 8, 3, 12, 1, 3, 0.3, 1, 2, 4, 0.3, 3],
         )[0]
         if what == "user":
             messages.append(HumanMessage(dice.choice(WORDS), id=self.id("u")))
@@ -65,11 +65,17 @@ class Thread:
             call_id = waiting[0] if waiting else "c0"
             messages.append(ToolMessage('{"id": 2}', tool_call_id=call_id))
         elif what == "edit" and messages:
-            at = dice.randrange(len(messages))
-            if dice.random() < 0.5:
-                messages[at] = messages[at].model_copy(update={"content": dice.choice(WORDS)})
+            message = messages[at := dice.randrange(len(messages))]
+            if dice.random() < 0.4:
+                messages[at] = message.model_copy(update={"content": dice.choice(WORDS)})
+            elif isinstance(message, AIMessage) and message.tool_calls and dice.random() < 0.7:
+                edited = {**message.tool_calls[0], "args": {"summary": dice.choice(WORDS)}}
+                if dice.random() < 0.5:
+                    message.tool_calls = [edited, *message.tool_calls[1:]]
+                else:
+                    message.tool_calls[0] = edited
             else:
-                messages[at].content = dice.choice(WORDS)
+                message.content = dice.choice(WORDS)
         elif what == "trim":
             del messages[: dice.randrange(4)]
         elif what == "fork" and messages:
