@@ -27,8 +27,10 @@ from langgraph_toolmem.words.features import similarity
 
 RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""
-LONGLIST: Final = 64
-"""Summaries out of a tool that are compared with a state, or with a new one."""
+LONGLIST: Final = 24
+"""Summaries out of a tool that are compared with a state."""
+ALIKE: Final = 64
+"""The same with a new one."""
 WIDE: Final = 256
 """The same where each target's most similar one is wanted."""
 DIGITS: Final = 4
@@ -144,7 +146,7 @@ class Summaries:
     def like(self, new: NewSummary, vector: Sequence[float], least: float) -> StoredSummary | None:
         """The oldest summary of an edge that says the same as a new one: its cosine is `least` or more."""
         fits: Callable[[StoredSummary], bool] = lambda each: each.target == new.target  # noqa: E731 - of one line
-        near = self._rows.near(vector, self._user, k=LONGLIST, part=new.source, fits=fits, enough=0)
+        near = self._rows.near(vector, self._user, k=ALIKE, part=new.source, fits=fits, enough=0)
         alike = [each.item for each in near if self._cosine(new.text, each) >= least]
         return min(alike, key=lambda each: (each.time, each.id), default=None)
 
