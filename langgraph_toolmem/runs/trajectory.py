@@ -119,14 +119,12 @@ class Prefix:
     """A thread's messages before its latest model turn, read: later readings of the thread begin with it.
 
     Attributes:
-        messages: as they were.
-        parts: content and tool calls of each; a message of which one was replaced since is read anew.
+        parts: the messages; one of which content or tool calls were replaced since is read anew.
         reader: after the last of them. Never changed.
         events: what came of them. Never changed.
         keys: identities of the turns and steps in it.
     """
 
-    messages: list[BaseMessage]
     parts: _Parts
     reader: _Reader
     events: _Events
@@ -134,41 +132,49 @@ class Prefix:
 
     def of(self, entries: Sequence[Any], known: Mapping[str, str]) -> Prefix | None:
         """The prefix for a history that begins with these messages, or equal ones; None if it does not."""
-        if len(self.messages) > len(entries):
+        messages = self.parts.messages
+        if len(messages) > len(entries):
             return None
         if any(known.get(key, episode) != episode for key, episode in self.events.asked.items()):
             return None
-        head = entries[: len(self.messages)]
-        if all(map(is_, self.messages, head)):
-            return self if self.parts.same(_Parts.of(head, self.parts.answers)) else None
-        if not all(map(_is_equal, self.messages, head)):
+        if all(map(is_, messages, entries)):
+            return self if self.parts.are_there() else None
+        head = list(entries[: len(messages)])
+        if not all(map(_is_equal, messages, head)):
             return None
         parts = _Parts.of(head)
         equal = self.parts.contents == parts.contents and self.parts.calls == parts.calls
-        return replace(self, messages=list(head), parts=parts) if equal else None  # from a checkpoint
+        return replace(self, parts=parts) if equal else None  # from a checkpoint
 
 
 class _Parts(NamedTuple):
-    """The contents and tool calls of some messages: a message can be changed in its place."""
+    """The contents of some messages and the tool calls of the answers among them: each may be replaced in its place."""
 
-    answers: list[AIMessage]
+    messages: list[BaseMessage]
     contents: list[Any]
+    answers: list[AIMessage]
     calls: list[Any]
 
     @classmethod
-    def of(cls, messages: Sequence[Any], answers: list[AIMessage] | None = None) -> _Parts:
-        if answers is None:
-            answers = [each for each in messages if isinstance(each, AIMessage)]
-        contents, calls = map(attrgetter("content"), messages), map(attrgetter("tool_calls"), answers)
-        return cls(answers, list(contents), list(chain.from_iterable(calls)))
+    def of(cls, messages: list[BaseMessage]) -> _Parts:
+        answers = [each for each in messages if isinstance(each, AIMessage)]
+        return cls(messages, list(map(_content, messages)), answers, list(_calls_of(answers)))
 
-    def same(self, other: _Parts) -> bool:
-        same = all(map(is_, self.contents, other.contents)) and all(map(is_, self.calls, other.calls))
-        return same and len(self.calls) == len(other.calls)
+    def are_there(self) -> bool:
+        """Return True if the messages have these very parts still."""
+        return all(map(is_, self.contents, map(_content, self.messages))) and all(
+            map(is_, [*self.calls, None], chain(_calls_of(self.answers), (None,)))
+        )
 
-    def and_of(self, messages: Sequence[Any]) -> _Parts:
-        more = _Parts.of(messages)
-        return _Parts(self.answers + more.answers, self.contents + more.contents, self.calls + more.calls)
+    def and_of(self, messages: list[BaseMessage]) -> _Parts:
+        return _Parts(*(one + more for one, more in zip(self, _Parts.of(messages), strict=True)))
+
+
+_content = attrgetter("content")
+
+
+def _calls_of(answers: Iterable[AIMessage]) -> Iterator[Any]:
+    return chain.from_iterable(map(attrgetter("tool_calls"), answers))
 
 
 def _is_equal(message: BaseMessage, entry: Any) -> bool:
@@ -192,7 +198,7 @@ def read_on(
     """
     prefix = None if prefix is None else prefix.of(entries, known)
     reader = _Reader(thread_id, "") if prefix is None else prefix.reader.copy()
-    start = 0 if prefix is None else len(prefix.messages)
+    start = 0 if prefix is None else len(prefix.parts.messages)
     last = next((i for i in range(len(entries) - 1, start, -1) if isinstance(entries[i], AIMessage)), None)
     before, changed = None, len(entries)
     for index in range(start, len(entries)):
@@ -215,10 +221,9 @@ def read_on(
     if last and before and _is_settled(reader, before) and all(isinstance(each, BaseMessage) for each in new):
         events.take(reader, len(before.events), executions, watched)
         kept = _NOTHING if prefix is None else prefix
-        messages, parts = [*kept.messages, *new], kept.parts.and_of(new)
         keys = set[str]() if prefix is None else kept.keys
         keys.update(key for event in events.new for key in _keys_of(event))
-        after = Prefix(messages, parts, before, events.copy({}), keys)
+        after = Prefix(kept.parts.and_of(list(new)), before, events.copy({}), keys)
     events.take(reader, len(reader.events), executions, watched)
     return reader.run(events), after
 
@@ -536,7 +541,7 @@ class _Events:
         self.new.append(made)
 
 
-_NOTHING: Final = Prefix([], _Parts([], [], []), _Reader(None, ""), _Events({}), set())
+_NOTHING: Final = Prefix(_Parts([], [], [], []), _Reader(None, ""), _Events({}), set())
 
 
 def _finish(draft: _Draft, executions: Mapping[str, Execution], watched: Container[str], *, gone_on: bool) -> Turn:

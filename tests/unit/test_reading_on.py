@@ -106,7 +106,7 @@ def test_read_on_is_as_read_anew() -> None:
             how: dict[str, Any] = {"executions": thread.log.executions, "watched": thread.log.turns}
             anew = parse_run(thread.messages, thread_id=thread.thread, known=thread.known, heads=heads, **how)
             assert ours == anew, seed
-            kept += any(len(prefix.messages) > 2 for prefix in thread.log.prefixes.values())
+            kept += any(len(prefix.parts.messages) > 2 for prefix in thread.log.prefixes.values())
             state, folded = thread.folds.of(ours), RunState.of(anew)
             for name in RunState.__slots__:
                 assert getattr(state, name) == getattr(folded, name), (seed, name)
