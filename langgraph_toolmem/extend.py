@@ -6,7 +6,7 @@ step (`Step`). ``examples/own_method`` is one in a folder. It is given to a memo
 """
 
 from langgraph_toolmem.core.core import Core
-from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method
+from langgraph_toolmem.core.method import EndedRun, Import, JudgedRun, LearnedTurn, Method, Section, TextTable
 from langgraph_toolmem.core.rows import Near, RowKind, Rows
 from langgraph_toolmem.core.users import User
 from langgraph_toolmem.graph.operations import Forgotten

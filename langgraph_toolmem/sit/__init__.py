@@ -230,7 +230,7 @@ class SIT(Method):
 
     def learned(self, run: Run, user: User) -> None:
         """An episode that was answered in words may be over: its summaries go where its verdict says."""
-        for episode in run.answered():
+        for episode in self.states.unsettled(run.answered()):
             self.states.settle(episode, user, anew=False)
 
     def ended(self, ended: EndedRun) -> None:

@@ -26,8 +26,8 @@ from langgraph_toolmem.words.features import similarity
 
 RETIRE_AFTER: Final = 20
 """Offers without success after which a summary is retired."""
-LONGLIST: Final = 64
-"""Summaries out of a tool that are compared with a state, or with a new one."""
+LONGLIST: Final = 24
+"""Summaries out of a tool that are compared with a state."""
 SAME: Final = 8
 """Summaries out of a tool among which one that says the same is looked for."""
 WIDE: Final = 256

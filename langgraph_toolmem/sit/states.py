@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.core.jobs import by_namespace
 from langgraph_toolmem.core.method import LearnedTurn
@@ -59,14 +60,15 @@ class WaitingStates:
         self._taken_up: set[tuple[str, ...]] = set()
         self._rows: SummaryRows | None = None
         self._written: dict[str, str] = {}
+        self._queued: set[str] = set()  # runs with a job that has not begun
         self._index: tuple[Mapping[str, ToolSpec], ToolIndex] | None = None
 
     def tool_index(self, specs: Mapping[str, ToolSpec]) -> ToolIndex:
         """Tools by the words of their descriptions."""
-        if self._index is None or self._index[0] is not specs:
+        if self._index is None or self._index[0] != specs:
             index = ToolIndex()
             index.declare(specs)
-            self._index = specs, index
+            self._index = dict(specs), index
         return self._index[1]
 
     # --- written down ---
@@ -105,6 +107,12 @@ class WaitingStates:
 
     # --- stored ---
 
+    def unsettled(self, runs: Iterable[str]) -> list[str]:
+        """Return the runs with summaries that wait and that no job is under way for."""
+        with self._core.lock:
+            self._queued &= self._evidence.drafts.keys()
+            return [run for run in runs if run in self._evidence.drafts and run not in self._queued]
+
     def settle(self, run: str, user: User, *, anew: bool = True) -> None:
         """Has the summaries of a run put where its verdict says, in the background: with the others, or away.
 
@@ -123,7 +131,12 @@ class WaitingStates:
             waits = (judged or (self.used and self.policy.unlabelled > 0)) and bool(self._mine(run, user))
             if not waits and not (anew and judged and core.graph.has_seen(stored_key(run))):
                 return
-        core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
+            self._queued.add(run)
+        try:
+            core.jobs.put(SETTLE, {}, run=run, user=user.digest or "", namespace=user.namespace)
+        except StorageError:
+            self._queued.discard(run)
+            raise
 
     def take_up(self, user: User) -> None:
         """Has what is over and nobody judged stored in the background, once a user's suggestions are asked for."""
@@ -146,6 +159,8 @@ class WaitingStates:
         for anybody, some in by_namespace(jobs):
             user = _user(some[0]) if self._core.users.apart else anybody
             runs = [run for job in some for run in _runs(job)]
+            with self._core.lock:
+                self._queued.difference_update(runs)
             self.keep([*runs, *self._left(user)], user, unlabelled=self.policy.unlabelled > 0)
 
     def undo(self, job: Job) -> None:
