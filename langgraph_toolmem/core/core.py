@@ -67,7 +67,6 @@ class Core(Evidence):
     Attributes:
         folder: of the memory; None: nothing is on disk.
         home: of the evidence graph and what is made of it; the folder, or one in it; None likewise.
-        shared: other processes write to what this one reads.
         catalogue: the tools.
         vectors: Chroma.
         jobs: work in the background.
@@ -110,7 +109,6 @@ class Core(Evidence):
         declarations = Declarations(reads)
         embedder = resolve_embedder(embeddings)
         self.folder = None if path is None else folder_of(path)
-        self.shared = chroma is not None or store is not None
         self.listeners = tuple(listeners)
         home = self.folder
         if home is not None and self.graph_namespace != DEFAULT_NAMESPACE:
@@ -133,9 +131,8 @@ class Core(Evidence):
             )
         what: dict[str, Any] = {"embedder": embedder, "client": chroma, "namespace": self.graph_namespace}
         self.vectors = VectorStore(self.folder, read_only=read_only, **what, **limits)
-        may_work: Callable[[], bool] = getattr(self.vectors, "may_write", lambda: True)
-        how: dict[str, Any] = {"may_work": may_work, "alone": chroma is None, "remote": self.vectors.remote}
-        self.jobs = Jobs(self.folder, now=now, read_only=read_only, **how)
+        working: dict[str, Any] = {"may_work": self.vectors.may_write, "alone": chroma is None}
+        self.jobs = Jobs(self.folder, now=now, read_only=read_only, remote=self.vectors.remote, **working)
         self.episodes = Episodes(self.graph)
         self.ages = Ages(self, self.episodes, on=ages)
         self.holdout = Holdout(self, holdout, seed)

@@ -146,8 +146,7 @@ class EventStore:
     def _load(self) -> None:
         """Fill an empty graph from the newest snapshot that can be used and the rows behind it."""
         self.upto = self._snapshot_upto = 0
-        for name in () if self.folder is None else (SNAPSHOT, BEFORE):
-            path = self.folder / name
+        for path in () if self.folder is None else (self.folder / SNAPSHOT, self.folder / BEFORE):
             try:
                 found = snapshot.read_file(path)
                 self.graph.load(found["state"])
