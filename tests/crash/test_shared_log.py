@@ -19,16 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, Op, Result
 from langgraph.store.memory import InMemoryStore
+from langgraph_toolmem.stores.log_reader import Restart
+from langgraph_toolmem.stores.log_store import LogStore, decode_label, encode_label, encode_namespace
+from langgraph_toolmem.stores.shared_log import SharedLog
 
 from benchmarks.servers import MissingError, postgres_run
 from langgraph_toolmem import ToolMemory
 from langgraph_toolmem.base.errors import StorageError
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.stores import compaction
-from langgraph_toolmem.stores.log_reader import Restart
-from langgraph_toolmem.stores.log_store import LogStore, decode_label, encode_label, encode_namespace
 from langgraph_toolmem.stores.remote import Remote
-from langgraph_toolmem.stores.shared_log import SharedLog
 
 NAMESPACE = ("toolmem", "graph")
 AWKWARD = {
