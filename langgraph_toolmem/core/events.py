@@ -69,7 +69,6 @@ class Events:
     # --- what happens ---
 
     def observe(self, messages: Any, *, thread_id: str | None = None, user_id: str | None = None) -> int:
-        """See `ToolMemory.observe`."""
         run, user = self._begun(messages, thread_id, user_id)
         _, new = self.learn(run, user)
         self._learned(run, user)
@@ -84,7 +83,6 @@ class Events:
         comment: str | None = None,
         user_id: str | None = None,
     ) -> int:
-        """See `ToolMemory.finish`; `success` may be a score, too."""
         evidence = self._evidence
         run, user = self._begun(messages, thread_id, user_id)
         parts = run.episodes()
@@ -245,7 +243,6 @@ class Events:
             return self._learn_settled(messages, thread_id, user)
 
     def _begun(self, messages: Any, thread_id: str | None, user_id: str | None) -> tuple[Run, User]:
-        """The run and its user, once what other workers learned was looked for."""
         self._evidence.refresh()
         return self._executions.read(messages, thread_id), self._evidence.users.of(user_id)
 

@@ -47,7 +47,6 @@ class Evidence:
         self._warned: set[str] = set()
 
     def register(self, kind: type[T]) -> T:
-        """The graph's table of a kind."""
         with self.lock:
             return self.store.register(kind)
 
@@ -122,7 +121,6 @@ class Evidence:
             return self.graph.has_seen(key)
 
     def count(self, counter: str, amount: float = 1) -> None:
-        """Adds to a counter."""
         with self.lock:
             self.apply(None, [Count(counter, amount)])
 
@@ -132,14 +130,12 @@ class Evidence:
             self.apply(key, [Count(counter, 1)])
 
     def counter(self, name: str) -> int:
-        """A counter."""
         with self.lock:
             return int(self.graph.counters.get(name, 0))
 
     # --- runs and whose they are ---
 
     def score_of(self, run: str) -> float | None:
-        """The verdict on a run (its digest) so far."""
         with self.lock:
             return self.graph.score(run)
 
