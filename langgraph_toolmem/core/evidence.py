@@ -43,7 +43,6 @@ class Evidence:
         self.shared: SharedLog | None = None
         self.forgettings = 0
         self.closed = False
-        self.at_refresh: Callable[[], object] = lambda: None  # done at each `refresh`, not under the lock
         self._warned: set[str] = set()
 
     def register(self, kind: type[T]) -> T:
@@ -66,7 +65,6 @@ class Evidence:
             self.store.refresh()
             if self.shared is not None:
                 self.shared.refresh(at_once=at_once)
-        self.at_refresh()
 
     def acknowledge(self) -> None:
         """Wait a moment for a shared store to have what was learned, where nothing else outlives the process."""

@@ -153,7 +153,7 @@ class Forgetting:
     def thread(self, thread_id: str, user_id: str | None) -> int:
         core = self._core
         core.refresh(at_once=True)
-        others = core.verdicts.others(thread_id, user_id)
+        others = core.events.others(thread_id, user_id)
         with core.lock:
             owners = {run: core.known_owner(run) for run in core.episodes.runs(thread_id)}
             mine = user_digest(user_id or None)
