@@ -24,7 +24,7 @@ MAX_CASE_TEXT: Final = 2000
 MAX_CASE_SOURCES: Final = 12
 MAX_OUTPUTS: Final = 8
 """Latest outputs that are searched for a value."""
-_OUTPUT = re.compile(r"(?:\[\]|[\^~&])*(?:t\|[^|]*\|)?[\^~]*(?:[olm]\||x[a-z]\|)", re.DOTALL)
+_OUTPUT = re.compile(r"(?:\[\]|[\^~])*(?:[ol]\||x[a-z]\|)")
 """Start of a descriptor of a part of an output (`graph.sources`)."""
 
 

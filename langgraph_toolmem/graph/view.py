@@ -107,7 +107,7 @@ def _flows(graph: EvidenceGraph) -> list[FlowView]:
         tool, parameter = slot.split(SEPARATOR)
         for descriptor, cell in sources.items():
             kind, _, rest = descriptor.removeprefix("[]").partition("|")
-            if kind not in ("i", "o", "l", "m"):
+            if kind not in ("i", "o", "l"):
                 continue
             source, _, path = rest.rpartition("|") if kind == "i" else rest.partition("|")
             direction: Literal["in", "out"] = "in" if kind == "i" else "out"
