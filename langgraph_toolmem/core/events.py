@@ -1,4 +1,4 @@
-"""What happens to runs, and who is told: turns are learned, runs end, verdicts come."""
+"""Events of runs: turns are learned, runs end, feedback comes; and the methods that handle them."""
 
 from __future__ import annotations
 
@@ -123,21 +123,7 @@ class Events:
     def after_model(
         self, messages: Any, answer: Iterable[Any], *, thread_id: str | None = None, user_id: str | None = None
     ) -> int:
-        """Learns what is new up to the model's answer; a recorder will tell what becomes of the calls in it.
-
-        Args:
-            messages: the history that the model was asked with.
-            answer: the messages of its turn.
-            thread_id: the thread.
-            user_id: whose run it is.
-
-        Returns:
-            How many turns were new.
-
-        Raises:
-            MessageError: the messages cannot be read; nothing was learned.
-            NamespaceError: the namespace needs a user id.
-        """
+        """Learn what is new up to the model's answer; return the number of new turns. A recorder reports its calls."""
         read, history = self._core.executions.read, list(messages)
         turn = read(history, thread_id).next_key
         run, user = self._begun([*history, *answer], thread_id, user_id)
@@ -160,28 +146,10 @@ class Events:
         thread_id: str | None = None,
         user_id: str | None = None,
     ) -> int:
-        """Tells what was really executed for a call of the last model turn. This is what a recorder calls.
+        """Report what was executed for a call of the last model turn; return the number of learned turns.
 
         It goes before what the messages say: a person may have edited the call. Once all calls of the turn are
         answered, in the messages or told here, the turn is learned.
-
-        Args:
-            messages: the history up to the model turn with the call, as `observe` takes it.
-            call_id: id of the call in its message.
-            tool: the tool that was executed.
-            args: the arguments it was given, injected ones left out.
-            status: what came of it.
-            raised: it raised, so another attempt may come; if none does, the answer in the messages or `gave_up`
-                tells.
-            thread_id: the thread.
-            user_id: whose run it is.
-
-        Returns:
-            How many turns were new.
-
-        Raises:
-            MessageError: `messages` cannot be read; nothing was learned.
-            NamespaceError: the namespace needs a user id.
         """
         core = self._core
         run, user = self._begun(messages, thread_id, user_id)
@@ -204,17 +172,7 @@ class Events:
             return 0 if raised else self._learn_settled(messages, thread_id, user)
 
     def gave_up(self, messages: Any, call_id: str, *, thread_id: str | None = None, user_id: str | None = None) -> int:
-        """The error of a call goes on to the host, and no further attempt comes: the call failed for good.
-
-        Args:
-            messages: the history up to the model turn with the call.
-            call_id: id of the call in its message.
-            thread_id: the thread.
-            user_id: whose run it is.
-
-        Returns:
-            How many turns were new.
-        """
+        """Report that the error of a call reaches the host: no further attempt comes."""
         core = self._core
         run, user = self._begun(messages, thread_id, user_id)
         with core.lock:
@@ -240,17 +198,9 @@ class Events:
         specs: Mapping[str, ToolSpec] | None = None,
         **options: Any,
     ) -> tuple[RunState, int]:
-        """Learns the turns of a run that were not learned before: one record for each, methods' parts included.
+        """Learn the new turns of a run, one record each; return the state after the run, and their number.
 
-        Args:
-            run: as read.
-            user: whose it is.
-            last_turn_too: learn the last turn although some of its calls have no answer.
-            specs: the tools at hand in this run; the catalogue's if None.
-            options: what the caller changes for this pass, by name of the method.
-
-        Returns:
-            The state after the run, and how many turns were new.
+        With `last_turn_too` the last turn is learned although some of its calls have no answer.
         """
         core = self._core
         with core.lock:
@@ -320,7 +270,7 @@ class Events:
         return record + self._core.ledger.followed(learned.turn)
 
     def _learn_settled(self, messages: Any, thread_id: str | None, user: User) -> int:
-        """Learns the history if no call of its last turn is pending any more."""
+        """Learn the history if no call of its last turn is pending."""
         run = self._core.executions.read(messages, thread_id)
         return 0 if run.next_key is None else self.learn(run, user)[1]
 
@@ -393,11 +343,7 @@ class Events:
         return run
 
     def others(self, thread_id: str, user_id: str | None) -> set[str]:
-        """The episodes of a thread that are other users', where several have a thread of that id.
-
-        Raises:
-            NamespaceError: nobody is named, and it is the thread of several.
-        """
+        """The episodes of a thread that are other users', where several have a thread of that id."""
         owners = {run: self._core.known_owner(run) for run in self._core.episodes.runs(thread_id)}
         users = set(owners.values()) - {""}
         if len(users) < 2:  # whoever looks at it may judge it
@@ -416,7 +362,7 @@ class Events:
         self._core.jobs.put(VERDICT, said, run=run, user=user, line=digest(run))
 
     def judge(self, run: str, score: float, comment: str | None, user_id: str | None) -> None:
-        """A verdict on a run (its digest): for the graph, the ledger and the methods."""
+        """Record feedback on a run (its digest) and tell the methods."""
         self.note(run, score, comment, user_id or None)
         self._tell("judged", JudgedRun(run, score, comment, user_id or None))
 
@@ -435,10 +381,7 @@ class Events:
             said = score, comment[:MAX_COMMENT] if comment else None, author, weight, when
             if stands is not None and precedence(*said) < precedence(*stands):
                 return
-            record: Record = [Verdict(run, *said)]
-            for each in self._core.listeners:
-                record += each.verdict(run, score)
-            core.apply(None, record, user=author, run=run)
+            core.apply(None, [Verdict(run, *said)], user=author, run=run)
 
     def _take_verdicts(self, jobs: Sequence[Job]) -> None:
         for said in (job.payload for job in jobs):

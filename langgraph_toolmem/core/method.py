@@ -7,7 +7,6 @@ method of your own could not use.
 ``open``       the memory starts: register tables, rows and kinds of jobs; nothing is read from disk here
 ``turn``       a model turn is being learned; the returned record joins the turn's, under the memory's lock
 ``repeated``   a turn that was learned before was read again; likewise
-``verdict``    a run got feedback; likewise
 ``learned``    turns of a run were learned
 ``ended``      a run is over
 ``judged``     a run got feedback, or other feedback than before
@@ -252,10 +251,6 @@ class Listener:
 
     def repeated(self, learned: LearnedTurn) -> Record:
         """Learn from a turn that was learned before: the thread continues, or a fork of it took the same turn."""
-        return []
-
-    def verdict(self, run: str, score: float) -> Record:
-        """Learn from the score of a run (its digest)."""
         return []
 
     # without the lock

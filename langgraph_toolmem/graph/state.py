@@ -39,13 +39,12 @@ class Observation(NamedTuple):
 
     scalars: dict[str, Any]
     lists: dict[str, list[Any]]
-    rows: dict[str, list[int]]
     text: Text
 
 
 @lru_cache(maxsize=2048)
 def _read_text_output(output: str) -> Observation:
-    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, {}, read_text(output))
+    return Observation({"$": output} if len(output) <= MAX_VALUE_CHARS else {}, {}, read_text(output))
 
 
 def read_output(output: Any) -> Observation:

@@ -60,41 +60,38 @@ class Flat(NamedTuple):
     Attributes:
         scalars: JSON path (``$.user.id``) → scalar, for paths without a list.
         lists: starred path (``$.orders[*].id``) → the scalars there, in order.
-        rows: starred path → the index of each of these scalars in the outermost list.
     """
 
     scalars: dict[str, Any]
     lists: dict[str, list[Any]]
-    rows: dict[str, list[int]]
 
 
 def flatten(output: Any) -> Flat:
     """Split an output into scalars and lists by path; at most MAX_LEAVES values are read."""
-    flat = Flat({}, {}, {})
-    for path, row, value in islice(_walk(output, "$", -1, 0), MAX_LEAVES):
-        if row < 0:
-            flat.scalars[path] = value
-        else:
+    flat = Flat({}, {})
+    for path, listed, value in islice(_walk(output, "$", False, 0), MAX_LEAVES):
+        if listed:
             flat.lists.setdefault(path, []).append(value)
-            flat.rows.setdefault(path, []).append(row)
+        else:
+            flat.scalars[path] = value
     return flat
 
 
-def _walk(value: Any, path: str, row: int, depth: int) -> Iterator[tuple[str, int, Any]]:
+def _walk(value: Any, path: str, listed: bool, depth: int) -> Iterator[tuple[str, bool, Any]]:
     if depth > MAX_DEPTH:
         return
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _walk(inner, f"{path}.{key}", row, depth + 1)
+            yield from _walk(inner, f"{path}.{key}", listed, depth + 1)
         if value and depth and all(isinstance(inner, dict) for inner in value.values()):
             # {"id1": {...}, "id2": {...}} is a list under another name: its keys are values too
-            for index, key in enumerate(value):
-                yield f"{path}.*~", max(row, index), key
+            for key in value:
+                yield f"{path}.*~", True, key
     elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _walk(inner, f"{path}[*]", index if row < 0 else row, depth + 1)
+        for inner in value:
+            yield from _walk(inner, f"{path}[*]", True, depth + 1)
     elif value is not None and value != "":
-        yield path, row, value
+        yield path, listed, value
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")

@@ -22,7 +22,6 @@ from langgraph_toolmem.words.values import (
     PERCENT,
     kind_of,
     month_day,
-    quotes_in,
     values_in,
 )
 
@@ -30,7 +29,6 @@ MAX_SPAN_WORDS: Final = 40
 
 _WORD = re.compile(r"'s\b|[#@$]?\w(?:(?:(?!'s\b)[\w@.\-/:+&'])*\w)?|[^\w\s]")
 _PIECE = re.compile(r"\w+")
-_LONGEST_QUOTE: Final = 200
 _DATES: Final = frozenset({DATE})
 
 
@@ -122,12 +120,6 @@ def shape_of(token: str) -> str | None:
     if kind in (AMOUNT, PERCENT) or (kind == NUMBER and token[0] != "#" and token[-1].isdigit()):
         return "<number>"
     return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub(r"\d", "9", token)))
-
-
-@lru_cache(maxsize=2048)
-def quoted_parts(raw: str) -> tuple[str, ...]:
-    """Parts of a text in quotes, in order."""
-    return tuple(raw[start:end] for start, end in quotes_in(raw[:MAX_CHARS], _LONGEST_QUOTE))
 
 
 @lru_cache(maxsize=2048)

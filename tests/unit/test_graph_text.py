@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langgraph_toolmem.words.text import quoted_parts, read_text, shape_of
+from langgraph_toolmem.words.text import read_text, shape_of
 from langgraph_toolmem.words.values import MAX_CHARS, month_day
 
 
@@ -28,7 +28,6 @@ def test_any_text_is_read_and_its_words_are_found(raw: str):
     for i, (start, end) in enumerate(zip(text.starts, text.ends, strict=True)):
         assert raw[start:end].lower() == text.words[i] == text.span(i, i).lower()
         shape_of(text.span(i, i))
-    quoted_parts(raw)
     month_day(raw)
 
 
@@ -76,11 +75,6 @@ def test_tokens_of_a_shape_in_order():
 
     assert text.with_shape("#A999") == ["#W111", "#B222"]
     assert text.with_shape("<email>") == []
-
-
-def test_quoted_parts():
-    assert quoted_parts("say 'hello there' and \"bye\", it's “fine”") == ("hello there", "bye", "fine")
-    assert quoted_parts("it's Bob's") == ()
 
 
 @pytest.mark.parametrize(
