@@ -130,7 +130,8 @@ class Core(Evidence):
             *(table for each in self.listeners for table in each.tables),
         ]
         how: dict[str, Any] = {"fsync": fsync, "read_only": read_only, "shared": store is not None}
-        log = EventStore(home, lock=locks.rlock(), tables=tables, **how)
+        where = None if store is not None and read_only else home  # else it would look at a log that lags behind
+        log = EventStore(where, lock=locks.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
             self.shared = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)

@@ -54,7 +54,10 @@ class Evidence:
 
     def apply(self, key: str | None, record: Record, *, user: str | None = None, run: str = "") -> bool:
         """Store the events of a run and apply them to the graph, once for each key. The caller holds the lock."""
-        return self.store.append(key, record, user=user or "", run=run)
+        new = self.store.append(key, record, user=user or "", run=run)
+        if self.shared is not None and not self.read_only:
+            self.shared.learned()
+        return new
 
     def refresh(self, *, at_once: bool = False) -> None:
         """Apply what other processes and workers learned. Not under the lock.
@@ -66,8 +69,6 @@ class Evidence:
             self.shared.look(at_once=at_once)
         with self.lock:
             self.store.refresh()
-            if self.shared is not None:
-                self.shared.refresh(at_once=at_once)
         self.at_refresh()
 
     def acknowledge(self) -> None:
@@ -182,5 +183,7 @@ class Evidence:
         with self.lock:
             self.forgettings += 1
             removed = self.store.forget(gone)
+            if self.shared is not None:
+                self.shared.withdraw(gone)
         self.store.erase()
         return removed + (0 if self.shared is None else self.shared.forget(gone))
