@@ -22,6 +22,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import socket
 import threading
 import time
 import uuid
@@ -124,7 +125,7 @@ class SharedLog:
         self._pause = self._again = 0.0
         self._ready = False  # notes were read, and what others have deleted is known
         self._gaps: dict[str, float] = {}
-        self._erase = self._forked = False
+        self._erase = self._forked = self._behind = False
         self._unsure: list[Values] = []  # notes whose snapshot was not seen yet
         self._said = set[str]()
         locks.tell(self)
@@ -331,6 +332,7 @@ class SharedLog:
     def _exchange(self) -> None:
         """Send what waits, and fetch what others wrote if somebody asked for it."""
         if not self._ready:
+            self._claim()
             self._heed()
         with self._changed:
             asked, learned, gone = self._asked, self._learned, list(self._to_forget)
@@ -377,14 +379,21 @@ class SharedLog:
         return found[0][0] if found else other
 
     def _me(self) -> str:
-        """Return the name of this worker, and give it one if it has none."""
-        if name := self._meta("worker"):
-            return str(name)
-        with self._database.writing() as rows:
-            # Numbered rows without a name: `memory.db` was damaged. Most were sent, and come back from the store.
-            rows.execute("DELETE FROM events WHERE origin = '' AND number IS NOT NULL")
-            rows.execute("INSERT OR IGNORE INTO meta VALUES ('worker', ?)", (uuid.uuid4().hex,))
         return str(self._meta("worker"))
+
+    def _claim(self) -> None:
+        """Give this worker a name, and another one to a copy of a folder."""
+        with self._database.writing() as rows:
+            path = self._database.path
+            place = "" if path is None else f"{socket.gethostname()}|{path.stat().st_ino}"
+            name, known = self._meta("worker"), self._meta("place", "")
+            if name is None:
+                # Numbered rows without a name: `memory.db` was damaged. Most were sent, and come back from the store.
+                rows.execute("DELETE FROM events WHERE origin = '' AND number IS NOT NULL")
+                rows.execute(_META, ("worker", uuid.uuid4().hex))
+            rows.execute(_META, ("place", place))
+        if name is not None and known != place:
+            self._rename(name, self._meta("sent", 0))
 
     def _number(self) -> int:
         """Number the events that have none; return how many this worker has. A number is final."""
@@ -430,7 +439,7 @@ class SharedLog:
         cursors = json.loads(known) if known else {}
         begins = meta.get("begins", {})
         away = self._meta("looked", 0.0) < meta.get("dropped", 0.0) - DEAD_SECONDS / 2
-        behind = away or any(cursors.get(worker, 0) < begin for worker, begin in begins.items() if worker != me)
+        behind = self._behind or away or any(cursors.get(worker, 0) < begin for worker, begin in begins.items() if worker != me)
         if known is None and not meta and not self._forked and not heads.keys() - {me}:
             self._begin()
         elif known is None or behind:
@@ -462,7 +471,7 @@ class SharedLog:
 
     def _rename(self, me: str, sent: int) -> None:
         """Become a new worker; events that were sent under the old name are another worker's now."""
-        cursors = json.loads(self._meta("cursors") or "{}")
+        cursors = json.loads(self._meta("cursors", "{}"))
         with self._database.writing() as rows:
             rows.execute("UPDATE events SET origin = ? WHERE origin = '' AND number < ?", (me, sent))
             rows.execute("UPDATE events SET number = NULL WHERE origin = ''")
@@ -480,6 +489,7 @@ class SharedLog:
             self._events.say("what this folder had learned before it was shared was replaced by what the store has")
         rows = {"cursors": json.dumps(cursors), "looked": self._now()}
         self._events.restart(state, [(each["k"], each["b"]) for _, _, each in own], rows)
+        self._behind = False
         return cursors
 
     def _fetch(self, me: str, heads: Mapping[str, tuple[int, float]], cursors: dict[str, int], meta: Values) -> None:
@@ -684,10 +694,11 @@ class SharedLog:
                 continue
             gone = Forgotten(note["user"], frozenset(note["runs"]))
             if self.withdraw(gone, since=note["cursors"].get(me, 0)):
-                # Some may be with others already, who read the note before them.
+                # Some may be with others already, who read the note before them. Counts of the others are lost.
                 with self._events.lock:
                     self._events.forget(gone)
-                self._wake()
+                self._behind = True
+                self.look_later()
             self._unsure.append(note)
             self._erase = True
         marks = json.dumps([f"{key}@{note['at']}" for key, note in notes])
