@@ -657,25 +657,13 @@ class SharedLog:
 
     # -- forgetting --
 
-    def withdraw(self, gone: Forgotten, *, since: int | None = None) -> int:
-        """Blank what was forgotten among the events of this worker; return how many events.
-
-        Args:
-            gone: a user, or runs.
-            since: number of the first that may be in the store above the snapshot of who forgot it; None: the events
-                that were not sent.
-        """
-        since = int(self._meta("sent", 0)) if since is None else since
-        sql = "SELECT seq, number, user, run FROM events WHERE origin = '' AND (number IS NULL OR number >= ?)"
+    def withdraw(self, gone: Forgotten) -> int:
+        """Blank what was forgotten among the events that were not sent; return how many."""
         with self._database.writing() as rows:
-            found = [row for row in rows.execute(sql, (since,)).fetchall() if gone.has(row[3], row[2])]
-            blank = "UPDATE events SET key = NULL, user = '', run = '', body = '[]' WHERE seq = ?"
-            rows.executemany(blank, [(seq,) for seq, *_ in found])
-        if since < (sent := self._meta("sent", 0)):
-            me = self._me()
-            numbers = [number for _, number, *_ in found if number is not None and number < sent]
-            self._batch(self._record(me, number, None, "", "", "[]") for number in numbers)
-        return len(found)
+            found = rows.execute(f"SELECT seq, user, run FROM events WHERE {KEEP}").fetchall()
+            seqs = [(seq,) for seq, user, run in found if gone.has(run, user)]
+            rows.executemany("UPDATE events SET key = NULL, user = '', run = '', body = '[]' WHERE seq = ?", seqs)
+        return len(seqs)
 
     def _forget(self, gone: Forgotten) -> None:
         runs, cursors = sorted(gone.runs), json.loads(self._meta("cursors") or "{}")
@@ -693,8 +681,11 @@ class SharedLog:
             if f"{key}@{note['at']}" in heeded or note["by"] == me:
                 continue
             gone = Forgotten(note["user"], frozenset(note["runs"]))
-            if self.withdraw(gone, since=note["cursors"].get(me, 0)):
-                # Some may be with others already, who read the note before them. Counts of the others are lost.
+            late, _ = self._get([(me, number) for number in range(note["cursors"].get(me, 0), self._meta("sent", 0))])
+            sent = [number for _, number, each in late if gone.has(each["r"], each["u"])]
+            self._batch(self._record(me, number, None, "", "", "[]") for number in sent)
+            if self.withdraw(gone) or sent:
+                # Others may have read the sent ones after the note, and do not get the counts of the unsent ones.
                 with self._events.lock:
                     self._events.forget(gone)
                 self._behind = True
