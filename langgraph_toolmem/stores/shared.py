@@ -125,7 +125,7 @@ class SharedLog:
         self._pause = self._again = 0.0
         self._ready = False  # notes were read, and what others have deleted is known
         self._gaps: dict[str, float] = {}
-        self._erase = self._forked = self._behind = False
+        self._erase = self._alone = self._forked = False
         self._unsure: list[Values] = []  # notes whose snapshot was not seen yet
         self._said = set[str]()
         locks.tell(self)
@@ -439,7 +439,7 @@ class SharedLog:
         cursors = json.loads(known) if known else {}
         begins = meta.get("begins", {})
         away = self._meta("looked", 0.0) < meta.get("dropped", 0.0) - DEAD_SECONDS / 2
-        behind = self._behind or away or any(cursors.get(worker, 0) < begin for worker, begin in begins.items() if worker != me)
+        behind = away or any(cursors.get(worker, 0) < begin for worker, begin in begins.items() if worker != me)
         if known is None and not meta and not self._forked and not heads.keys() - {me}:
             self._begin()
         elif known is None or behind:
@@ -448,9 +448,10 @@ class SharedLog:
         heads[me] = (self._meta("numbered", 0), self._now())
         held = meta.get("cursors", {})
         self._unsure = [each for each in self._unsure if held.get(each["by"], 0) < each["end"]]
-        alone = any(self._now() - each["at"] > UNSURE_SECONDS for each in self._unsure)
+        alone = self._alone or any(self._now() - each["at"] > UNSURE_SECONDS for each in self._unsure)
         if not self._events.read_only and (alone or self._is_due(me, heads, meta)):
             self._write_snapshot(alone=alone)
+            self._alone = False
 
     def _look(self) -> tuple[dict[str, tuple[int, float]], Values]:
         """Return how many events each worker has and when it wrote, and what is known of snapshots."""
@@ -489,7 +490,6 @@ class SharedLog:
             self._events.say("what this folder had learned before it was shared was replaced by what the store has")
         rows = {"cursors": json.dumps(cursors), "looked": self._now()}
         self._events.restart(state, [(each["k"], each["b"]) for _, _, each in own], rows)
-        self._behind = False
         return cursors
 
     def _fetch(self, me: str, heads: Mapping[str, tuple[int, float]], cursors: dict[str, int], meta: Values) -> None:
@@ -592,6 +592,9 @@ class SharedLog:
         for some in _pages(enumerate(parts), 4):
             self._batch(self._put("snapshot", _key(number), {"p": part}, name) for number, part in some)
         heads, before = self._look()
+        newer = before.get("begins" if alone else "cursors", {})
+        if any(cursors.get(worker, 0) < number for worker, number in newer.items()):
+            raise StorageError("another worker wrote a snapshot at the same time")
         stays = [] if alone else before.get("snapshots", [])[:1]
         replaced = {each[0] for each in before.get("snapshots", [])[len(stays) :]}
         begins = cursors if alone else before.get("cursors", {})
@@ -682,14 +685,11 @@ class SharedLog:
                 continue
             gone = Forgotten(note["user"], frozenset(note["runs"]))
             late, _ = self._get([(me, number) for number in range(note["cursors"].get(me, 0), self._meta("sent", 0))])
-            sent = [number for _, number, each in late if gone.has(each["r"], each["u"])]
-            self._batch(self._record(me, number, None, "", "", "[]") for number in sent)
-            if self.withdraw(gone) or sent:
-                # Others may have read the sent ones after the note, and do not get the counts of the unsent ones.
+            if self.withdraw(gone) or any(gone.has(each["r"], each["u"]) for _, _, each in late):
+                # Others may read what was sent after the note. Counts, which stay, are in this worker's graph alone.
                 with self._events.lock:
                     self._events.forget(gone)
-                self._behind = True
-                self.look_later()
+                self._alone = True
             self._unsure.append(note)
             self._erase = True
         marks = json.dumps([f"{key}@{note['at']}" for key, note in notes])
