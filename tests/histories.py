@@ -116,10 +116,10 @@ class Learner:
     def specs(self) -> Mapping[str, ToolSpec]:
         return self.core.catalogue.specs
 
-    def _keep(self, key: str | None, record: Record) -> bool:
+    def _keep(self, key: str | None, record: Record, **whose: Any) -> bool:
         if key is not None:  # of a turn
             self.records.append((key, record))
-        return self._apply(key, record)
+        return self._apply(key, record, **whose)
 
     def learn(
         self,

@@ -8,7 +8,6 @@
     │   ├── MessageError        `messages` is not what `convert_to_messages` takes
     │   └── LogError            a line of a log file is malformed; it is named by number
     └── StorageError            disk, database or lock
-        ├── LockedError         another process holds the memory folder
         ├── GraphFileError      the graph file is corrupt, hostile or of a newer format
         └── EmbedderChangedError  stored vectors were made by another embedder
 
@@ -72,10 +71,6 @@ class LogError(InputError):
 
 class StorageError(ToolMemoryError):
     """The memory's folder or database could not be used."""
-
-
-class LockedError(StorageError):
-    """Another process is writing to the memory folder."""
 
 
 class GraphFileError(StorageError):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from langgraph_toolmem._version import __version__
-from langgraph_toolmem.base.errors import ConfigurationError, InputError, LockedError, StorageError
+from langgraph_toolmem.base.errors import ConfigurationError, InputError, StorageError
 from langgraph_toolmem.base.text import count, printable
 from langgraph_toolmem.cli.demo import demo
 from langgraph_toolmem.cli.inputs import (
@@ -34,6 +33,8 @@ from langgraph_toolmem.cli.inputs import (
 )
 from langgraph_toolmem.cli.terminal import Commands, answer_json, note, progress, say, write_text
 
+PATIENCE_SECONDS = 5.0
+"""`feedback` waits so long for what the run's entries need."""
 app = typer.Typer(
     name="toolmem",
     cls=Commands,
@@ -365,30 +366,21 @@ def feedback(
 ) -> None:
     """Say how a run went, also an hour later and from another process.
 
-    While another process writes to the folder, the verdict waits there in a queue: that process takes it in within a
-    minute, or at the next start.
+    Entries and summaries of the run follow in the background; while another process works with the folder, it writes
+    them.
     """
     check_folder(memory)
     which = int(episode) if episode is not None and episode.isdecimal() else episode
     given: dict[str, Any] = {"score": score, "comment": comment, "episode": which, "user_id": user_id}
-    opening = partial(open_memory, memory, namespace=namespace, embeddings=embeddings)
-    try:
-        opened = opening()
-    except LockedError:
-        queued = True
-        with opening(read_only=True) as reader:
-            reader.feedback(thread_id, **given)
-    else:
-        queued = False
-        with opened:
-            opened.feedback(thread_id, **given)
-            opened.flush()
+    with open_memory(memory, namespace=namespace, embeddings=embeddings) as opened:
+        opened.feedback(thread_id, **given)
+        queued = not opened.flush(timeout=PATIENCE_SECONDS)
     if as_json:
         answer_json({"thread_id": thread_id, "score": score, "comment": comment, "queued": queued})
     elif queued:
         say(
-            f"Another process is writing to {memory}. The verdict on {thread_id} waits in its queue; it is "
-            "taken in within a minute while that process works, or at the next start."
+            f"Noted on {thread_id}. What is kept of the run is written by the process that works with {memory}, within "
+            "a minute, or at its next start."
         )
     else:
         say(f"Noted: {thread_id} {'went well' if score >= 0.5 else 'went wrong'} (score {score:g}).")

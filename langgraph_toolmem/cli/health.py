@@ -131,12 +131,16 @@ def examine(folder: Path | None) -> Health:
 
 
 def _judge_graph(folder: Path, memory: dict[str, Any], found: Health) -> None:
-    for part in ("snapshot", "journal"):
-        file = memory[part]
-        if file is not None and not file["readable"]:
-            found.problems.append(f"the {part} of the graph cannot be read: {file['why']}")
-        elif file is not None and file["why"]:
-            found.notes.append(f"the {part} of the graph: {file['why']}")
+    if (file := memory["snapshot"]) is not None and file["why"]:
+        found.problems.append(
+            f"graph.pickle cannot be used: {file['why']}. The next opening renames it and uses the snapshot before it "
+            "with the event log; nothing is lost"
+        )
+    if (file := memory["events"]) is not None and file["why"]:
+        found.problems.append(
+            f"memory.db cannot be used: {file['why']}. If it is damaged, the next opening renames it and keeps the "
+            "rows that can be read"
+        )
     found.problems.extend(
         f"{aside['file']} ({_words(aside['bytes'])}) could not be read and was set aside; the memory "
         "went on without it. Move it away or delete it when you are done with it"
@@ -146,11 +150,8 @@ def _judge_graph(folder: Path, memory: dict[str, Any], found: Health) -> None:
         found.problems.append(f"{folder} cannot be written to: a memory opened there would learn in RAM only")
     if (left := shutil.disk_usage(folder).free) < LITTLE:
         found.problems.append(f"the disk of {folder} has {_words(left)} left: a memory there goes on in RAM; make room")
-    if memory["snapshot"] is None and memory["journal"] is None:
+    if memory["snapshot"] is None and memory["events"] is None:
         found.notes.append("nothing has been learned there yet")
-    if memory["locked"]:
-        holder = "another process" if memory["holder"] is None else f"process {memory['holder']}"
-        found.notes.append(f"{holder} is writing to it; others may open it with read_only=True")
 
 
 def _judge_jobs(folder: Path, memory: dict[str, Any], found: Health) -> None:
@@ -177,8 +178,6 @@ def _judge_indexes(folder: Path, memory: dict[str, Any], found: Health) -> None:
         "and set aside; it is made again from its texts. Delete it when you are done with it"
         for aside in set_aside(folder)
     )
-    if memory["locked"]:
-        return  # while somebody writes, the files do not have to agree
     try:
         found.problems.extend(inspect(folder))
     except OSError as error:
@@ -261,7 +260,7 @@ def show_health(health: Health) -> None:
     if health.folder is not None:
         say(f"Memory: {health.folder}")
     if health.memory is not None:
-        parts = (_file(part, health.memory[part]) for part in ("snapshot", "journal"))
+        parts = (_file(part, health.memory[part]) for part in ("snapshot", "events"))
         say(f"On disk: {_words(health.size)} ({'; '.join(parts)})")
     for note in health.notes:
         say(f"Note: {note}.")
@@ -274,8 +273,8 @@ def show_health(health: Health) -> None:
 def _file(part: str, file: dict[str, Any] | None) -> str:
     if file is None:
         return f"no {part}"
-    records = f" with {file['records']:,} records" if file.get("records") is not None else ""
-    return f"{part} {_words(file['bytes'] or 0)}{records}, {'readable' if file['readable'] else 'NOT readable'}"
+    rows = f" with {file['rows']:,} rows" if file.get("rows") is not None else ""
+    return f"{part} {_words(file['bytes'])}{rows}, {'NOT readable' if file['why'] else 'readable'}"
 
 
 def _words(size: int) -> str:

@@ -169,7 +169,9 @@ class Database:
             _inherited.append(database)
 
     def _connection(self) -> sqlite3.Connection:
-        replaced = self.path is not None and _file(self.path) not in (None, self._file)  # by another connection
+        replaced = self.path is not None and self._database is not None and _file(self.path) != self._file
+        if replaced and self.path is not None and not self.path.parent.exists():
+            raise StorageError(f"{self.path.parent} was removed while it was open")
         if replaced or self._process != os.getpid():
             self._disconnect()
         if self._database is None:

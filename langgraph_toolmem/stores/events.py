@@ -43,6 +43,7 @@ RETRY_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 1.0
 """A read-only memory looks for new rows at most this often."""
 BUSY_SECONDS: Final = 2.0
+DRAFT_SECONDS: Final = 3600.0
 CLOSED: Final = "the memory is closed: what comes now is not learned"
 _BEHIND: Final = "SELECT seq, key, body FROM events WHERE seq > ? ORDER BY seq"
 INSERT: Final = """INSERT INTO events (key, user, run, body, origin, number) SELECT ?1, ?2, ?3, ?4, ?5, ?6
@@ -129,13 +130,21 @@ class EventStore:
         self._unsaved: list[Row] = []
         self._writing = locks.lock()
         if folder is not None or shared:
-            if folder is not None and folder.exists() and not folder.is_dir():
-                raise StorageError(f"{folder} cannot be a memory folder: it is a file.")
             if folder is not None:
                 refuse_remote(folder)
+                self._make(folder)
             how = _SYNCHRONOUS[fsync]
             self.database = EventLog(folder, read_only=read_only, synchronous=how, busy=BUSY_SECONDS)
             self._load()
+
+    def _make(self, folder: Path) -> None:
+        try:
+            if not self.read_only:
+                folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise StorageError(f"{folder} cannot be a memory folder: {error.strerror}") from None
+        except OSError as error:
+            self.say(f"{folder} cannot be made ({error.strerror or error}); the memory goes on in RAM", error)
 
     # -- reading --
 
@@ -372,7 +381,7 @@ class EventStore:
         folder, database = self.folder, self.database
         if folder is None or database is None or self.read_only:
             return
-        draft = folder / f"{SNAPSHOT}.{os.getpid()}"
+        draft: Path | None = None
         with self._writing:
             try:
                 with self.lock:
@@ -381,7 +390,7 @@ class EventStore:
                     if self._unsaved:
                         raise StorageError(f"{len(self._unsaved)} events wait to be stored first.")
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                snapshot.replace_file(draft, data, fsync=self._fsync != "never")
+                draft = snapshot.write_draft(folder / SNAPSHOT, data, fsync=self._fsync != "never")
                 with database.writing() as rows:
                     found = rows.execute("SELECT value FROM meta WHERE name = 'upto'").fetchone()
                     before = found[0] if found else 0
@@ -394,7 +403,8 @@ class EventStore:
             except OSError as error:
                 raise StorageError(f"{folder / SNAPSHOT} cannot be written: {error.strerror or error}") from error
             finally:
-                draft.unlink(missing_ok=True)
+                if draft is not None:
+                    draft.unlink(missing_ok=True)
             self._snapshot_upto, self._snapshot_bytes = upto, len(data)
 
     def restart(
@@ -499,6 +509,9 @@ class EventStore:
 def _rotate(folder: Path, draft: Path, *, alone: bool) -> bool:
     """Put the new snapshot in place; return True if the one before it stays."""
     newest, kept = folder / SNAPSHOT, folder / BEFORE
+    for each in folder.glob(f"{SNAPSHOT}.*.tmp"):  # of processes that were killed
+        if each != draft and (alone or each.stat().st_mtime < draft.stat().st_mtime - DRAFT_SECONDS):
+            each.unlink(missing_ok=True)
     there = newest.exists()
     if alone:
         kept.unlink(missing_ok=True)

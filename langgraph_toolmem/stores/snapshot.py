@@ -14,6 +14,7 @@ import io
 import os
 import pickle
 import struct
+import uuid
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -23,6 +24,8 @@ from langgraph_toolmem.base.errors import GraphFileError
 FORMAT: Final = 7
 MAX_BYTES: Final = 1 << 30
 """Larger files are refused unread."""
+FREE, MULTIPLE = 1 << 20, 32
+"""Bytes of RAM that any file may ask for, and for each of its own bytes; snapshots ask for about 5."""
 
 _MARK: Final = b"\x93TOOLMEM"
 _HEAD: Final = struct.Struct("<8sHQ16s")  # mark, format, length and checksum of the payload
@@ -114,7 +117,14 @@ def replace_file(path: Path, data: bytes, *, fsync: bool) -> None:
     Raises:
         OSError: the old file is still there, untouched.
     """
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    os.replace(write_draft(path, data, fsync=fsync), path)  # noqa: PTH105 - the tests make this very call fail
+    if fsync:
+        _sync_folder(path.parent)
+
+
+def write_draft(path: Path, data: bytes, *, fsync: bool) -> Path:
+    """Write ``<name>.<anything>.tmp`` next to a file, which it is to replace; return its path. May raise OSError."""
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
     try:
         with open(fd, "wb", closefd=False) as file:
@@ -123,9 +133,7 @@ def replace_file(path: Path, data: bytes, *, fsync: bool) -> None:
             os.fsync(fd)
     finally:
         os.close(fd)
-    os.replace(draft, path)  # noqa: PTH105 - the tests make this very call fail
-    if fsync:
-        _sync_folder(path.parent)
+    return draft
 
 
 def free_name(path: Path) -> Path:
@@ -163,6 +171,10 @@ _FIXED[pickle.BININT1[0]] = _FIXED[pickle.BINGET[0]] = 2
 _FIXED[pickle.BININT2[0]] = 3
 _FIXED[pickle.BININT[0]] = _FIXED[pickle.LONG_BINGET[0]] = 5
 _FIXED[pickle.BINFLOAT[0]] = _FIXED[pickle.FRAME[0]] = 9
+_CONTAINERS: Final = frozenset(
+    each[0]
+    for each in (pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)
+)
 _SHORT: Final = frozenset({pickle.SHORT_BINUNICODE[0], pickle.SHORT_BINBYTES[0], pickle.LONG1[0]})
 _LONG: Final = {
     pickle.BINUNICODE[0]: 4,
@@ -174,7 +186,7 @@ _LONG: Final = {
 
 
 def _check_opcodes(data: memoryview) -> None:
-    fixed, short = _FIXED, _SHORT
+    fixed, short, containers, made = _FIXED, _SHORT, _CONTAINERS, 0
     if data[:2] != _BEGINNING:
         raise GraphFileError("not a pickle of protocol 4")
     at = 2
@@ -183,6 +195,7 @@ def _check_opcodes(data: memoryview) -> None:
             op = data[at]
             if step := fixed[op]:
                 at += step
+                made += op in containers
             elif op in short:
                 at += 2 + data[at + 1]
             elif op in _LONG:
@@ -194,5 +207,7 @@ def _check_opcodes(data: memoryview) -> None:
                 raise GraphFileError(f"refused: opcode {op:#04x} at byte {at} is not one of plain values")
     except IndexError:
         raise GraphFileError("truncated pickle") from None
+    if 64 * made > FREE + MULTIPLE * len(data):
+        raise GraphFileError(f"refused: {len(data)} bytes that ask for {64 * made} in RAM")
     if at + 1 != len(data):
         raise GraphFileError(f"{len(data) - at - 1} bytes after the end of the pickle")

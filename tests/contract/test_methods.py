@@ -248,7 +248,7 @@ def test_a_memory_without_methods_has_its_graph_and_no_other_file(tmp_path: Path
         work(memory, user="ann")
         memory.forget(user_id="ann")
         assert memory.core.graph.to_state()["tables"].keys() == CORE_TABLES
-    assert files(tmp_path / "memory").keys() == {"graph.journal", "graph.lock", "graph.pickle"}
+    assert files(tmp_path / "memory").keys() == {"graph.pickle", "memory.db"}
 
 
 WITHOUT = """

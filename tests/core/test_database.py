@@ -17,7 +17,7 @@ from langgraph_toolmem.core.users import user_digest
 from langgraph_toolmem.graph.operations import Forgotten
 from langgraph_toolmem.navigator.decide.recording import DecisionLog
 from langgraph_toolmem.stores.cold_start import BootstrapState, forget_user
-from langgraph_toolmem.stores.database import NAME, Database, look
+from langgraph_toolmem.stores.database import NAME, Database, query_readonly
 from langgraph_toolmem.stores.job_queue import JobQueue
 
 ANN = str(user_digest("ann"))
@@ -123,7 +123,7 @@ def test_a_newer_file_is_left_alone_by_who_looks_too(tmp_path: Path) -> None:
         file.execute("PRAGMA user_version = 99")
     content = files(tmp_path)
     with pytest.raises(StorageError, match=r"newer version of this package \(format 99\); update it"):
-        look(tmp_path / NAME, "SELECT * FROM jobs")
+        query_readonly(tmp_path / NAME, "SELECT * FROM jobs")
     for owner in (queue(tmp_path), DecisionLog(tmp_path)):
         with owner, pytest.raises(StorageError, match="newer"):
             owner.ask("SELECT 1")
@@ -143,19 +143,6 @@ def spoil(path: Path, page: int, size: int = 4096) -> None:
 def root_of(folder: Path, table: str) -> int:
     with closing(sqlite3.connect(folder / NAME)) as file:
         return int(file.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0])
-
-
-def test_a_damaged_page_of_its_tables_is_found_when_it_is_opened(tmp_path: Path) -> None:
-    with queue(tmp_path) as jobs:
-        for number in range(100):
-            jobs.put(str(number), {"text": "x" * 1000})
-    spoil(tmp_path / NAME, root_of(tmp_path, "jobs") - 1)
-    damaged = files(tmp_path)[NAME]
-    with queue(tmp_path) as jobs:
-        assert jobs.pending() == 0
-        jobs.put("1", {})
-        assert ids(jobs) == ["1"]
-    assert files(tmp_path)[f"{NAME}.corrupt-1"] == damaged
 
 
 def test_damage_that_is_found_in_use_is_set_aside_at_the_next(tmp_path: Path) -> None:

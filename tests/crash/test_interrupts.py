@@ -15,7 +15,6 @@ from desk import Desk, history, request
 
 from langgraph_toolmem import SIT, Inertia, ToolMemory
 from langgraph_toolmem.graph.cases import CaseIndex
-from langgraph_toolmem.stores.database import Database
 from langgraph_toolmem.stores.job_queue import JobQueue
 
 
@@ -68,7 +67,6 @@ def test_a_queue_goes_on_after_an_interrupt_at_any_statement(
     real = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: real(*args, factory=Interrupted, **how))
     monkeypatch.setattr(Interrupted, "before", before)
-    monkeypatch.setattr(Database, "busy", 0.2)
     acknowledged = {"first"}
     with JobQueue(tmp_path, now=lambda: 0.0) as queue, JobQueue(tmp_path, now=lambda: 0.0) as other:
         queue.put("first", {})
@@ -109,7 +107,7 @@ def test_finish_interrupted_anywhere_and_done_again_is_as_if_it_had_not_been(tmp
         for number in range(12):
             messages, thread = history(number), f"thread {number}"
             line = 1 + number * 47 % (400 if number % 3 else 40)
-            where = "graph/evidence.py" if number % 3 else "stores/graph_store.py"
+            where = "graph/evidence.py" if number % 3 else "stores/events.py"
             interrupts += interrupt_at(line, where, lambda m=messages, t=thread: memory.finish(m, thread_id=t))  # type: ignore[misc]
             memory.finish(messages, thread_id=thread)
             twin.finish(messages, thread_id=thread)

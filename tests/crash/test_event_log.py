@@ -1,0 +1,591 @@
+"""The event log and its snapshot: several processes, kills, damaged and hostile files, a disk that fails."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import random
+import shutil
+import sqlite3
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from children import Child
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from langgraph_toolmem.base.errors import GraphFileError, StorageError
+from langgraph_toolmem.base.keys import digest
+from langgraph_toolmem.base.locks import rlock
+from langgraph_toolmem.graph.operations import Count, Forgotten, Record, RunSeen, Verdict
+from langgraph_toolmem.stores import database, events, snapshot
+from langgraph_toolmem.stores.database import NAME, refuse_remote
+from langgraph_toolmem.stores.events import BEFORE, SNAPSHOT, EventStore, inspect_folder
+
+ONE: Record = [Count("n")]
+SECRET = "the words of Ann"
+IMPORT = "import sys\nsys.path.append(sys.argv[2])\nfrom test_event_log import *\n"
+
+
+class Locked(EventStore):
+    """Holds the lock as a memory does."""
+
+    def append(self, *args: Any, **options: Any) -> bool:
+        with self.lock:
+            return super().append(*args, **options)
+
+    def refresh(self) -> None:
+        with self.lock:
+            super().refresh()
+
+    def forget(self, gone: Forgotten) -> int:
+        with self.lock:
+            return super().forget(gone)
+
+
+def opened(folder: Path | None, **options: Any) -> EventStore:
+    return Locked(folder, lock=rlock(), **options)
+
+
+@contextmanager
+def store(folder: Path | None, **options: Any) -> Iterator[EventStore]:
+    made = opened(folder, **options)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def count(log: EventStore) -> int:
+    log.refresh()
+    return int(log.graph.counters.get("n", 0))
+
+
+def add(log: EventStore, *keys: object) -> None:
+    for key in keys:
+        assert log.append(digest("key", str(key)), ONE)
+
+
+def reopened(folder: Path) -> tuple[int, list[str]]:
+    with store(folder) as log:
+        return count(log), log.problems
+
+
+# --- several writers ---
+
+
+def test_what_is_appended_comes_back_once(tmp_path: Path) -> None:
+    with store(tmp_path) as log:
+        add(log, 1, 2)
+        assert not log.append(digest("key", "1"), ONE)
+        assert log.append(None, ONE)
+        assert log.append(None, ONE)
+    assert reopened(tmp_path) == (4, [])
+
+
+def test_stores_of_one_folder_see_each_others_events_and_count_a_key_once(tmp_path: Path) -> None:
+    with store(tmp_path) as one, store(tmp_path) as two:
+        add(one, *range(5))
+        assert not two.append(digest("key", "3"), ONE), "another process was faster"
+        two.append(None, ONE)
+        assert (count(one), count(two)) == (6, 6)
+    assert reopened(tmp_path) == (6, [])
+
+
+def test_threads_with_stores_of_their_own_lose_and_repeat_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "SNAPSHOT_EVERY", 40)
+
+    def work(name: int) -> None:
+        with store(tmp_path) as log:
+            for number in range(100):
+                log.append(digest(str(name), str(number)), ONE)
+                log.append(digest("all", str(number)), ONE)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert reopened(tmp_path) == (500, [])
+    assert (tmp_path / BEFORE).exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_parent_its_children_and_another_process_keep_all(tmp_path: Path) -> None:
+    other = Child(
+        f"{IMPORT}with store(Path(sys.argv[1])) as log:\n    [log.append(None, ONE) for _ in range(200)]",
+        tmp_path,
+        Path(__file__).parent,
+    )
+    with store(tmp_path) as log:
+        log.append(None, ONE)
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                for _ in range(200):
+                    log.append(None, ONE)
+                os._exit(0 if count(log) >= 201 else 1)
+            children.append(child)
+        for _ in range(200):
+            log.append(None, ONE)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+        assert other.wait() == 0, other.stderr
+        assert count(log) == 801
+    assert reopened(tmp_path) == (801, [])
+
+
+def test_who_lags_behind_deleted_rows_reads_the_graph_anew(tmp_path: Path) -> None:
+    told = []
+    with store(tmp_path) as one, store(tmp_path) as late:
+        late.at_reload.append(lambda: told.append(1))
+        add(one, *range(10))
+        assert count(late) == 10
+        add(one, *range(10, 20))
+        one.snapshot()
+        add(one, *range(20, 30))
+        one.snapshot()
+        add(one, *range(30, 35))
+        one.snapshot()
+        add(late, 99)
+        assert (count(late), count(one)) == (36, 36)
+    assert told
+    assert reopened(tmp_path) == (36, [])
+
+
+def test_reading_only_follows_and_writes_nothing(tmp_path: Path) -> None:
+    now = [0.0]
+    with store(tmp_path) as log:
+        add(log, 1)
+        with store(tmp_path, read_only=True, clock=lambda: now[0]) as reader:
+            before = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+            assert reader.append(None, ONE), "in RAM"
+            assert {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == before
+        with store(tmp_path, read_only=True, clock=lambda: now[0]) as reader:
+            add(log, 2)
+            now[0] += 10
+            assert count(reader) == 2
+    with store(tmp_path / "nothing", read_only=True) as reader:
+        assert count(reader) == 0
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_network_file_system_and_a_file_are_refused(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {tmp_path}/far nfs4 rw 0 0\n")
+    refuse_remote(tmp_path / "near", mounts)
+    with pytest.raises(StorageError, match=r"network file system \(nfs4\).*store="):
+        refuse_remote(tmp_path / "far" / "memory", mounts)
+    with pytest.raises(StorageError, match="cannot be a memory folder"):
+        opened(mounts)
+
+
+# --- forgetting ---
+
+
+def test_what_is_forgotten_leaves_every_file_and_every_process(tmp_path: Path) -> None:
+    ann = "a" * 16
+    with store(tmp_path) as one, store(tmp_path) as two:
+        for number in range(3):
+            one.append(None, [RunSeen(f"run {number}", 0, ann if number else None)], user=ann, run=f"run {number}")
+            one.append(None, [Verdict(f"run {number}", 1.0, SECRET, ann)], user=ann)
+            one.snapshot()
+        assert two.graph.runs == {}
+        two.refresh()
+        assert len(two.graph.runs) == 3
+        gone = Forgotten(ann, one.graph.belongings(ann))
+        assert one.forget(gone)
+        one.erase()
+        two.refresh()
+        for each in (one, two):
+            assert SECRET not in repr(each.graph.to_state())
+            assert ann not in repr(each.graph.runs)
+        assert not any(SECRET.encode() in file.read_bytes() for file in tmp_path.iterdir())
+        add(two, 1)
+        assert count(one) == 1
+    with store(tmp_path) as again:
+        assert list(again.graph.runs) == ["run 0"]
+        assert count(again) == 1
+
+
+# --- damage ---
+
+
+def filled(folder: Path) -> int:
+    """Three snapshots and rows behind them; how many events."""
+    log = opened(folder)
+    for number in range(40):
+        log.append(None, [*ONE, Count(f"words {number} " + "x" * 500)])
+        if number in (10, 20, 30):
+            log.snapshot()
+    assert log.database is not None
+    log.database.close()  # as if it were killed
+    return 40
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoil(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    at = len(data) // 2
+    data[at : at + 64] = random.Random(1).randbytes(64)
+    path.write_bytes(data)
+
+
+def rubbish(path: Path) -> None:
+    path.write_bytes(b"no such thing " * 1000)
+
+
+def another_format(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[8:10] = struct.pack("<H", snapshot.FORMAT + 1)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, spoil, rubbish, Path.unlink, another_format, lambda path: path.write_bytes(b"")]
+)
+def test_a_damaged_snapshot_loses_nothing(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    events_ = filled(tmp_path)
+    damage(tmp_path / SNAPSHOT)
+    for _ in range(2):
+        found, problems = reopened(tmp_path)
+        assert found == events_
+    assert not problems, "it was said once"
+    if damage is not Path.unlink:
+        assert [each["file"] for each in inspect_folder(tmp_path)["set_aside"]] == [f"{SNAPSHOT}.corrupt-1"]
+
+
+@pytest.mark.parametrize("damage", [cut, rubbish, Path.unlink])
+def test_without_the_log_the_last_snapshot_stands_and_learning_goes_on(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    filled(tmp_path)
+    damage(tmp_path / NAME)
+    with store(tmp_path) as log:
+        found = count(log)
+        assert 31 <= found <= 40
+        add(log, *range(7))
+    assert reopened(tmp_path)[0] == found + 7
+
+
+def test_a_damaged_page_costs_its_rows_alone(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for number in range(200):
+        log.append(None, [*ONE, Count(f"number {number} " + "y" * 700)])
+    assert log.database is not None
+    log.database.close()
+    data = bytearray((tmp_path / NAME).read_bytes())
+    at = data.index(b"number 100 ") // 4096 * 4096
+    data[at : at + 16] = b"?" * 16
+    (tmp_path / NAME).write_bytes(data)
+    with store(tmp_path) as again:
+        for _ in range(3):
+            again.append(None, ONE)  # the damage is met here at the latest
+            again.refresh()
+        assert count(again) >= 3
+    found, _ = reopened(tmp_path)
+    assert 180 <= found <= 203
+    assert (tmp_path / f"{NAME}.corrupt-1").exists()
+
+
+def test_both_files_gone_it_begins_anew(tmp_path: Path) -> None:
+    filled(tmp_path)
+    for name in (SNAPSHOT, BEFORE, NAME):
+        rubbish(tmp_path / name)
+    with store(tmp_path) as log:
+        assert count(log) == 0
+        add(log, 1)
+        assert len(log.problems) >= 2
+    assert reopened(tmp_path)[0] == 1
+
+
+@pytest.mark.parametrize("gone", ["folder", "file"])
+def test_what_is_removed_while_it_is_open_is_noticed(tmp_path: Path, gone: str) -> None:
+    folder = tmp_path / "m"
+    with store(folder) as log:
+        add(log, *range(5))
+        if gone == "folder":
+            shutil.rmtree(folder)
+        else:
+            for file in folder.glob(f"{NAME}*"):
+                file.unlink()
+        add(log, *range(5, 8))
+        assert count(log) == 8
+        log.snapshot() if gone == "file" else None
+    if gone == "folder":
+        assert not folder.exists()
+        assert any("removed" in problem for problem in log.problems)
+    else:
+        assert reopened(folder) == (8, [])
+
+
+@pytest.mark.parametrize(
+    "body", ["", "3", "[3]", '[["count"]]', '[["count",{},1,null]]', '[["of the future",1]]', "[" * 99]
+)
+def test_a_strange_row_is_left_out(tmp_path: Path, body: str) -> None:
+    with store(tmp_path) as log:
+        add(log, 1)
+    with closing(sqlite3.connect(tmp_path / NAME)) as file:
+        file.execute("INSERT INTO events (user, run, body) VALUES ('', '', ?)", (body,))
+        file.commit()
+    with store(tmp_path) as log:
+        add(log, 2)
+        assert count(log) == 2
+    assert reopened(tmp_path)[0] == 2
+
+
+# --- kills and interrupts ---
+
+KILLED = """
+events.SNAPSHOT_EVERY = 7
+log = opened(Path(sys.argv[1]))
+print(int(log.graph.counters.get("n", 0)), flush=True)
+for _ in range(100_000):
+    log.append(None, ONE)
+    print(int(log.graph.counters["n"]), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+def test_kill_9_at_random_moments_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    chance, acknowledged = random.Random(3), 0
+    for _ in range(6):
+        child = Child(IMPORT + KILLED, tmp_path, Path(__file__).parent)
+        begun = int(child.line())
+        assert acknowledged <= begun <= acknowledged + 1
+        for _ in range(chance.randrange(60)):
+            acknowledged = int(child.line())
+        acknowledged = max([begun, acknowledged, *map(int, child.kill())])
+    assert reopened(tmp_path)[0] in (acknowledged, acknowledged + 1)
+
+
+@pytest.mark.parametrize("moment", range(1, 5))
+def test_a_snapshot_that_is_interrupted_anywhere_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    filled(tmp_path)
+    left, real = moment, os.replace
+
+    def replace(*args: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        real(*args)
+        if left == -1:
+            raise KeyboardInterrupt
+
+    log = opened(tmp_path)
+    monkeypatch.setattr(os, "replace", replace)
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            log.snapshot()
+    monkeypatch.undo()
+    add(log, 1)
+    assert count(log) == 41
+    assert reopened(tmp_path) == (41, [])
+
+
+# --- a disk that fails ---
+
+
+def test_a_full_disk_is_said_once_and_what_waited_is_stored_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    with store(tmp_path, clock=lambda: now[0]) as log, store(tmp_path) as other:
+        add(log, 1)
+        monkeypatch.setattr(events.EventLog, "writing", lambda *_: (_ for _ in ()).throw(_full()))
+        add(log, 2, 3)
+        now[0] += 60
+        add(log, 4)
+        assert count(log) == 4
+        with pytest.raises(StorageError, match="3 events wait"):
+            log.snapshot()
+        assert len(caplog.records) == len(log.problems) == 1
+        assert "disk is full" in log.problems[0]
+        monkeypatch.undo()
+        now[0] += 60
+        add(log, 5)
+        add(other, 6)
+        assert (count(log), count(other)) == (6, 6)
+    assert reopened(tmp_path) == (6, [])
+
+
+def _full() -> StorageError:
+    error = StorageError("memory.db cannot be used")
+    error.__cause__ = sqlite3.OperationalError("database or disk is full")
+    return error
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    filled(folder)
+    folder.chmod(0o500)
+    try:
+        with store(folder) as log:
+            add(log, 1)
+            assert count(log) == 41
+            assert log.problems
+    finally:
+        folder.chmod(0o700)
+
+
+def test_a_closed_store_learns_nothing(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    add(log, 1)
+    log.close()
+    log.close()
+    assert not log.append(None, ONE)
+    assert log.graph.counters["n"] == 1
+    assert log.problems == [events.CLOSED]
+
+
+def test_in_ram_nothing_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with store(None) as log:
+        add(log, 1)
+        log.forget(Forgotten("a" * 16))
+        log.erase()
+        assert count(log) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- hostile files ---
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.system, ("echo pwned > pwned",)
+
+
+def _by_persistent_id() -> bytes:
+    from io import BytesIO
+
+    class Persistent(pickle.Pickler):
+        def persistent_id(self, obj: Any) -> Any:
+            return "pwned" if isinstance(obj, Evil) else None
+
+    out = BytesIO()
+    Persistent(out, protocol=4).dump({"x": Evil()})
+    return out.getvalue()
+
+
+HOSTILE = {
+    "os.system": pickle.dumps(Evil(), 4),
+    "protocol 0": pickle.dumps(Evil(), 0),
+    "persistent id": _by_persistent_id(),
+    "a class": pickle.dumps(Path, 4),
+    "extension code": b"\x80\x04\x82\xf0)R.",
+    "memo bomb": b"\x80\x04Nr\xff\xff\xff\x7f.",
+    "length bomb": b"\x80\x04\x8e" + struct.pack("<Q", 1 << 60) + b".",
+    "negative length": b"\x80\x04\x8b\xff\xff\xff\xff.",
+    "buffer": b"\x80\x04\x97.",
+    "no stop": b"\x80\x04]",
+    "goes on": b"\x80\x04].]",
+    "empty stack": b"\x80\x04.",
+    "memo never written": b"\x80\x04h\x05.",
+    "unhashable key": b"\x80\x04}]Ns.",
+    "append to nothing": b"\x80\x04K\x05a.",
+    "set": pickle.dumps({1}, 4),
+    "lists": b"\x80\x04](" + b"]" * 100_000 + b"e.",
+    "tuples": b"\x80\x04](" + b"N\x85\x85\x85\x85\x85\x85" * 20_000 + b"e.",
+    "empty": b"",
+}
+
+
+def enveloped(payload: bytes) -> bytes:
+    head = struct.pack("<8sHQ", b"\x93TOOLMEM", snapshot.FORMAT, len(payload))
+    return head + hashlib.blake2b(payload, digest_size=16).digest() + payload
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_snapshot_runs_nothing_and_costs_nothing(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GraphFileError):
+        snapshot.loads(enveloped(HOSTILE[kind]))
+    folder = tmp_path / "m"
+    filled(folder)
+    for content in (enveloped(HOSTILE[kind]), HOSTILE[kind]):
+        (folder / SNAPSHOT).write_bytes(content)
+        assert reopened(folder)[0] == 40
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    "value", [3, [], {}, {"upto": 1}, {"upto": 1, "state": {}}, {"upto": "x", "state": {"tools": 3}}], ids=repr
+)
+def test_a_plain_value_that_is_no_snapshot_is_renamed(tmp_path: Path, value: Any) -> None:
+    filled(tmp_path)
+    (tmp_path / SNAPSHOT).write_bytes(snapshot.dumps(value))
+    assert reopened(tmp_path)[0] == 40
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(st.text() | st.integers() | st.tuples(st.text(), st.integers()), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(plain)
+def test_plain_values_come_back(value: Any) -> None:
+    found = snapshot.loads(snapshot.dumps(value))
+    assert (found, repr(found)) == (value, repr(value))
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_plain_value_or_refused(payload: bytes) -> None:
+    with suppress(GraphFileError):
+        snapshot.loads(enveloped(b"\x80\x04" + payload))
+
+
+@pytest.mark.parametrize("value", [object(), {"a": [Path()]}, [print]], ids=repr)
+def test_what_is_not_plain_is_refused(value: Any) -> None:
+    with pytest.raises(GraphFileError, match="no plain value"):
+        snapshot.dumps(value)
+
+
+def test_a_value_in_itself_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(GraphFileError, match="nested too deeply"):
+        snapshot.dumps(deep)
+
+
+def test_a_database_of_another_program_or_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+    for change, said in (
+        ("PRAGMA user_version = 99", "newer version"),
+        ("PRAGMA application_id = 7", "another program"),
+    ):
+        folder = tmp_path / said
+        filled(folder)
+        with closing(sqlite3.connect(folder / NAME)) as file:
+            file.execute(change)
+        content = (folder / NAME).read_bytes()
+        with pytest.raises(StorageError, match=said):
+            opened(folder)
+        assert (folder / NAME).read_bytes() == content
+    assert database.FORMAT < 99
