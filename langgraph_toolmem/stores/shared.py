@@ -130,7 +130,7 @@ class SharedLog:
         self._said = set[str]()
         locks.tell(self)
         exits.tell(self)
-        self.look_later()
+        self._wait(lambda: self._ready, deadline, progress=True)
 
     # -- for who learns --
 
@@ -146,12 +146,6 @@ class SharedLog:
         """Wait a moment for the store to have what was learned, where nothing else outlives the process."""
         if self._events.folder is None:
             self._wait_sent(None)
-
-    def look_later(self) -> None:
-        """Have others' events fetched, and wait for nothing."""
-        with self._changed:
-            self._asked += 1
-        self._wake()
 
     def look(self, *, at_once: bool = False) -> None:
         """Have others' events fetched, and wait a moment for that. Not under the lock.
@@ -502,7 +496,7 @@ class SharedLog:
         for worker, number in missing.items():
             if number < meta.get("cursors", {}).get(worker, 0) or self._is_trimmed(worker, number):
                 self._restart(me, self._look()[1])
-                self.look_later()
+                self._again_in(0.0)
                 return
             if now - self._gaps.setdefault(worker, now) < GAP_SECONDS:
                 ends[worker] = number
@@ -594,6 +588,8 @@ class SharedLog:
         heads, before = self._look()
         newer = before.get("begins" if alone else "cursors", {})
         if any(cursors.get(worker, 0) < number for worker, number in newer.items()):
+            if not alone:
+                return  # another worker wrote one meanwhile
             raise StorageError("another worker wrote a snapshot at the same time")
         stays = [] if alone else before.get("snapshots", [])[:1]
         replaced = {each[0] for each in before.get("snapshots", [])[len(stays) :]}
