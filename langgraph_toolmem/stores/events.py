@@ -438,8 +438,7 @@ class EventStore:
                 rows.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", {**meta, "upto": upto}.items())
                 if self.folder is not None:
                     data = snapshot.dumps({"upto": upto, "state": self.graph.to_state()})
-                    draft = self.folder / f"{SNAPSHOT}.{os.getpid()}"
-                    snapshot.replace_file(draft, data, fsync=self._fsync != "never")
+                    draft = snapshot.write_draft(self.folder / SNAPSHOT, data, fsync=self._fsync != "never")
                     _rotate(self.folder, draft, alone=True)
                     self._snapshot_bytes = len(data)
             self.upto = self._snapshot_upto = upto

@@ -368,7 +368,7 @@ def test_forgetting_needs_the_disk_and_says_if_it_failed(
     with ToolMemory(tmp_path, tools=desk.tools, namespace=PER_USER) as memory:
         taught(memory)
         with monkeypatch.context() as patch:
-            patch.setattr(snapshot, "replace_file", no_space)
+            patch.setattr(snapshot, "write_draft", no_space)
             with pytest.raises(StorageError, match="still holds"):
                 memory.forget(user_id="ann")
         memory.forget(user_id="ann")

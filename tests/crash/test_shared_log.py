@@ -46,7 +46,9 @@ class Worker(Evidence):
         events = EventStore(folder, lock=locks.rlock(), shared=True)
         now = how.pop("now", time.time)
         super().__init__(events, Users(("toolmem",)), now=now, read_only=False)
-        self.log = self.shared = SharedLog(store, namespace, events, **{"now": now, "deadline": 5.0, "patience": 5.0, **how})
+        self.log = self.shared = SharedLog(
+            store, namespace, events, **{"now": now, "deadline": 5.0, "patience": 5.0, **how}
+        )
 
     def learn(self, number: int, user: str = BEN, text: str = "a request") -> None:
         """One observation with a key, and one without."""
