@@ -134,7 +134,7 @@ class Core(Evidence):
         log = EventStore(where, lock=locks.rlock(), tables=tables, **how)
         super().__init__(log, users, now=now, read_only=read_only)
         if store is not None:
-            self.shared = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
+            self.shared_log = SharedLog(store, self.graph_namespace, self.store, now=now, **limits)
         if self.folder is not None and not read_only and users.namespace != DEFAULT_NAMESPACE:
             self.quietly(
                 "the namespace is not kept in the folder", partial(keep_namespace, self.folder, users.namespace)
@@ -242,7 +242,7 @@ class Core(Evidence):
     def problems(self) -> list[str]:
         """What is wrong with what is kept, one sentence each."""
         with self.lock:
-            waiting = [] if self.shared is None else self.shared.waiting()
+            waiting = [] if self.shared_log is None else self.shared_log.waiting()
             found = [*self.store.problems, *waiting, *self.vectors.problems]
         remote = self.vectors.remote
         problem = None if remote is None else remote.problem()

@@ -264,15 +264,16 @@ class SharedLog:
         with self._changed:
             if self._closed:
                 return
-            self._due = min(self._due, time.monotonic() + after)
-            if self._thread is not None and self._hangs() > max(LONGEST_PAUSE, 10 * self._deadline):
+            if self._hangs() > max(LONGEST_PAUSE, 10 * self._deadline) and self._hanging < MAX_THREADS:
                 self._hanging += 1
-                self._thread = self._thread if self._hanging > MAX_THREADS else None
+                self._thread = None
+            if (due := time.monotonic() + after) < self._due:
+                self._due = due
+                self._changed.notify_all()
             if self._thread is None or not self._thread.is_alive():
                 self._calling = None
                 with suppress(RuntimeError):  # the interpreter ends
                     self._thread = exits.start("toolmem-shared", self._work)
-            self._changed.notify_all()
 
     # -- the thread --
 
@@ -294,8 +295,6 @@ class SharedLog:
             except _ReplacedError:
                 return
             except Exception as error:  # noqa: BLE001 - any store and any driver, each with errors of its own
-                if self._closed:
-                    return
                 self._failure = type(error).__name__
                 self._say(f"the store failed ({self._failure}); it will be tried again", error)
                 with self._changed:
@@ -561,7 +560,7 @@ class SharedLog:
         held = meta.get("cursors", {})
         new = sum(max(0, end - held.get(worker, 0)) for worker, (end, _) in heads.items())
         each = 1 + int(me[:4], 16) / 0x10000  # so that not all write one at the same time
-        return new >= each * max(SNAPSHOT_EVERY, meta.get("size", 0) // CHARACTERS_EACH)
+        return bool(new >= each * max(SNAPSHOT_EVERY, meta.get("size", 0) // CHARACTERS_EACH))
 
     def _write_snapshot(self, *, alone: bool = False) -> None:
         """Store the graph; delete the events that the snapshot before it holds, and what nobody needs.
@@ -603,7 +602,7 @@ class SharedLog:
             for worker, (number, when) in heads.items()
             if worker != me and when < self._now() - DEAD_SECONDS and number <= begins[worker]
         ]
-        meta = {
+        meta: Values = {
             "snapshots": [[name, len(parts)], *stays],
             "cursors": {worker: cursors.get(worker, 0) for worker in heads} | {me: end},
             "begins": begins,
@@ -710,7 +709,7 @@ class SharedLog:
             page = self._batch([self._search(kind, offset)])[0]
 
     def _say(self, text: str, error: Exception | None = None) -> None:
-        if text not in self._said:
+        if text not in self._said and not self._closed:
             self._said.add(text)
             logger.warning("%s: %s", ".".join(self._root), text)
             if error is not None:  # a driver's error may quote the event that it refused

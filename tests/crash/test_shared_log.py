@@ -46,7 +46,7 @@ class Worker(Evidence):
         events = EventStore(folder, lock=locks.rlock(), shared=True)
         now = how.pop("now", time.time)
         super().__init__(events, Users(("toolmem",)), now=now, read_only=False)
-        self.log = self.shared = SharedLog(
+        self.log = self.shared_log = SharedLog(
             store, namespace, events, **{"now": now, "deadline": 5.0, "patience": 5.0, **how}
         )
 
