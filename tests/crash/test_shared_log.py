@@ -240,7 +240,7 @@ def test_a_folder_goes_on_where_it_was_and_fetches_only_what_is_new(worker: Make
 
 def test_what_a_folder_learned_alone_is_brought_into_an_empty_store(worker: Make, tmp_path: Path) -> None:
     alone = EventStore(tmp_path, lock=locks.rlock())
-    for number in range(3):
+    for _ in range(3):
         alone.append(None, [Count("turns")])
         alone.snapshot()
     assert alone.database is not None
