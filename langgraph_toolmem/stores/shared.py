@@ -35,7 +35,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
 
 from langgraph_toolmem.base import exits, locks
-from langgraph_toolmem.base.errors import StorageError
+from langgraph_toolmem.base.errors import GraphFileError, StorageError
 from langgraph_toolmem.base.failures import describe_error
 from langgraph_toolmem.base.keys import digest
 from langgraph_toolmem.base.waits import this_step
@@ -219,6 +219,7 @@ class SharedLog:
         self._thread, self._calling, self._hanging, self._ready = None, None, 0, False
         self._sent = self._learned
         self._forked = self._forked or self._events.folder is None
+        exits.tell(self)
 
     # -- waiting --
 
@@ -386,7 +387,7 @@ class SharedLog:
                 rows.execute(_META, ("worker", uuid.uuid4().hex))
             rows.execute(_META, ("place", place))
         if name is not None and known != place:
-            self._rename(name, self._meta("sent", 0))
+            self._rename()
 
     def _number(self) -> int:
         """Number the events that have none; return how many this worker has. A number is final."""
@@ -421,12 +422,13 @@ class SharedLog:
     # -- fetching --
 
     def _pull(self) -> None:
+        sent = self._meta("sent", 0)  # before the look: another process of the folder may send
         heads, meta = self._look()
         me, numbered = self._me(), self._number()
-        head, sent = heads.get(me, (0, 0.0))[0], self._meta("sent", 0)
+        head = heads.get(me, (0, 0.0))[0]
         if head > numbered or (sent and not head):
-            # The folder is a copy, or an old state, of another; or this worker was taken off the list.
-            self._rename(me, sent)
+            # The folder is an old state of another, or this worker was taken off the list.
+            self._rename()
             me = self._me()
         known = self._meta("cursors")
         cursors = json.loads(known) if known else {}
@@ -450,8 +452,9 @@ class SharedLog:
         """Return how many events each worker has and when it wrote, and what is known of snapshots."""
         heads: dict[str, tuple[int, float]] = {}
         meta = GetOp((*self._root, "meta"), "snapshot", refresh_ttl=False)
-        page, found = self._batch([self._search("workers"), meta])
-        for key, value in self._all("workers", page):
+        mine = GetOp((*self._root, "workers"), self._me(), refresh_ttl=False)  # pages may miss what changes meanwhile
+        page, found, own = self._batch([self._search("workers"), meta, mine])
+        for key, value in (*self._all("workers", page), *([(own.key, own.value)] if own is not None else ())):
             with suppress(KeyError, TypeError, ValueError):
                 heads[key] = int(value["n"]), float(value["t"])
         return heads, {} if found is None else found.value
@@ -463,10 +466,10 @@ class SharedLog:
         if self._events.folder is not None and (self._events.upto and first[0][0] != 1):
             self._write_snapshot()
 
-    def _rename(self, me: str, sent: int) -> None:
+    def _rename(self) -> None:
         """Become a new worker; events that were sent under the old name are another worker's now."""
-        cursors = json.loads(self._meta("cursors", "{}"))
         with self._database.writing() as rows:
+            me, sent, cursors = self._me(), self._meta("sent", 0), json.loads(self._meta("cursors", "{}"))
             rows.execute("UPDATE events SET origin = ? WHERE origin = '' AND number < ?", (me, sent))
             rows.execute("UPDATE events SET number = NULL WHERE origin = ''")
             new = {"worker": uuid.uuid4().hex, "numbered": 0, "sent": 0, "cursors": json.dumps({**cursors, me: sent})}
@@ -492,25 +495,27 @@ class SharedLog:
             [(worker, number) for worker, end in ends.items() for number in range(cursors.get(worker, 0), end)]
         )
         now = time.monotonic()
+        self._gaps = {worker: self._gaps.get(worker, now) for worker in missing}
         for worker, number in missing.items():
             if number < meta.get("cursors", {}).get(worker, 0) or self._is_trimmed(worker, number):
                 self._restart(me, self._look()[1])
                 self._again_in(0.0)
                 return
-            if now - self._gaps.setdefault(worker, now) < GAP_SECONDS:
+            if now - self._gaps[worker] < GAP_SECONDS:
                 ends[worker] = number
                 self._again_in(1.0)
             else:
                 self._say(f"events of worker {worker} are missing from {number} on and are skipped")
-                del self._gaps[worker]
         rows = [(worker, number, each) for worker, number, each in found if number < ends[worker]]
-        forgets = [row for row in rows if _forgets(row[2]["b"])]
         rows.sort(key=lambda row: _forgets(row[2]["b"]))  # after what they forget, whoever sent it
-        if self._save({**cursors, **ends}, cursors, rows) and rows:
+        new = {**cursors, **ends}
+        if len(new) > 2 * len(heads) + 100:
+            new = {worker: number for worker, number in new.items() if worker in heads}
+        if self._save(new, cursors, rows) and rows:
             with self._events.lock:
                 self._events.news = True
                 self._events.refresh()
-        if forgets:
+        if rows and _forgets(rows[-1][2]["b"]):
             self._heed()
 
     def _again_in(self, seconds: float) -> None:
@@ -562,11 +567,12 @@ class SharedLog:
         each = 1 + int(me[:4], 16) / 0x10000  # so that not all write one at the same time
         return bool(new >= each * max(SNAPSHOT_EVERY, meta.get("size", 0) // CHARACTERS_EACH))
 
-    def _write_snapshot(self, *, alone: bool = False) -> None:
+    def _write_snapshot(self, *, alone: bool = False, event: int | None = None) -> None:
         """Store the graph; delete the events that the snapshot before it holds, and what nobody needs.
 
         Args:
-            alone: keep no other snapshot, and no event that is in this one but the last that forgets.
+            alone: keep no other snapshot, and no event that is in this one.
+            event: own events from this number on stay, so that workers that lack no other read it alone.
         """
         while self._push():
             pass
@@ -593,10 +599,10 @@ class SharedLog:
         stays = [] if alone else before.get("snapshots", [])[:1]
         replaced = {each[0] for each in before.get("snapshots", [])[len(stays) :]}
         begins = cursors if alone else before.get("cursors", {})
-        begins = {worker: max(begins.get(worker, 0), before.get("begins", {}).get(worker, 0)) for worker in heads}
-        if alone:
-            last = self._database.ask("SELECT max(number) FROM events WHERE origin = '' AND body LIKE '%_forgotten\"%'")
-            begins[me] = max(before.get("begins", {}).get(me, 0), end if not last or last[0][0] is None else last[0][0])
+        names = {*heads, *before.get("cursors", {}), me}
+        begins = {worker: max(begins.get(worker, 0), before.get("begins", {}).get(worker, 0)) for worker in names}
+        if event is not None:
+            begins[me] = max(before.get("begins", {}).get(me, 0), event)
         dead = [
             worker
             for worker, (number, when) in heads.items()
@@ -604,7 +610,7 @@ class SharedLog:
         ]
         meta: Values = {
             "snapshots": [[name, len(parts)], *stays],
-            "cursors": {worker: cursors.get(worker, 0) for worker in heads} | {me: end},
+            "cursors": {worker: cursors.get(worker, 0) for worker in names},
             "begins": begins,
             "size": len(text),
             "dropped": self._now() if dead else before.get("dropped", 0.0),
@@ -632,11 +638,12 @@ class SharedLog:
                 for some in _pages(range(parts), 4):
                     text += [item.value["p"] for item in self._batch(GetOp(space, _key(part)) for part in some)]
                 found = snapshot.loads(zlib.decompress(base64.b64decode("".join(text))))
-            except (AttributeError, KeyError, TypeError, ValueError, zlib.error) as error:
+                cursors = {str(worker): int(number) for worker, number in found["cursors"].items()}
+            except (AttributeError, KeyError, TypeError, ValueError, zlib.error, GraphFileError) as error:
                 self._say(f"snapshot {name} cannot be used ({describe_error(error)})", error)
                 continue
-            if all(found["cursors"].get(worker, 0) >= begin for worker, begin in meta.get("begins", {}).items()):
-                return found["state"], dict(found["cursors"])
+            if all(cursors.get(worker, 0) >= begin for worker, begin in meta.get("begins", {}).items()):
+                return found["state"], cursors
         if meta.get("snapshots"):
             raise StorageError("no snapshot of the shared store can be read")
         return None, {}
@@ -667,7 +674,8 @@ class SharedLog:
         runs, cursors = sorted(gone.runs), json.loads(self._meta("cursors") or "{}")
         note = {"user": gone.user, "runs": runs, "at": self._now(), "by": self._me(), "end": self._number()}
         self._batch([self._put("forgotten", gone.user or digest("runs", *runs), {**note, "cursors": cursors})])
-        self._write_snapshot(alone=True)
+        found = self._database.ask("SELECT max(number) FROM events WHERE origin = '' AND body LIKE '%_forgotten\"%'")
+        self._write_snapshot(alone=True, event=found[0][0])
 
     def _notes(self) -> list[tuple[str, Values]]:
         return list(self._all("forgotten", self._batch([self._search("forgotten")])[0]))
