@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import multiprocessing
+import os
 import random
 import threading
 import time
@@ -300,6 +302,27 @@ def test_processes_of_one_folder_are_one_worker(worker: Make, tmp_path: Path) ->
     assert done.stdout.split() == ["13"], done.stderr
     assert one.turns() == same.turns() == other.turns() == (13, 13)
     assert len(items(store, "workers")) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.parametrize("kept", [True, False], ids=["folder", "RAM"])
+def test_a_forked_child_sends_and_fetches_by_itself(worker: Make, kept: bool, tmp_path: Path) -> None:
+    one = worker(InMemoryStore(), tmp_path if kept else None)  # the child has a copy of the store
+    one.learn(1)
+    assert one.turns() == (1, 1)
+    name = one.log._me()
+
+    def child() -> None:
+        one.learn(2)
+        assert one.sent()
+        assert one.turns() == worker(one.log._store).turns() == (2, 2)
+        assert (one.log._me() == name) == kept, "without a folder it is another worker"
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(20)
+    assert process.exitcode == 0
+    assert one.turns() == ((2, 2) if kept else (1, 1))
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["folder", "RAM"])
